@@ -1,0 +1,88 @@
+# `make` prints what there is to do. Everything happens in .venv and in the jars' cache; `make clean` undoes the first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+BIN := .venv/bin
+ARGS ?=
+UV := uv==0.13.9
+
+# pip says only what went wrong.
+PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
+INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
+
+.PHONY: help env jars demo test test-fast check format bench lock clean needs
+
+help:  ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+env: $(BIN)/.installed  ## Make .venv from requirements.lock (once, about 2 minutes)
+
+jars: env  ## Fetch Delta's and Kafka's jars (once, about 1 minute)
+	@$(BIN)/python -m tablestore.jars
+
+demo: env  ## Show what a table store does, on this machine
+	@$(BIN)/python -m tablestore.jars delta
+	@$(BIN)/tablestore demo $(ARGS)
+
+test: env jars  ## Run all tests; ARGS="-k name" for some
+	@$(BIN)/pytest $(ARGS)
+
+test-fast: env  ## Run the tests that need no server and little time
+	@$(BIN)/pytest -m "not slow and not kafka and not spark" $(ARGS)
+
+check: env  ## Lint, format, types, layers
+	@echo "ruff check"; $(BIN)/ruff check --quiet .
+	@echo "ruff format --check"; $(BIN)/ruff format --quiet --check . || { echo "Run: make format"; exit 1; }
+	@echo "mypy --strict"; $(BIN)/mypy --no-error-summary
+	@echo "lint-imports"; $(BIN)/lint-imports --no-logo
+
+format: env  ## Format the code and mend what ruff can mend
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format .
+
+bench: env jars  ## Run the benchmarks
+	@$(BIN)/python -m tests.bench $(ARGS)
+
+lock:  ## Write requirements.lock anew from pyproject.toml; ARGS=--upgrade for newer versions
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	$(PYTHON) -m venv "$$folder"; \
+	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install $(UV); \
+	env -u PIP_FIND_LINKS -u UV_FIND_LINKS "$$folder/bin/uv" --quiet pip compile pyproject.toml \
+	    --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS) -o requirements.lock
+	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock; then \
+	    echo "requirements.lock must name no server and no folder." >&2; exit 1; fi
+
+clean:  ## Remove .venv, build folders and tools' caches (not the jars)
+	@rm -rf .venv build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The sentence comes before any work. Spark, Delta and Kafka's broker run on Java.
+needs:
+	@version=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) || version=missing; \
+	case $$version in missing|2.*|3.[0-9]|3.10) \
+	    echo "Tablestore needs Python 3.11 or newer, and \`$(PYTHON)\` is $$version: install one and name it, as in \`make $(or $(MAKECMDGOALS),env) PYTHON=python3.11\`." >&2; \
+	    exit 1;; esac
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+	version=$$("$$java" -version 2>&1 | sed -nE 's/.* version "(1\.)?([0-9]+).*/\2/p' | head -1) || version=; \
+	if [ "$${version:-0}" -lt 17 ]; then \
+	    echo "Tablestore needs Java 17 or newer, and \`$$java\` is $${version:-missing}: install one, for example \`apt install openjdk-17-jre-headless\`, or point JAVA_HOME at it." >&2; \
+	    exit 1; fi
+
+# What is in the lock, hashes compared. The few packages without a wheel are built with the lock's own setuptools.
+$(BIN)/.locked: requirements.lock | needs
+	@[ -x $(BIN)/python ] || $(PYTHON) -m venv .venv
+	@echo "Installing $$(grep -c '^[a-z].*==' $<) packages into .venv (once, about 2 minutes)…"
+	@awk '/^[a-z]/ {wanted = /^setuptools==/} wanted' $< > .venv/setuptools.lock
+	@$(INSTALL) --require-hashes -r .venv/setuptools.lock
+	@$(INSTALL) --require-hashes -r $<
+	@touch $@
+
+$(BIN)/.installed: $(BIN)/.locked pyproject.toml | needs
+	@$(INSTALL) --editable .
+	@touch $@
