@@ -1,0 +1,346 @@
+"""Finds Delta's jars for Spark and Kafka's jars for a broker, and fetches them once through Maven.
+
+The rule: a folder of the cache is whole or absent. Jars are downloaded into a temporary folder beside
+their place, their digest is compared, and one rename publishes them. A lock makes a second process wait
+for the first, so that nothing is downloaded twice.
+
+The cache is ``$TABLESTORE_CACHE``, else ``$XDG_CACHE_HOME/tablestore``, else ``~/.cache/tablestore``.
+A machine without Maven or network can be given a copy of another machine's ``jars`` folder.
+
+``python -m tablestore.jars [delta] [kafka]`` fetches both, or the named ones.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable
+
+__all__ = [
+    "DELTA",
+    "KAFKA",
+    "JarSet",
+    "Progress",
+    "cache_root",
+    "delta_jars",
+    "find_java",
+    "jars_of",
+    "kafka_jars",
+]
+
+Progress = Callable[[str], object]
+"""Receives one readable line a step."""
+
+JAVA_MINIMUM = 17
+MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
+JARS_A_PROGRESS_LINE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """Jars that belong together and share one folder of the cache.
+
+    Args:
+        name: How a person names it: ``delta`` or ``kafka``.
+        title: How a message names it.
+        version: The folder's suffix; it changes whenever the jars do.
+        artifacts: ``group:artifact:version`` of each jar, or of the roots if ``transitive``.
+        transitive: Whether what the artifacts depend on belongs to the set.
+        count: The number of jars, for the message.
+        megabytes: The size of the download, for the message.
+        digest: SHA-256 over the sorted lines ``<file name> <SHA-256 of the file>``.
+    """
+
+    name: str
+    title: str
+    version: str
+    artifacts: tuple[str, ...]
+    transitive: bool
+    count: int
+    megabytes: int
+    digest: str
+
+    @property
+    def folder(self) -> str:
+        """The name of the set's folder in the cache."""
+        return f"{self.name}-{self.version}"
+
+
+# Spark brings everything else that these need (Jackson, Parquet, Hadoop, RoaringBitmap, Scala),
+# and a second copy on the class path would clash with it.
+DELTA = JarSet(
+    name="delta",
+    title="Delta's jars for Spark",
+    version="4.4.0-spark-4.2",
+    artifacts=(
+        "io.delta:delta-spark_4.2_2.13:4.4.0",
+        "io.delta:delta-storage:4.4.0",
+        "io.delta:delta-kernel-api:4.4.0",
+        "io.delta:delta-kernel-defaults:4.4.0",
+        "io.delta:delta-kernel-unitycatalog:4.4.0",
+        "io.unitycatalog:unitycatalog-client:0.6.0",
+        "io.unitycatalog:unitycatalog-hadoop:0.6.0",
+    ),
+    transitive=False,
+    count=7,
+    megabytes=13,
+    digest="2cc43a3d49ccda21e6309f125a5963cd8c21010a30810e69ff6b8a763e6c5e43",
+)
+
+KAFKA = JarSet(
+    name="kafka",
+    title="Kafka's broker jars",
+    version="4.3.1",
+    artifacts=("org.apache.kafka:kafka_2.13:4.3.1", "org.slf4j:slf4j-simple:1.7.36"),
+    transitive=True,
+    count=46,
+    megabytes=44,
+    digest="929899bc0205a413e019af82b4ea9cd72ca842beec55d2912c6e09780eb2d3d6",
+)
+
+
+def delta_jars(progress: Progress | None = None) -> list[Path]:
+    """The jars that turn a Spark 4.2 session into one that reads and writes Delta; fetched if absent.
+
+    Raises:
+        Unavailable: Java or Maven is missing, or the download failed.
+        Corrupt: The downloaded bytes are not the expected ones.
+    """
+    return jars_of(DELTA, progress)
+
+
+def kafka_jars(progress: Progress | None = None) -> list[Path]:
+    """The class path of a Kafka broker, of its tools, and of a logger to standard error; fetched if absent.
+
+    Raises:
+        Unavailable: Java or Maven is missing, or the download failed.
+        Corrupt: The downloaded bytes are not the expected ones.
+    """
+    return jars_of(KAFKA, progress)
+
+
+def jars_of(jar_set: JarSet, progress: Progress | None = None, root: Path | None = None) -> list[Path]:
+    """The jars of a set, sorted by name, fetched if they are not in the cache yet.
+
+    Args:
+        jar_set: Which jars.
+        progress: Is told each step; standard error if absent. Not called when the jars are there.
+        root: The cache folder, if not the usual one.
+    """
+    jars = (root or cache_root()) / "jars"
+    place = jars / jar_set.folder
+    if not place.is_dir():
+        _fetch(jar_set, place, progress or _say)
+    return sorted(place.glob("*.jar"))
+
+
+def cache_root() -> Path:
+    """Where fetched files are kept between runs; made by whoever writes there first."""
+    if own := os.environ.get("TABLESTORE_CACHE"):
+        return Path(own).expanduser()
+    if shared := os.environ.get("XDG_CACHE_HOME"):
+        return Path(shared) / "tablestore"
+    return Path.home() / ".cache" / "tablestore"
+
+
+def find_java() -> Path:
+    """The Java that Spark, Maven and a broker run on: ``$JAVA_HOME``'s, else the one on the path.
+
+    Raises:
+        Unavailable: There is none, or it is older than 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
+    where = "in $JAVA_HOME" if home else "on the path"
+    advice = "install one, for example `apt install openjdk-17-jre-headless`, or point JAVA_HOME at it"
+    if found is None:
+        raise Unavailable(f"Java {JAVA_MINIMUM} or newer is needed and none is {where}: {advice}.", code="java-missing")
+    version = _java_version(found)
+    if version < JAVA_MINIMUM:
+        raise Unavailable(
+            f"Java {JAVA_MINIMUM} or newer is needed and {found} is Java {version}: {advice}.",
+            code="java-too-old",
+        )
+    return Path(found)
+
+
+def _java_version(java: str) -> int:
+    """The major version; 0 if it cannot be told. Old ones call themselves 1.8."""
+    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
+    return int(match.group(1)) if match else 0
+
+
+def _fetch(jar_set: JarSet, place: Path, progress: Progress) -> None:
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(place.parent / f"{jar_set.folder}.lock"):
+            if not place.is_dir():
+                _remove_leftovers(jar_set, place.parent)
+                _download_and_publish(jar_set, place, progress)
+    except OSError as error:
+        raise Unavailable(
+            f"{jar_set.title} could not be stored in {place.parent}: {error}. "
+            "Make room or give another folder in $TABLESTORE_CACHE.",
+            code="cache-not-writable",
+        ) from error
+
+
+def _download_and_publish(jar_set: JarSet, place: Path, progress: Progress) -> None:
+    maven = _find_maven(jar_set, place.parent)
+    size = f"{jar_set.count} files, {jar_set.megabytes} MB"
+    progress(f"Fetching {jar_set.title} ({size}, once) into {place}…")
+    with tempfile.TemporaryDirectory(prefix=_leftover_prefix(jar_set), dir=place.parent) as folder:
+        part = Path(folder) / "jars"
+        part.mkdir()
+        _run_maven([maven, *_copy_jars(jar_set, Path(folder), part)], jar_set, progress)
+        digest = _digest(part)
+        if digest != jar_set.digest:
+            raise Corrupt(
+                f"{jar_set.title} are not the expected bytes (digest {digest}, expected {jar_set.digest}): "
+                "look whether a mirror in ~/.m2/settings.xml serves other files, or empty ~/.m2/repository.",
+                code="jars-digest",
+            )
+        part.rename(place)
+    progress(f"Fetched {jar_set.title}.")
+
+
+def _find_maven(jar_set: JarSet, jars: Path) -> str:
+    find_java()
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise Unavailable(
+            f"Maven is needed once to fetch {jar_set.title}, and there is no `mvn` on the path: install it "
+            "(`apt install maven`, `brew install maven`) and try again, or copy the folder "
+            f"{jars} from a machine that has it.",
+            code="maven-missing",
+        )
+    return maven
+
+
+def _copy_jars(jar_set: JarSet, folder: Path, part: Path) -> list[str]:
+    """Maven's arguments that put the jars into ``part``."""
+    pom = folder / "pom.xml"
+    pom.write_text(_pom(jar_set), encoding="utf-8")
+    return [
+        "--batch-mode",
+        "--file",
+        str(pom),
+        MAVEN_GOAL,
+        "-DincludeScope=runtime",
+        f"-DoutputDirectory={part}",
+    ]
+
+
+def _run_maven(command: list[str], jar_set: JarSet, progress: Progress) -> None:
+    lines: list[str] = []
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+        errors="replace",
+    ) as running:
+        for line in running.stdout or ():
+            lines.append(line.strip())
+            _report(lines, progress)
+    if running.returncode != 0:
+        raise Unavailable(
+            f"Maven could not fetch {jar_set.title}: {_reason(lines)} "
+            "Look whether this machine reaches a Maven repository, then try again.",
+            code="jars-not-fetched",
+        )
+
+
+def _report(lines: list[str], progress: Progress) -> None:
+    """One line for every twentieth jar; the first time there are Maven's own among them."""
+    if _is_download(lines[-1]):
+        downloads = sum(map(_is_download, lines))
+        if downloads % JARS_A_PROGRESS_LINE == 0:
+            progress(f"  {downloads} jars so far…")
+
+
+def _is_download(line: str) -> bool:
+    return "Downloaded from" in line and ".jar " in line
+
+
+def _reason(lines: list[str]) -> str:
+    """What Maven gives as the cause, without its colours and its advice on command-line switches."""
+    errors = [line.partition("[ERROR]")[2].strip() for line in lines if "[ERROR]" in line]
+    first = next((error for error in errors if error), lines[-1] if lines else "it said nothing")
+    return first.partition(" -> [Help")[0].rstrip(".") + "."
+
+
+def _pom(jar_set: JarSet) -> str:
+    """A project whose only purpose is to depend on the jars."""
+    every = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    exclusions = "" if jar_set.transitive else f"<exclusions>{every}</exclusions>"
+    dependencies = "".join(
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
+        f"<version>{version}</version>{exclusions}</dependency>"
+        for group, artifact, version in (name.split(":") for name in jar_set.artifacts)
+    )
+    return (
+        "<project><modelVersion>4.0.0</modelVersion><groupId>tablestore</groupId>"
+        f"<artifactId>{jar_set.name}-jars</artifactId><version>1</version>"
+        f"<dependencies>{dependencies}</dependencies></project>"
+    )
+
+
+def _digest(folder: Path) -> str:
+    lines = (f"{jar.name} {hashlib.sha256(jar.read_bytes()).hexdigest()}\n" for jar in sorted(folder.glob("*.jar")))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+@contextmanager
+def _locked(lock: Path) -> Iterator[None]:
+    """Holds a lock between processes; the system frees it when the holder dies."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _leftover_prefix(jar_set: JarSet) -> str:
+    return f".partial-{jar_set.folder}-"
+
+
+def _remove_leftovers(jar_set: JarSet, jars: Path) -> None:
+    """Removes what a killed process left; the lock must be held."""
+    for leftover in jars.glob(_leftover_prefix(jar_set) + "*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Fetches the named sets, or all of them; 1 and one sentence on failure."""
+    known = {jar_set.name: jar_set for jar_set in (DELTA, KAFKA)}
+    unknown = [name for name in arguments if name not in known]
+    try:
+        if unknown:
+            raise InvalidRequest(f"There are no jars named {', '.join(unknown)}: name {' or '.join(known)}.")
+        for name in arguments or known:
+            jars_of(known[name])
+    except TableStoreError as error:
+        _say(error.message)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Real servers that tests start on this machine, on the loopback interface and on free ports."""

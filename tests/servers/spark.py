@@ -1,0 +1,32 @@
+"""A Spark session with Delta for tests: the one that users get, with little of everything."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["SETTINGS", "start_spark"]
+
+ROOT = Path(__file__).parent.parent.parent
+
+SETTINGS = {
+    "spark.master": "local[2,3]",  # two cores, and three attempts for a task
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def start_spark() -> SparkSession:
+    """The session of this process; stop it at the end."""
+    from tablestore.spark import spark_session  # tests without Spark must not need it
+
+    os.environ["PYTHONPATH"] = str(ROOT)  # workers import by name what tests send them
+    rubbish = tempfile.mkdtemp(prefix="tablestore-spark-")
+    folders = {"spark.sql.warehouse.dir": f"{rubbish}/warehouse", "spark.local.dir": f"{rubbish}/local"}
+    return spark_session("tests", SETTINGS | folders)

@@ -1,0 +1,47 @@
+"""The test broker keeps its promises: a committed record outlives a kill, and the address stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.servers.kafka import NEVER_MS, KafkaBroker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.slow]
+
+
+def test_a_committed_record_outlives_a_kill(tmp_path: Path) -> None:
+    with KafkaBroker(tmp_path / "broker") as broker:
+        address = broker.bootstrap
+        admin = AdminClient({"bootstrap.servers": address})
+        for created in admin.create_topics([NewTopic("changes", 1, 1)]).values():
+            created.result()
+        producer = Producer({"bootstrap.servers": address, "transactional.id": "t", "transaction.timeout.ms": NEVER_MS})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("changes", b"kept")
+        producer.commit_transaction()
+        del producer
+
+        broker.kill()
+        assert broker.pid is None
+        broker.restart()
+
+        assert broker.bootstrap == address
+        assert _first_value(address) == b"kept"
+    assert broker.log.stat().st_size > 0
+
+
+def _first_value(address: str) -> bytes | None:
+    consumer = Consumer({"bootstrap.servers": address, "group.id": "g", "isolation.level": "read_committed"})
+    try:
+        consumer.assign([TopicPartition("changes", 0, 0)])
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+        return message.value()
+    finally:
+        consumer.close()
