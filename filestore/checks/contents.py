@@ -1,0 +1,220 @@
+"""Each live file against what the log says: bytes, rows, order, place, bounds, vector (FORMAT.md section 12.2).
+
+Streams row group by row group.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filestore.bucketing import bucket_of
+from filestore.checks.report import Findings, Invariant
+from filestore.delta.vectors import positions
+from filestore.errors import NotFound, TableStoreError
+from filestore.keys import Key, ascending, decode_key, encode_key, key_at
+from filestore.model.files import DataFile
+from filestore.partitions import with_partition
+from filestore.writer import TableFiles
+
+__all__ = ["check_file"]
+
+
+def check_file(table: TableFiles, file: DataFile, findings: Findings) -> bool:
+    """Checks one file; whether its live keys can be read, for the check that they are unique."""
+    sound = _check_vector(table, file, findings)
+    try:
+        with table.storage.open_read(table.path(file.path)) as source:
+            if source.size() != file.size:
+                message = f"{file.path} has {source.size()} bytes, the log says {file.size}"
+                findings.add(Invariant.FILE_SIZE, message, file.path)
+            return _FileCheck(table, file, findings).run(pq.ParquetFile(source)) and sound
+    except NotFound:
+        findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table and not on storage", file.path)
+    except (pa.ArrowException, OSError) as error:
+        findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {error}", file.path)
+    return False
+
+
+def _check_vector(table: TableFiles, file: DataFile, findings: Findings) -> bool:
+    try:
+        dead = positions(table.storage, table.location, file.vector)
+    except (TableStoreError, OSError, ValueError) as error:
+        findings.add(Invariant.VECTOR, f"the deletion vector of {file.path}: {error}", file.path)
+        return False
+    if file.vector is not None and not len(dead):
+        findings.add(Invariant.VECTOR, f"{file.path} has a deletion vector without rows", file.path)
+    if len(dead) and dead[-1] >= file.rows:
+        message = f"{file.path} has {file.rows} rows and its deletion vector names row {dead[-1]}"
+        findings.add(Invariant.VECTOR, message, file.path)
+        return False
+    if len(dead) == file.rows:
+        findings.add(Invariant.DEAD_FILE, f"{file.path} has no live row and could be removed", file.path)
+    return True
+
+
+class _FileCheck:
+    """The rows of one file."""
+
+    def __init__(self, table: TableFiles, file: DataFile, findings: Findings) -> None:
+        self._table = table
+        self._file = file
+        self._findings = findings
+        self._keys = table.definition.sort_key
+        self._last: Key | None = None
+        self._first: Key | None = None
+        self._rows = 0
+        self._nulls: dict[str, int] = {}
+        try:
+            self._claims = _Claims(table.file_schema, file.stats)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            self._claims = _Claims(table.file_schema, "{}")
+            self._wrong(Invariant.STATISTICS, f"has statistics that cannot be read ({error!r}): {file.stats}")
+
+    def run(self, parquet: pq.ParquetFile) -> bool:
+        """Whether the key columns are as they must be."""
+        wanted = {f.name: f.type for f in self._table.file_schema}
+        stored = {f.name: f.type for f in parquet.schema_arrow}
+        self._check_schema(stored, wanted)
+        good = [name for name in stored if stored[name] == wanted.get(name)]
+        for rows in _groups(parquet, good):
+            self._rows += rows.num_rows
+            self._check_place(rows)
+            self._check_order(rows)
+            self._check_values(rows)
+        self._check_counts()
+        return set(self._keys) <= set(good)
+
+    def _wrong(self, code: Invariant, what: str) -> None:
+        self._findings.add(code, f"{self._file.path} {what}", self._file.path)
+
+    def _check_schema(self, found: Mapping[str, pa.DataType], wanted: Mapping[str, pa.DataType]) -> None:
+        if found != wanted:
+            differing = sorted(n for n in {*wanted, *found} if wanted.get(n) != found.get(n))
+            self._wrong(
+                Invariant.FILE_SCHEMA,
+                f"has column {differing[0]!r} as {found.get(differing[0])}, the table as {wanted.get(differing[0])}",
+            )
+
+    def _check_place(self, rows: pa.Table) -> None:
+        definition, slot = self._table.definition, self._file.slot
+        try:
+            whole = with_partition(rows, slot.partition, definition.schema.to_arrow())
+        except (ValueError, TypeError, ArithmeticError) as error:
+            self._wrong(Invariant.PARTITION, f"has partition values {dict(slot.partition)}: {error}")
+            return
+        for name in definition.partition_by:
+            if name in rows.column_names and not rows.column(name).equals(whole.column(name)):
+                self._wrong(Invariant.PARTITION, f"is of partition {dict(slot.partition)} and holds other {name!r}")
+        if not set(definition.bucket_key) <= set(whole.column_names):
+            return  # the schema's check tells
+        buckets = bucket_of(whole, definition.bucket_key, definition.buckets)
+        wrong = np.flatnonzero(buckets != slot.bucket)
+        if len(wrong):
+            key = encode_key(key_at(whole, definition.bucket_key, int(wrong[0])))
+            self._wrong(Invariant.BUCKET, f"is of bucket {slot.bucket} and holds {key} of bucket {buckets[wrong[0]]}")
+
+    def _check_order(self, rows: pa.Table) -> None:
+        if not self._keys or not set(self._keys) <= set(rows.column_names):
+            return
+        keys = rows.select(self._keys)
+        wrong = np.flatnonzero(~ascending(keys, self._keys))
+        if len(wrong):
+            at, after = (encode_key(key_at(keys, self._keys, int(wrong[0]) + n)) for n in (0, 1))
+            self._wrong(Invariant.ROW_ORDER, f"has key {after} behind key {at}")
+        first = key_at(keys, self._keys, 0)
+        if self._last is not None and not self._last < first:
+            self._wrong(Invariant.ROW_ORDER, f"has key {encode_key(first)} behind key {encode_key(self._last)}")
+        self._first = self._first or first
+        self._last = key_at(keys, self._keys, rows.num_rows - 1)
+
+    def _check_values(self, rows: pa.Table) -> None:
+        for name in rows.column_names:
+            column = rows.column(name)
+            self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if (broken := self._claims.broken_by(name, column)) is not None:
+                self._wrong(Invariant.STATISTICS, f"has {broken}")
+
+    def _check_counts(self) -> None:
+        if self._rows != self._file.rows:
+            self._wrong(Invariant.ROW_COUNT, f"has {self._rows} rows, the log says {self._file.rows}")
+        for field in self._table.file_schema:
+            if not field.nullable and self._nulls.get(field.name):
+                self._wrong(Invariant.NOT_NULL, f"has {self._nulls[field.name]} nulls in column {field.name!r}")
+        for name, claimed in self._claims.nulls.items():
+            if self._file.vector is None and claimed != self._nulls.get(name):
+                self._wrong(
+                    Invariant.STATISTICS,
+                    f"has {self._nulls.get(name)} nulls in column {name!r}, its statistics say {claimed}",
+                )
+        if self._keys:
+            self._check_bounds()
+
+    def _check_bounds(self) -> None:
+        types = [self._table.definition.schema.column(name).type for name in self._keys]
+        for name, text, key in (
+            ("minKey", self._file.min_key, self._first),
+            ("maxKey", self._file.max_key, self._last),
+        ):
+            try:
+                tagged = None if text is None else decode_key(text, types)
+            except (ValueError, TypeError, ArithmeticError):
+                tagged = None
+            if tagged != key:
+                found = None if key is None else encode_key(key)
+                self._wrong(Invariant.KEY_BOUNDS, f"is tagged with {name} {text} and has {found}")
+
+
+class _Claims:
+    """What a file's statistics claim."""
+
+    def __init__(self, schema: pa.Schema, stats: str) -> None:
+        parsed = json.loads(stats, parse_float=Decimal)
+        types = {f.name: f.type for f in schema}
+        self.nulls: dict[str, int] = parsed.get("nullCount", {})
+        self._low = {n: _value(v, types[n]) for n, v in parsed.get("minValues", {}).items()}
+        self._high = {n: _value(v, types[n]) for n, v in parsed.get("maxValues", {}).items()}
+
+    def broken_by(self, name: str, column: pa.ChunkedArray) -> str | None:
+        """How a column's values break the claims; None if they do not."""
+        low, high = self._low.get(name), self._high.get(name)
+        if low is None and high is None:
+            return None
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            return f"a NaN in column {name!r}, and bounds for it"
+        bounds = pc.min_max(column).as_py()
+        if bounds["min"] is not None and low is not None and bounds["min"] < low:
+            return f"{bounds['min']!r} in column {name!r}, below the minimum {low!r} of its statistics"
+        if bounds["max"] is not None and high is not None and bounds["max"] > high:
+            return f"{bounds['max']!r} in column {name!r}, above the maximum {high!r} of its statistics"
+        return None
+
+
+def _value(claimed: Any, kind: pa.DataType) -> Any:
+    """A bound as a value that compares with the column's; raises if it is none."""
+    if pa.types.is_timestamp(kind):
+        moment = datetime.fromisoformat(claimed)
+        return moment.astimezone(UTC) if kind.tz else moment
+    if pa.types.is_date32(kind):
+        return date.fromisoformat(claimed)
+    if pa.types.is_decimal(kind):
+        return Decimal(claimed)
+    wanted = str if pa.types.is_string(kind) else (int, Decimal)
+    if not isinstance(claimed, wanted):
+        raise TypeError(f"{claimed!r} is no {kind}")
+    return float(claimed) if pa.types.is_floating(kind) else claimed
+
+
+def _groups(parquet: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.Table]:
+    for group in range(parquet.num_row_groups):
+        rows = parquet.read_row_group(group, use_threads=False).select(columns)
+        if rows.num_rows:
+            yield rows

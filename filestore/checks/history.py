@@ -1,0 +1,287 @@
+"""The Delta log: entries, their order, what they add and remove, offsets, checkpoints (FORMAT.md section 12.1)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.checks.report import Findings, Invariant
+from filestore.delta.actions import (
+    BUCKET_TAG,
+    LEVEL_TAG,
+    LOG_OFFSET_APP,
+    WRITER_FEATURE,
+    Action,
+    check_protocol,
+    file_key,
+)
+from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
+from filestore.errors import TableStoreError, Unsupported
+from filestore.layout import decode_path
+from filestore.model.files import DeletionVector
+from filestore.model.snapshot import Operation
+
+__all__ = ["History", "read_history"]
+
+_BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
+
+
+@dataclass(slots=True)
+class History:
+    """What the log says.
+
+    Attributes:
+        findings: What is wrong with it.
+        state: The version that was asked for; None if it cannot be had.
+        referenced: Relative paths that any retained version names.
+    """
+
+    findings: Findings
+    state: TableState | None = None
+    referenced: set[str] = field(default_factory=set)
+    commit_ids: dict[str, int] = field(default_factory=dict)
+
+
+def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
+    """Reads every entry once, oldest first, and checks each against the state before it."""
+    history = History(findings)
+    versions, checkpoints = log.versions(), set(log.checkpoints())
+    wanted = max(versions, default=-1) if version is None else version
+    state: TableState | None = None
+    for number in versions:
+        state = _follow(log, history, state, number)
+        if state is not None and number in checkpoints:
+            _check_checkpoint(log, findings, state)
+        if number == wanted:
+            history.state = state
+    if history.state is None:
+        history.state = _state_at(log, findings, wanted)
+    return history
+
+
+def _follow(log: DeltaLog, history: History, before: TableState | None, number: int) -> TableState | None:
+    """The state after an entry; None if neither the entry nor a checkpoint gives one."""
+    findings = history.findings
+    try:
+        entry = log.commit(number)
+    except _BROKEN as error:
+        findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
+        return None
+    if entry is None:
+        return None
+    if before is None and number > 0:
+        findings.add(
+            Invariant.VERSION_GAP,
+            f"version {number} has no readable version before it: entries were lost",
+            version=number,
+        )
+        _note_references(history, entry)
+        return _from_checkpoint(log, number)
+    if before is not None and number != before.version + 1:
+        findings.add(Invariant.VERSION_GAP, f"version {number} follows version {before.version}", version=number)
+        _note_references(history, entry)
+        return _from_checkpoint(log, number)
+    return _checked_step(history, before, entry)
+
+
+def _checked_step(history: History, before: TableState | None, entry: Commit) -> TableState | None:
+    findings = history.findings
+    _note_references(history, entry)
+    try:
+        if before is None:
+            after = TableState.initial(0, entry.actions)
+            _check_first(findings, entry)
+        else:
+            after = before.next(entry.version, entry.actions)
+        _check_info(history, entry)
+        _check_files(findings, before, after, entry)
+        _check_order(findings, before, after, entry)
+        _check_transactions(findings, before, after, entry)
+    except _BROKEN as error:
+        message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
+        findings.add(Invariant.LOG_ENTRY, message, version=entry.version)
+        return None
+    return after
+
+
+def _from_checkpoint(log: DeltaLog, number: int) -> TableState | None:
+    try:
+        return log.checkpoint(number) if number in log.checkpoints() else None
+    except (*_BROKEN, pa.ArrowException, OSError):
+        return None  # the checkpoint's own check tells
+
+
+def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | None:
+    try:
+        return log.at(version)
+    except (*_BROKEN, pa.ArrowException, OSError) as error:
+        message = f"version {version} cannot be put together: {type(error).__name__}: {error}"
+        findings.add(Invariant.LOG_ENTRY, message, version=version)
+        return None
+
+
+def _check_first(findings: Findings, entry: Commit) -> None:
+    protocol: Mapping[str, Any] = next((a["protocol"] for a in entry.actions if "protocol" in a), {})
+    try:
+        check_protocol(protocol)
+    except Unsupported as error:
+        findings.add(Invariant.PROTOCOL, f"version {entry.version}: {error.message}", version=entry.version)
+    versions = protocol.get("minReaderVersion"), protocol.get("minWriterVersion")
+    if versions != (3, 7) or WRITER_FEATURE not in protocol.get("writerFeatures", ()):
+        findings.add(
+            Invariant.PROTOCOL,
+            f"version {entry.version} has protocol {dict(protocol)}: it must be 3 and 7 with the writer feature "
+            f"{WRITER_FEATURE!r}, or foreign writers can break keys",
+            version=entry.version,
+        )
+
+
+def _check_info(history: History, entry: Commit) -> None:
+    if not entry.actions or "commitInfo" not in entry.actions[0]:
+        history.findings.add(
+            Invariant.LOG_ENTRY,
+            f"version {entry.version} does not begin with commitInfo",
+            version=entry.version,
+        )
+    entry.snapshot()  # raises what `_checked_step` reports
+    commit_id = str(entry.commit_id)
+    earlier = history.commit_ids.setdefault(commit_id, entry.version)
+    if earlier != entry.version:
+        history.findings.add(
+            Invariant.COMMIT_ID,
+            f"versions {earlier} and {entry.version} have the same commit id {commit_id}: one write twice",
+            version=entry.version,
+        )
+
+
+def _check_files(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    live = dict(before.files) if before is not None else {}
+    compacts = entry.snapshot().operation is Operation.COMPACT
+    for action in entry.actions:
+        if (remove := action.get("remove")) is not None:
+            file = live.pop(file_key(remove), None)
+            said = DeletionVector.from_action(remove.get("deletionVector"))
+            if file is None or file.vector != said:
+                _wrong_file(findings, entry, remove, "removes a file that is not there with that vector")
+    for action in entry.actions:
+        change = action.get("add") or action.get("remove")
+        if change is not None and change["dataChange"] == compacts:
+            findings.add(
+                Invariant.DATA_CHANGE,
+                f"version {entry.version} is a {entry.snapshot().operation} and has dataChange = "
+                f"{change['dataChange']} for {file_key(change)}",
+                version=entry.version,
+            )
+        if (add := action.get("add")) is not None:
+            if file_key(add) in live:
+                _wrong_file(findings, entry, add, "adds a file that is there")
+            live[file_key(add)] = after.files[file_key(add)]
+            _check_add(findings, after, entry, add)
+
+
+def _check_add(findings: Findings, after: TableState, entry: Commit, add: Mapping[str, Any]) -> None:
+    definition = after.definition
+    tags, stats = dict(add["tags"]), json.loads(add["stats"])
+    if not 0 <= int(tags[BUCKET_TAG]) < definition.buckets or int(tags[LEVEL_TAG]) < 0:
+        _wrong_file(findings, entry, add, f"has tags {tags}, and the table {definition.buckets} buckets")
+    if tuple(add["partitionValues"]) != definition.partition_by:
+        _wrong_file(findings, entry, add, f"has partition values {add['partitionValues']}")
+    if stats.get("tightBounds") != (add.get("deletionVector") is None):
+        _wrong_file(findings, entry, add, "has tightBounds = true with a vector or false without one")
+
+
+def _wrong_file(findings: Findings, entry: Commit, action: Mapping[str, Any], what: str) -> None:
+    path = file_key(action)
+    findings.add(Invariant.FILE_ACTION, f"version {entry.version}: {path} {what}", path, entry.version)
+
+
+def _check_order(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    if before is None:
+        return
+    if after.timestamp_ms <= before.timestamp_ms:
+        findings.add(
+            Invariant.TIMESTAMP_ORDER,
+            f"version {entry.version} is of {after.timestamp_ms} ms, the one before of {before.timestamp_ms} ms",
+            version=entry.version,
+        )
+    if after.table_id != before.table_id:
+        findings.add(
+            Invariant.TABLE_ID,
+            f"version {entry.version} changes the table's id from {before.table_id} to {after.table_id}",
+            version=entry.version,
+        )
+    for app, number in before.app_versions.items():
+        if after.app_versions.get(app, -1) < number:
+            code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
+            message = f"version {entry.version} takes {app!r} from {number} back to {after.app_versions.get(app)}"
+            findings.add(code, message, version=entry.version)
+
+
+def _check_transactions(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    known = {t.id for t in before.open_transactions} if before is not None else set()
+    named = {t.id: t for t in entry.snapshot().transactions}
+    still_open = {t.id for t in after.open_transactions}
+    if missing := sorted(set(named) - still_open):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} decides log transaction {missing[0]!r} and does not list it as open",
+            version=entry.version,
+        )
+    if unknown := sorted(still_open - known - set(named)):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} lists log transaction {unknown[0]!r} as open, which no snapshot decided",
+            version=entry.version,
+        )
+    for transaction in named.values():
+        for part in transaction.ranges:
+            if not 0 <= part.start <= part.end <= after.log_offsets.get(part.bucket, -1):
+                findings.add(
+                    Invariant.OFFSET_ORDER,
+                    f"version {entry.version} names records {part.start} to {part.end} of bucket {part.bucket} and "
+                    f"covers {after.log_offsets.get(part.bucket)}",
+                    version=entry.version,
+                )
+
+
+def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> None:
+    version = state.version
+    try:
+        stored = log.checkpoint(version)
+    except (*_BROKEN, pa.ArrowException, OSError) as error:
+        findings.add(
+            Invariant.CHECKPOINT,
+            f"the checkpoint of version {version} cannot be read: {error}",
+            version=version,
+        )
+        return
+    differing = [name for name in TableState.__slots__ if getattr(stored, name) != getattr(state, name)]
+    if differing:
+        findings.add(
+            Invariant.CHECKPOINT,
+            f"the checkpoint of version {version} differs from the log in {', '.join(differing)}",
+            version=version,
+        )
+
+
+def _note_references(history: History, entry: Commit) -> None:
+    for action in entry.actions:
+        try:
+            _note_action(history.referenced, action)
+        except _BROKEN:
+            continue  # the entry's own check tells
+
+
+def _note_action(referenced: set[str], action: Action) -> None:
+    if (change := action.get("add") or action.get("remove")) is not None:
+        referenced.add(file_key(change))
+        if (vector := DeletionVector.from_action(change.get("deletionVector"))) is not None:
+            referenced.add(vector_file(vector))
+    elif (change := action.get("cdc")) is not None:
+        referenced.add(decode_path(change["path"]))

@@ -1,0 +1,125 @@
+"""Findings, and the codes of all invariants. FORMAT.md section 12 states each one; a test keeps both lists equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+__all__ = ["Finding", "Findings", "Invariant", "Report", "Severity"]
+
+
+class Severity(StrEnum):
+    """How bad a finding is: only a problem breaks an invariant."""
+
+    PROBLEM = "problem"
+    ORPHAN = "orphan"
+    NOTE = "note"
+
+
+class Invariant(StrEnum):
+    """The invariants' names, in the order of FORMAT.md."""
+
+    VERSION_GAP = "version-gap"
+    LOG_ENTRY = "log-entry"
+    TIMESTAMP_ORDER = "timestamp-order"
+    PROTOCOL = "protocol"
+    TABLE_ID = "table-id"
+    COMMIT_ID = "commit-id"
+    FILE_ACTION = "file-action"
+    DATA_CHANGE = "data-change"
+    OFFSET_ORDER = "offset-order"
+    OPEN_TRANSACTION = "open-transaction"
+    APP_VERSION_ORDER = "app-version-order"
+    CHECKPOINT = "checkpoint"
+    FILE_MISSING = "file-missing"
+    FILE_SIZE = "file-size"
+    FILE_UNREADABLE = "file-unreadable"
+    FILE_SCHEMA = "file-schema"
+    ROW_COUNT = "row-count"
+    ROW_ORDER = "row-order"
+    BUCKET = "bucket"
+    PARTITION = "partition"
+    NOT_NULL = "not-null"
+    KEY_BOUNDS = "key-bounds"
+    STATISTICS = "statistics"
+    VECTOR = "vector"
+    UNIQUE_KEY = "unique-key"
+    DEAD_FILE = "dead-file"
+    ORPHAN = "orphan"
+    FOREIGN_FILE = "foreign-file"
+
+
+_SEVERITIES = {
+    Invariant.ORPHAN: Severity.ORPHAN,
+    Invariant.DEAD_FILE: Severity.NOTE,
+    Invariant.FOREIGN_FILE: Severity.NOTE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that the doctor saw.
+
+    Attributes:
+        code: Which invariant, as FORMAT.md names it.
+        message: What was found, with paths and values.
+        path: The file, relative to the table, if it is about one.
+    """
+
+    code: Invariant
+    message: str
+    path: str | None = None
+
+    @property
+    def severity(self) -> Severity:
+        """Whether an invariant is broken."""
+        return _SEVERITIES.get(self.code, Severity.PROBLEM)
+
+
+@dataclass(slots=True)
+class Findings:
+    """Collects findings: for each code and file the first one, since a broken file breaks in every row."""
+
+    _seen: dict[tuple[Invariant, str | None, int | None], Finding] = field(default_factory=dict)
+
+    def add(self, code: Invariant, message: str, path: str | None = None, version: int | None = None) -> None:
+        """Takes a finding about a file or a version."""
+        self._seen.setdefault((code, path, version), Finding(code, message, path))
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self._seen.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an examination gave.
+
+    Attributes:
+        location: The table.
+        version: The version whose files were read; -1 if none could be.
+        files: Live data files of that version.
+        rows: Live rows that the commit log promises.
+        findings: Problems first, then orphans, then notes.
+    """
+
+    location: str
+    version: int
+    files: int
+    rows: int
+    findings: tuple[Finding, ...]
+
+    @property
+    def problems(self) -> tuple[Finding, ...]:
+        """The findings that break an invariant."""
+        return tuple(f for f in self.findings if f.severity is Severity.PROBLEM)
+
+    @property
+    def orphans(self) -> tuple[Finding, ...]:
+        """Files that no version names."""
+        return tuple(f for f in self.findings if f.severity is Severity.ORPHAN)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether every invariant holds."""
+        return not self.problems

@@ -1,0 +1,73 @@
+"""A sorted stream of batches, cut into chunks of whole keys and single slots (FORMAT.md section 7).
+
+What Spark's sort or a local sort hands over is sorted by slot and key, in batches of any size. The kernel wants
+chunks of about a row group in which no key and no slot is cut in two. Memory: one chunk and one batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from filestore.keys import changes
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Partition, Slot
+from filestore.partitions import partition_values
+
+__all__ = ["BUCKET_COLUMN", "cut_chunks"]
+
+BUCKET_COLUMN = "_bucket"
+
+
+def cut_chunks(
+    batches: Iterable[pa.RecordBatch], definition: TableDefinition, rows: int
+) -> Iterator[tuple[Slot, pa.Table]]:
+    """Chunks of at least `rows` rows, but for the last of a slot; larger only by the rest of a key, or up to twice.
+
+    Args:
+        batches: Sorted by partition columns, bucket and key; with the columns of the schema and `BUCKET_COLUMN`.
+        definition: Says which columns those are.
+        rows: How many rows a chunk should have.
+    """
+    slot_columns = (*definition.partition_by, BUCKET_COLUMN)
+    group_columns = (*slot_columns, *definition.sort_key)
+    held: list[pa.RecordBatch] = []
+    held_rows = 0
+    for batch in itertools.chain.from_iterable(_sliced(batch, rows) for batch in batches):
+        held.append(batch)
+        held_rows += batch.num_rows
+        if held_rows < rows:
+            continue
+        table = pa.Table.from_batches(held).combine_chunks()
+        cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
+        yield from _by_slot(table.slice(0, cut), slot_columns, definition)
+        rest = table.slice(cut)
+        held, held_rows = rest.to_batches(), rest.num_rows
+    if held_rows:
+        yield from _by_slot(pa.Table.from_batches(held).combine_chunks(), slot_columns, definition)
+
+
+def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, rows):
+        yield batch.slice(start, rows)
+
+
+def _last_cut(table: pa.Table, columns: Sequence[str]) -> int:
+    """Where the last key of the table begins: from there on more of its rows may come. 0 if it is the only key."""
+    borders = np.flatnonzero(changes(table, columns))
+    return int(borders[-1]) + 1 if len(borders) else 0
+
+
+def _by_slot(
+    table: pa.Table, slot_columns: Sequence[str], definition: TableDefinition
+) -> Iterator[tuple[Slot, pa.Table]]:
+    if not table.num_rows:
+        return
+    borders = [0, *(np.flatnonzero(changes(table, slot_columns)) + 1).tolist(), table.num_rows]
+    for start, end in itertools.pairwise(borders):
+        part = table.slice(start, end - start)
+        partition: Partition = partition_values(part, definition.partition_by)
+        yield Slot(partition, part.column(BUCKET_COLUMN)[0].as_py()), part

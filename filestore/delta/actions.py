@@ -1,0 +1,186 @@
+"""Delta actions: our values to JSON objects and back (FORMAT.md section 2; Delta protocol, "Actions")."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from filestore.errors import Corrupt, Unsupported
+from filestore.layout import decode_path, encode_path
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile, DeletionVector, Slot
+
+__all__ = [
+    "LOG_DOMAIN",
+    "LOG_OFFSET_APP",
+    "Action",
+    "add_action",
+    "check_protocol",
+    "data_file",
+    "decode",
+    "domain_action",
+    "encode",
+    "file_key",
+    "metadata_action",
+    "protocol_action",
+    "remove_action",
+    "slot_of",
+    "txn_action",
+]
+
+Action = dict[str, Any]
+
+LOG_DOMAIN = "tablestore.log"
+LOG_OFFSET_APP = "tablestore.log.offset."
+BUCKET_TAG = "tablestore.bucket"
+LEVEL_TAG = "tablestore.level"
+MIN_KEY_TAG = "tablestore.minKey"
+MAX_KEY_TAG = "tablestore.maxKey"
+WRITER_FEATURE = "tablestore.primaryKey"
+_READER_FEATURES = ["deletionVectors", "timestampNtz"]
+_WRITER_FEATURES = [
+    *_READER_FEATURES,
+    "appendOnly",
+    "changeDataFeed",
+    "domainMetadata",
+    "inCommitTimestamp",
+    "invariants",
+    WRITER_FEATURE,
+]
+
+
+def encode(actions: Sequence[Action]) -> bytes:
+    """A commit file: one JSON object a line."""
+    return "".join(json.dumps(a, separators=(",", ":"), ensure_ascii=False) + "\n" for a in actions).encode()
+
+
+def decode(data: bytes) -> list[Action]:
+    """Back from `encode`; `Corrupt` if that is not what it came from."""
+    try:
+        actions = [json.loads(line) for line in data.splitlines() if line]
+    except ValueError as error:
+        raise Corrupt(f"a log entry does not parse: {error}", code="bad-log-entry") from error
+    if not all(isinstance(action, dict) for action in actions):
+        raise Corrupt("a log entry has a line that is no JSON object", code="bad-log-entry")
+    return actions
+
+
+def protocol_action() -> Action:
+    """Reader 3, writer 7, with the writer feature that keeps foreign writers from breaking keys."""
+    return {
+        "protocol": {
+            "minReaderVersion": 3,
+            "minWriterVersion": 7,
+            "readerFeatures": _READER_FEATURES,
+            "writerFeatures": _WRITER_FEATURES,
+        }
+    }
+
+
+def check_protocol(protocol: Mapping[str, Any]) -> None:
+    """Refuses a table that was made by a later Tablestore: `Unsupported` names the feature that is not known here."""
+    for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", _WRITER_FEATURES)):
+        if unknown := sorted(set(protocol.get(kind) or ()) - set(known)):
+            raise Unsupported(
+                f"the table needs the Delta feature {unknown[0]!r}, which this version of Tablestore does not know: "
+                "use a later one",
+                code="unknown-feature",
+            )
+
+
+def metadata_action(definition: TableDefinition, table_id: str, created_ms: int) -> Action:
+    """The table's ``metaData``."""
+    properties = {
+        "delta.enableDeletionVectors": "true",
+        "delta.enableInCommitTimestamps": "true",
+        **definition.to_properties(),
+    }
+    metadata: Action = {
+        "id": table_id,
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(definition.schema.to_delta(), separators=(",", ":")),
+        "partitionColumns": list(definition.partition_by),
+        "configuration": properties,
+        "createdTime": created_ms,
+    }
+    if definition.comment is not None:
+        metadata["description"] = definition.comment
+    return {"metaData": metadata}
+
+
+def add_action(file: DataFile, *, data_change: bool) -> Action:
+    """A file becomes (or, with another vector, stays) part of the table."""
+    tags = {BUCKET_TAG: str(file.slot.bucket), LEVEL_TAG: str(file.level)}
+    if file.min_key is not None and file.max_key is not None:
+        tags |= {MIN_KEY_TAG: file.min_key, MAX_KEY_TAG: file.max_key}
+    stats = json.loads(file.stats) | {"tightBounds": file.vector is None}
+    action: Action = {
+        "path": encode_path(file.path),
+        "partitionValues": dict(file.slot.partition),
+        "size": file.size,
+        "modificationTime": file.modified_ms,
+        "dataChange": data_change,
+        "stats": json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
+        "tags": tags,
+    }
+    if file.vector is not None:
+        action["deletionVector"] = file.vector.to_action()
+    return {"add": action}
+
+
+def remove_action(file: DataFile, deleted_ms: int, *, data_change: bool) -> Action:
+    """A file, in the state with exactly that vector, leaves the table."""
+    action: Action = {
+        "path": encode_path(file.path),
+        "deletionTimestamp": deleted_ms,
+        "dataChange": data_change,
+        "extendedFileMetadata": True,
+        "partitionValues": dict(file.slot.partition),
+        "size": file.size,
+        "tags": {BUCKET_TAG: str(file.slot.bucket)},
+    }
+    if file.vector is not None:
+        action["deletionVector"] = file.vector.to_action()
+    return {"remove": action}
+
+
+def txn_action(app_id: str, version: int, now_ms: int) -> Action:
+    """An application's own version: a streaming query's batch, or an offset of the log."""
+    return {"txn": {"appId": app_id, "version": version, "lastUpdated": now_ms}}
+
+
+def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
+    """The configuration of a metadata domain, replacing the former one."""
+    text = json.dumps(configuration, separators=(",", ":"))
+    return {"domainMetadata": {"domain": domain, "configuration": text, "removed": False}}
+
+
+def file_key(action: Mapping[str, Any]) -> str:
+    """The relative path of an add or remove: one file is in a version at most once, whatever its vector."""
+    return decode_path(action["path"])
+
+
+def slot_of(action: Mapping[str, Any], partition_by: Sequence[str]) -> Slot:
+    """The slot of an add or remove."""
+    values = dict(action["partitionValues"])
+    return Slot(tuple((name, values[name]) for name in partition_by), int(dict(action["tags"])[BUCKET_TAG]))
+
+
+def data_file(add: Mapping[str, Any], partition_by: Sequence[str]) -> DataFile:
+    """Back from `add_action`."""
+    stats = json.loads(add["stats"])
+    stats.pop("tightBounds", None)
+    tags = dict(add["tags"])
+    return DataFile(
+        path=decode_path(add["path"]),
+        slot=slot_of(add, partition_by),
+        size=add["size"],
+        rows=stats["numRecords"],
+        modified_ms=add["modificationTime"],
+        stats=json.dumps(stats, separators=(",", ":"), ensure_ascii=False),
+        level=int(tags[LEVEL_TAG]),
+        min_key=tags.get(MIN_KEY_TAG),
+        max_key=tags.get(MAX_KEY_TAG),
+        vector=DeletionVector.from_action(add.get("deletionVector")),
+    )

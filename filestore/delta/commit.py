@@ -1,0 +1,211 @@
+"""The one commit loop: write version + 1 if absent, else look at what came in between (FORMAT.md section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from filestore import layout
+from filestore.ambient import Ambient
+from filestore.delta.actions import (
+    LOG_DOMAIN,
+    LOG_OFFSET_APP,
+    Action,
+    add_action,
+    domain_action,
+    encode,
+    remove_action,
+    txn_action,
+)
+from filestore.delta.conflict import Clear, Done, Proposal, Rebase, judge
+from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.state import TableState
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
+from filestore.model.files import Slot
+from filestore.model.log_range import advance
+from filestore.model.snapshot import Snapshot
+
+__all__ = ["Committed", "Rebaser", "commit", "commit_info", "plan_actions"]
+
+Rebaser = Callable[[Proposal, TableState, frozenset[Slot]], Proposal]
+"""Works a proposal out again for the slots that changed, on the state given. May be called several times."""
+
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.005, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """Where a proposal ended: the snapshot and the state after it (of its version or a later one).
+
+    `fresh` is False when it had been committed before, by an attempt whose reply was lost or by another process.
+    """
+
+    snapshot: Snapshot
+    state: TableState
+    fresh: bool
+
+
+def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser, ambient: Ambient) -> Committed:
+    """Commits a proposal that was prepared on `base`.
+
+    Raises:
+        Conflict: it cannot be rebased, or lost more races than ``commit.max-retries``. Nothing was committed.
+        NotFound: the table was dropped, and perhaps made again, since `base` was read.
+        Unavailable: storage failed; nothing was committed.
+        CommitUnknown: storage failed so that nobody can tell: look for ``proposal.commit_id`` in the history.
+    """
+    _require_same_table(log, base)
+    state = base
+    for attempt in range(base.definition.options["commit.max-retries"] + 1):
+        started = ambient.now_ms()
+        newest, between = _advance(log, state)
+        match judge(proposal, newest, between):
+            case Done(version):
+                return _already(log, newest, version, proposal)
+            case Rebase(slots):
+                proposal = rebase(proposal, newest, slots)
+            case Clear():
+                pass
+        state = newest
+        written = _try_version(log, state, proposal, ambient)
+        if written is not None:
+            return Committed(written.snapshot(), state.next(written.version, written.actions), fresh=True)
+        ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
+    raise Conflict(
+        f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "
+        "commit.max-retries",
+        code="too-many-races",
+    )
+
+
+def _longest_pause(attempt: int, attempt_s: float) -> float:
+    """Seconds to wait at most before the next attempt: some multiple of what one takes, or writers only disturb."""
+    first = min(max(_FIRST_BACKOFF_S, attempt_s), _MAX_BACKOFF_S)
+    return min(_MAX_BACKOFF_S, first * (1 << min(attempt, 10)))
+
+
+def _require_same_table(log: DeltaLog, base: TableState) -> None:
+    """A writer that holds an old state must not put its next number into the log of another table."""
+    entry = log.commit(base.version)
+    if entry is None or entry.timestamp_ms != base.timestamp_ms:
+        raise NotFound(
+            f"{log.location} is not the table that was read: it was dropped or made again; open it anew",
+            code="table-replaced",
+        )
+
+
+def _advance(log: DeltaLog, state: TableState) -> tuple[TableState, list[Commit]]:
+    between = list(log.commits_after(state.version))
+    for entry in between:
+        state = state.next(entry.version, entry.actions)
+    return state, between
+
+
+def _try_version(log: DeltaLog, state: TableState, proposal: Proposal, ambient: Ambient) -> Commit | None:
+    """Writes the next version; None if another writer took the number."""
+    entry = Commit(state.version + 1, tuple(plan_actions(proposal, state, ambient.now_ms())))
+    path = layout.join(log.location, layout.log_entry_path(entry.version))
+    try:
+        log.storage.write_new(path, encode(entry.actions))
+    except AlreadyExists:
+        return None  # by another writer, or by us if a retrying store lost its own reply: `judge` tells
+    except TableStoreError as error:
+        return _after_failure(log, entry, proposal, error)
+    return entry
+
+
+def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: TableStoreError) -> Commit | None:
+    """The store failed: the entry may be there all the same."""
+    try:
+        there = log.commit(entry.version)
+    except Unavailable as second:
+        raise CommitUnknown(
+            f"storage failed while version {entry.version} of {log.location} was written ({error.message}), and "
+            f"cannot be read either: look for commit {proposal.commit_id} in the history before retrying"
+        ) from second
+    if there is None:
+        raise error
+    return there if there.commit_id == proposal.commit_id else None
+
+
+def _already(log: DeltaLog, state: TableState, version: int | None, proposal: Proposal) -> Committed:
+    found = log.commit(version) if version is not None else _find(log, state, proposal)
+    if found is None:
+        raise NotFound(f"commit {proposal.commit_id} is done, but its log entry is gone", code="no-such-version")
+    return Committed(found.snapshot(), state, fresh=False)
+
+
+def _find(log: DeltaLog, state: TableState, proposal: Proposal) -> Commit | None:
+    """The first commit that brought the app's version to the proposal's or beyond, looked for backwards."""
+    assert proposal.app is not None
+    found: Commit | None = None
+    for version in range(state.version, -1, -1):
+        entry = log.commit(version)
+        if entry is None:
+            return found
+        own = [a["txn"]["version"] for a in entry.actions if a.get("txn", {}).get("appId") == proposal.app.app_id]
+        if own and own[0] >= proposal.app.version:
+            found = entry
+        if own and own[0] <= proposal.app.version:
+            return found
+    return found
+
+
+def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Action]:
+    """The actions of version ``state.version + 1``. Pure.
+
+    Raises:
+        Conflict: a file that the proposal changes is not in the state: lose nothing, start again.
+    """
+    timestamp = max(now_ms, state.timestamp_ms + 1)  # strictly growing, whatever the writers' clocks say
+    removes = tuple(state.files) if proposal.replaces_all else proposal.removes
+    missing = [p for p in (*removes, *(f.path for f in proposal.vectors)) if p not in state.files]
+    if missing:
+        raise Conflict(
+            f"file {missing[0]} left the table while this {proposal.operation} was prepared: read again and retry",
+            code="file-gone",
+        )
+    offsets = advance(state.log_offsets, proposal.transactions)
+    data_change = proposal.operation.changes_data
+    actions = [commit_info(proposal, state.version, timestamp)]
+    if proposal.app is not None:
+        actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
+    actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
+    actions += _log_actions(proposal, state)
+    for file in proposal.vectors:
+        actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
+        actions.append(add_action(file, data_change=data_change))
+    actions += [remove_action(state.files[p], timestamp, data_change=data_change) for p in removes]
+    actions += [add_action(f, data_change=data_change) for f in proposal.adds]
+    return actions
+
+
+def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) -> Action:
+    """The first action of every commit (Delta protocol, "In-Commit Timestamps": it must come first)."""
+    return {
+        "commitInfo": {
+            "inCommitTimestamp": timestamp,
+            "timestamp": timestamp,
+            "operation": str(proposal.operation),
+            "operationParameters": {},
+            "operationMetrics": {name: str(value) for name, value in proposal.metrics.items()},
+            "readVersion": read_version,
+            "isBlindAppend": False,
+            "engineInfo": "tablestore",
+            "txnId": proposal.commit_id,
+            "tablestore": {
+                "commitId": proposal.commit_id,
+                "transactions": [t.to_json() for t in proposal.transactions],
+            },
+        }
+    }
+
+
+def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """The log's domain, when it changes: its identity, and the transactions that may still have to be ended."""
+    still_open = [t for t in state.open_transactions if t.id not in proposal.ended]
+    opened = [*still_open, *proposal.transactions]
+    identity = dict(proposal.log_identity) or state.log_identity
+    if opened == list(state.open_transactions) and identity == state.log_identity:
+        return []
+    return [domain_action(LOG_DOMAIN, {"identity": identity, "open": [t.to_json() for t in opened]})]

@@ -1,0 +1,129 @@
+"""Conflict rules: what a commit that lost the race for its version has to do (FORMAT.md section 6). Pure.
+
+came in between            upsert or delete            append       overwrite       compaction
+------------------------   -------------------------   ----------   -------------   -------------------------
+another slot               go on                       go on        go on           go on
+the same slot              look its keys up again      go on        replaces it     map the new dead rows, or
+                                                                                    fail if an input is gone
+schema or protocol         fail                        fail         fail            fail
+the same commit id         done                        done         done            done
+the same app and batch     done                        done         done            done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from filestore.delta.actions import slot_of
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.model.files import DataFile, Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.snapshot import Operation
+
+__all__ = ["AppVersion", "Clear", "Done", "Proposal", "Rebase", "judge"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppVersion:
+    """A writer's own number for a commit, such as a streaming query's batch: it is committed at most once."""
+
+    app_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A commit as data: what changes, and what it rests on.
+
+    Attributes:
+        operation: What it does.
+        commit_id: The writer's id; a retry with the same id changes nothing.
+        base_version: The version that it was prepared on.
+        adds: New files (possibly born with dead rows).
+        vectors: Files of the base whose dead rows grow, with their new vectors.
+        removes: Paths of files of the base that leave.
+        replaces_all: An overwrite: whatever is in the table when it commits leaves.
+        touches: Slots whose keys were looked up: a change there in between has to be looked at.
+        app: The writer's own number, if it has one.
+        transactions: The log transactions that become decided with this commit.
+        ended: Ids of earlier commits' log transactions that are known to have ended.
+        log_identity: What the offsets are bound to, when the log was written.
+        metrics: Counts for the snapshot.
+    """
+
+    operation: Operation
+    commit_id: str
+    base_version: int
+    adds: tuple[DataFile, ...] = ()
+    vectors: tuple[DataFile, ...] = ()
+    removes: tuple[str, ...] = ()
+    replaces_all: bool = False
+    touches: frozenset[Slot] = frozenset()
+    app: AppVersion | None = None
+    transactions: tuple[LogTransaction, ...] = ()
+    ended: frozenset[str] = frozenset()
+    log_identity: Mapping[str, str] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Nothing in between matters: take the next version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rebase:
+    """These slots changed: work them out again on the newest version."""
+
+    slots: frozenset[Slot]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The commit is in the history already, as this version (None: known only by its app version)."""
+
+    version: int | None
+
+
+def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> Clear | Rebase | Done:
+    """What to do with a proposal when `between` was committed after its base; `state` is the newest.
+
+    Raises:
+        Conflict: it cannot be rebased; nothing was committed.
+    """
+    for commit in between:
+        if commit.commit_id == proposal.commit_id:
+            return Done(commit.version)
+    if proposal.app is not None and state.app_versions.get(proposal.app.app_id, -1) >= proposal.app.version:
+        return Done(_version_of(proposal.app, between))
+    for commit in between:
+        if any("metaData" in a or "protocol" in a for a in commit.actions):
+            raise Conflict(
+                f"version {commit.version} changed the table's schema or protocol while this "
+                f"{proposal.operation} was prepared: read the table again and retry",
+                code="metadata-changed",
+            )
+    changed = proposal.touches & _changed_slots(between, state)
+    return Rebase(frozenset(changed)) if changed else Clear()
+
+
+def _version_of(app: AppVersion, between: Iterable[Commit]) -> int | None:
+    for commit in between:
+        for action in commit.actions:
+            txn: dict[str, Any] = action.get("txn", {})
+            if txn.get("appId") == app.app_id and txn.get("version", -1) >= app.version:
+                return commit.version
+    return None
+
+
+def _changed_slots(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
+    return frozenset(
+        slot_of(change, state.definition.partition_by)
+        for commit in between
+        for action in commit.actions
+        if (change := action.get("add") or action.get("remove")) is not None
+    )

@@ -1,0 +1,157 @@
+"""Reading the Delta log: any version as a `TableState`, commits as snapshots (FORMAT.md section 2)."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from filestore import layout
+from filestore.delta.actions import LOG_OFFSET_APP, Action, decode
+from filestore.delta.state import TableState, snapshot_of
+from filestore.errors import Corrupt, NotFound
+from filestore.model.snapshot import Snapshot
+from filestore.storage import Storage
+
+__all__ = ["Commit", "DeltaLog"]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """One entry of the log: its version and actions."""
+
+    version: int
+    actions: tuple[Action, ...]
+
+    @property
+    def commit_id(self) -> str | None:
+        """Our writer's id of the commit; None if a foreign writer made it."""
+        for action in self.actions:
+            if "commitInfo" in action:
+                return action["commitInfo"].get("tablestore", {}).get("commitId")  # type: ignore[no-any-return]
+        return None
+
+    @property
+    def timestamp_ms(self) -> int | None:
+        """When it was committed; None if a foreign writer did not say."""
+        for action in self.actions:
+            if "commitInfo" in action:
+                return action["commitInfo"].get("inCommitTimestamp")  # type: ignore[no-any-return]
+        return None
+
+    def snapshot(self) -> Snapshot:
+        """The commit as a snapshot, with the log offsets that it records itself (all buckets, if any)."""
+        offsets = {
+            int(a["txn"]["appId"].removeprefix(LOG_OFFSET_APP)): a["txn"]["version"]
+            for a in self.actions
+            if "txn" in a and a["txn"]["appId"].startswith(LOG_OFFSET_APP)
+        }
+        return snapshot_of(self.version, self.actions, offsets)
+
+
+class DeltaLog:
+    """The log of one table. Holds no state: callers keep the `TableState` they know and pass it back."""
+
+    def __init__(self, storage: Storage, location: str) -> None:
+        self.storage = storage
+        self.location = location
+
+    def commit(self, version: int) -> Commit | None:
+        """One entry; None if that version is not there (yet)."""
+        try:
+            data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
+        except NotFound:
+            return None
+        return Commit(version, tuple(decode(data)))
+
+    def timestamp_ms(self, version: int) -> int | None:
+        """When a version was committed; None if it is not there. Cheaper than the whole entry."""
+        try:
+            data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
+        except NotFound:
+            return None
+        return Commit(version, tuple(decode(data.partition(b"\n")[0]))).timestamp_ms
+
+    def commits_after(self, version: int) -> Iterator[Commit]:
+        """The entries after a version, oldest first, up to the newest."""
+        while (entry := self.commit(version + 1)) is not None:
+            yield entry
+            version += 1
+
+    def latest(self, known: TableState | None = None) -> TableState:
+        """The newest version; only what is newer than `known` is read. `NotFound` if there is no table."""
+        state = known if known is not None else self._replay(None)
+        for entry in self.commits_after(state.version):
+            state = state.next(entry.version, entry.actions)
+        return state
+
+    def at(self, version: int) -> TableState:
+        """The state of one version. `NotFound` says which versions there are."""
+        newest = self.versions()[-1:]
+        if not newest or not 0 <= version <= newest[0]:
+            have = f"versions 0 to {newest[0]}" if newest else "no version"
+            raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
+        return self._replay(version)
+
+    def version_at(self, timestamp_ms: int) -> int:
+        """The newest version committed at or before that time; `NotFound` if the table is younger.
+
+        Timestamps grow strictly with versions, whatever the writers' clocks said, so a bisection finds it.
+        """
+        versions = self.versions()
+        found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
+        if not found:
+            raise NotFound(f"{self.location} did not exist at {timestamp_ms} ms since 1970", code="no-such-version")
+        return versions[found - 1]
+
+    def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
+        """Snapshots, newest first: at most `limit`, all older than version `before`."""
+        versions = [v for v in reversed(self.versions()) if before is None or v < before]
+        return [self._required(v).snapshot() for v in versions[:limit]]
+
+    def _timestamp_ms(self, version: int) -> int:
+        return int(self._required(version).snapshot().timestamp.timestamp() * 1000 + 0.5)
+
+    def _required(self, version: int) -> Commit:
+        entry = self.commit(version)
+        if entry is None:
+            raise Corrupt(f"{self.location} lacks the log entry of version {version}", code="version-gap")
+        return entry
+
+    def versions(self) -> list[int]:
+        """The versions whose entries are there, ascending."""
+        return sorted(e.version for e in self._entries() if not e.checkpoint)
+
+    def checkpoints(self) -> list[int]:
+        """The versions that have a checkpoint, ascending."""
+        return sorted(e.version for e in self._entries() if e.checkpoint)
+
+    def _entries(self) -> list[layout.LogEntryName]:
+        names = self.storage.list_names(layout.join(self.location, layout.DELTA_LOG))
+        return [e for name in names if (e := layout.parse_log_entry(name)) is not None]
+
+    def _replay(self, version: int | None) -> TableState:
+        entries = self._entries()
+        if not entries:
+            raise NotFound(f"there is no table at {self.location}", code="no-table")
+        end = max(e.version for e in entries) if version is None else version
+        checkpoint = max((e.version for e in entries if e.checkpoint and e.version <= end), default=None)
+        state = self.checkpoint(checkpoint) if checkpoint is not None else self._from_first()
+        while state.version < end:
+            entry = self._required(state.version + 1)
+            state = state.next(entry.version, entry.actions)
+        return state
+
+    def _from_first(self) -> TableState:
+        return TableState.initial(0, self._required(0).actions)
+
+    def checkpoint(self, version: int) -> TableState:
+        """The state that a checkpoint holds."""
+        path = layout.join(self.location, layout.checkpoint_path(version))
+        with self.storage.open_read(path) as file:
+            rows = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
+        actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
+        info = [a for a in self._required(version).actions if "commitInfo" in a]
+        return TableState.initial(version, [*actions, *info])

@@ -1,0 +1,123 @@
+"""Deletion vectors on disk (FORMAT.md section 5; Delta protocol, "Deletion Vector Format").
+
+A file is one version byte, then for each vector: 4 bytes big-endian length, the 64-bit roaring bitmap behind
+a magic number, 4 bytes big-endian CRC-32. One writing task puts all its vectors into one file.
+"""
+
+from __future__ import annotations
+
+import struct
+import uuid
+import zlib
+from array import array
+
+import numpy as np
+import numpy.typing as npt
+from pyroaring import BitMap64
+
+from filestore.errors import Corrupt, Unsupported
+from filestore.layout import join, vector_path
+from filestore.model.files import DeletionVector
+from filestore.storage import Storage
+
+__all__ = ["VectorFileBuilder", "positions", "vector_file"]
+
+Positions = npt.NDArray[np.uint64]
+
+_FORMAT_VERSION = b"\x01"
+_MAGIC = struct.pack("<i", 1681511377)
+_Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_Z85_VALUE = {character: value for value, character in enumerate(_Z85)}
+_UUID_CHARACTERS = 20
+
+
+class VectorFileBuilder:
+    """Collects the vectors of one file. `content` is what to write to ``vector_path(vector_id)``."""
+
+    def __init__(self, vector_id: str) -> None:
+        self._location = _z85_encode(uuid.UUID(vector_id).bytes)
+        self._parts = bytearray(_FORMAT_VERSION)
+        self.path = vector_path(vector_id)
+
+    def add(self, dead: Positions) -> DeletionVector:
+        """Appends the vector of those row positions."""
+        bitmap = BitMap64(array("Q", dead.tobytes()))  # the one constructor that does not loop over rows in Python
+        bitmap.run_optimize()
+        data = _MAGIC + bitmap.serialize()
+        offset = len(self._parts)
+        self._parts += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
+        return DeletionVector("u", self._location, offset, len(data), len(bitmap))
+
+    @property
+    def empty(self) -> bool:
+        """Whether no vector was added: then no file is needed."""
+        return len(self._parts) == len(_FORMAT_VERSION)
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the file."""
+        return bytes(self._parts)
+
+
+def vector_file(vector: DeletionVector) -> str:
+    """The relative path of the file that holds a vector of storage type ``u``."""
+    if vector.storage_type != "u" or len(vector.location) != _UUID_CHARACTERS:
+        raise Unsupported(
+            f"deletion vector of storage type {vector.storage_type!r} at {vector.location!r}: Tablestore writes and "
+            "reads only type 'u' without a prefix",
+            code="foreign-vector",
+        )
+    return vector_path(str(uuid.UUID(bytes=_z85_decode(vector.location))))
+
+
+def positions(storage: Storage, location: str, vector: DeletionVector | None) -> Positions:
+    """The dead rows' positions, ascending; empty for no vector.
+
+    Raises:
+        Corrupt: length, checksum, magic number or cardinality are not what the commit says.
+    """
+    if vector is None:
+        return np.empty(0, dtype=np.uint64)
+    path = join(location, vector_file(vector))
+    with storage.open_read(path) as file:
+        file.seek(vector.offset)
+        record = file.read(vector.size + 8)
+    if len(record) != vector.size + 8:
+        raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
+    data = record[4:-4]
+    (length,), (checksum,) = struct.unpack(">i", record[:4]), struct.unpack(">I", record[-4:])
+    if length != vector.size or checksum != zlib.crc32(data) or data[:4] != _MAGIC:
+        raise Corrupt(
+            f"deletion vector at {vector.offset} of {path} has a wrong length, checksum or magic number",
+            code="bad-vector",
+        )
+    bitmap = BitMap64.deserialize(data[4:])
+    if len(bitmap) != vector.cardinality:
+        raise Corrupt(
+            f"deletion vector at {vector.offset} of {path} holds {len(bitmap)} rows, the commit says "
+            f"{vector.cardinality}",
+            code="bad-vector",
+        )
+    return np.array(bitmap.to_array(), dtype=np.uint64)
+
+
+def _z85_encode(data: bytes) -> str:
+    """ZeroMQ's base 85 (RFC 32/Z85), which Delta uses for UUIDs; in the standard library only from 3.13."""
+    text: list[str] = []
+    for (word,) in struct.iter_unpack(">I", data):
+        digits = []
+        for _ in range(5):
+            word, digit = divmod(word, 85)
+            digits.append(_Z85[digit])
+        text.extend(reversed(digits))
+    return "".join(text)
+
+
+def _z85_decode(text: str) -> bytes:
+    words = []
+    for start in range(0, len(text), 5):
+        word = 0
+        for character in text[start : start + 5]:
+            word = word * 85 + _Z85_VALUE[character]
+        words.append(struct.pack(">I", word))
+    return b"".join(words)

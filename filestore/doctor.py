@@ -1,0 +1,67 @@
+"""The doctor: checks every invariant of FORMAT.md section 12 on the stored bytes. It changes nothing.
+
+Metadata is held in memory, rows are streamed: a row group of one file, or the keys of one row group for each file
+of a slot.
+"""
+
+from __future__ import annotations
+
+from filestore.checks.contents import check_file
+from filestore.checks.history import read_history
+from filestore.checks.leftovers import check_leftovers
+from filestore.checks.report import Finding, Findings, Invariant, Report, Severity
+from filestore.checks.uniqueness import check_unique
+from filestore.delta.state import TableState
+from filestore.errors import NotFound
+from filestore.model.files import DataFile
+from filestore.table import FileStore
+
+__all__ = ["Finding", "Invariant", "Report", "Severity", "examine"]
+
+_ORDER = (Severity.PROBLEM, Severity.ORPHAN, Severity.NOTE)
+
+
+def examine(store: FileStore, version: int | None = None) -> Report:
+    """Checks the whole history, and the files of one version.
+
+    Args:
+        store: The table.
+        version: Whose files to read; the newest if None.
+
+    Raises:
+        NotFound: there is no table, or no such version.
+    """
+    versions = store.log.versions()
+    if not versions:
+        raise NotFound(f"there is no table at {store.location}", code="no-table")
+    if version is not None and version not in versions:
+        raise NotFound(
+            f"{store.location} has no version {version}; it has versions {versions[0]} to {versions[-1]}",
+            code="no-such-version",
+        )
+    findings = Findings()
+    history = read_history(store.log, version, findings)
+    if history.state is not None:
+        _examine_files(store, history.state, findings)
+    check_leftovers(store, history.referenced, findings)
+    return _report(store, history.state, findings)
+
+
+def _examine_files(store: FileStore, state: TableState, findings: Findings) -> None:
+    table = store.files(state)
+    for slot, files in sorted(state.slots().items(), key=lambda pair: repr(pair[0])):
+        readable: list[DataFile] = [file for file in files if check_file(table, file, findings)]
+        if state.definition.primary_key and len(readable) > 1:
+            check_unique(table, slot, readable, findings)
+
+
+def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:
+    ordered = sorted(findings, key=lambda f: _ORDER.index(f.severity))
+    files = state.files.values() if state is not None else ()
+    return Report(
+        location=store.location,
+        version=-1 if state is None else state.version,
+        files=len(files),
+        rows=sum(f.live_rows for f in files),
+        findings=tuple(ordered),
+    )

@@ -1,0 +1,289 @@
+"""Fold: pending rows + a slot's files → new files, deletion vectors, counts (FORMAT.md section 10).
+
+The heart of a merge-on-write commit. Chunk by chunk: reduce to one row a key, look the keys up in the slot's files,
+mark what is superseded, write what stays, hand the accepted changes to the log. Nothing becomes visible: a `SlotResult`
+says what a commit would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.delta.vectors import VectorFileBuilder, positions
+from filestore.lookup import FileLookup
+from filestore.merge import deduplicate
+from filestore.model.files import DataFile, Slot
+from filestore.model.rowkind import RowKind
+from filestore.read import take_rows
+from filestore.rows import adding, checked, compensation, named_kinds
+from filestore.runs import DeletedKeysWriter
+from filestore.writer import DataWriter, TableFiles
+
+__all__ = ["ChangeSink", "SlotResult", "fold", "look_again"]
+
+ChangeSink = Callable[[Slot, pa.Table], None]
+"""Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order: the log's end of a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """What a write changes in one slot.
+
+    Attributes:
+        slot: The slot.
+        adds: New files; rows that are late are in them, dead from birth.
+        vectors: Files of the base with their grown vectors, unless every row is dead.
+        removes: Files of the base without a live row left.
+        deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
+        rows_written: Rows put.
+        rows_deleted: Delete rows taken, whether or not their key was there.
+        rows_replaced: Rows of the base that died.
+        rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
+        written: All new files as they were written, if `adds` are not that. `look_again` starts from them: a row that
+            is late now is not if the stored row is gone by the time of the next attempt.
+    """
+
+    slot: Slot
+    adds: tuple[DataFile, ...] = ()
+    vectors: tuple[DataFile, ...] = ()
+    removes: tuple[str, ...] = ()
+    deleted_keys: str | None = None
+    rows_written: int = 0
+    rows_deleted: int = 0
+    rows_replaced: int = 0
+    rows_late: int = 0
+    written: tuple[DataFile, ...] = ()
+
+    @property
+    def new_files(self) -> tuple[DataFile, ...]:
+        """The data files that the write brought, those that `adds` leaves out too."""
+        return self.written or self.adds
+
+
+class _Dying:
+    """Positions that die, by file."""
+
+    def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
+        self._table = table
+        self._files = {file.path: file for file in files}
+        self._dead: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self.count = 0
+
+    def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
+        if len(rows):
+            self._dead.setdefault(path, []).append(rows)
+
+    def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
+        """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""
+        vectors, gone = [], []
+        for path, parts in self._dead.items():
+            file = self._files[path]
+            before = positions(self._table.storage, self._table.location, file.vector)
+            # all runs ascend and share no row, since only live rows are found: merging them is 10 times np.union1d
+            after = np.sort(np.concatenate([before, *(part.astype(np.uint64) for part in parts)]), kind="stable")
+            self.count += len(after) - len(before)
+            if len(after) == file.rows:
+                gone.append(path)
+            elif len(after) > len(before):
+                vectors.append(file.with_vector(builder.add(after)))
+        return tuple(vectors), tuple(gone)
+
+
+@dataclass(slots=True)
+class _Tally:
+    """Counts puts and deletes, and how many of them are late."""
+
+    written: int = 0
+    deleted: int = 0
+    late: int = 0
+
+    def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> None:
+        self.written += int((puts & ~lost).sum())
+        self.deleted += int((~puts & ~lost).sum())
+        self.late += int(lost.sum())
+
+
+def fold(
+    table: TableFiles,
+    slot: Slot,
+    base: Sequence[DataFile],
+    chunks: Iterable[pa.Table],
+    log: ChangeSink | None = None,
+) -> SlotResult:
+    """Merges sorted rows into a slot.
+
+    Args:
+        table: The table.
+        slot: The slot that all rows belong to.
+        base: The slot's live files.
+        chunks: Rows sorted by key, no key in two chunks (`filestore.chunks`); `KIND_COLUMN` and
+            `deduplicate.ORDINAL_COLUMN` are optional.
+        log: Where accepted changes go, if the table has a log.
+
+    Raises:
+        InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
+    """
+    definition = table.definition
+    sequence = definition.sequence_field
+    extra = (sequence,) if sequence else ()
+    lookups = {f.path: FileLookup(table, f, extra) for f in base} if definition.primary_key else {}
+    superseded, tally = _Dying(table, base), _Tally()
+    born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
+    with DataWriter(table, slot) as writer, DeletedKeysWriter(table, slot) as deletes:
+        for chunk in chunks:
+            rows = checked(chunk, definition)
+            if definition.primary_key:
+                rows = deduplicate.reduce(rows, definition.sort_key, sequence)
+            found = _look_up(rows, lookups, superseded, sequence)
+            rows = named_kinds(rows, found.known)
+            puts = adding(rows).to_numpy()
+            if (late := np.flatnonzero(found.lost[puts])).size:
+                file, row = writer.position
+                born_dead.append((file, late + row))
+            writer.write(_only(rows, puts))
+            deletes.write(_only(rows, ~puts))
+            tally.add(puts, found.lost)
+            if log is not None and not found.lost.all():
+                log(slot, _only(rows, ~found.lost))
+        files = writer.finish()
+        own = _Dying(table, files)
+        for number, late_rows in born_dead:
+            own.add(files[number].path, late_rows)
+        return _result(table, SlotResult(slot, files, deleted_keys=deletes.finish()), own, superseded, tally)
+
+
+def _result(table: TableFiles, raw: SlotResult, own: _Dying, superseded: _Dying, tally: _Tally) -> SlotResult:
+    """The result whose new files are those of `raw`, with the dead rows of both sides in one vector file."""
+    builder = VectorFileBuilder(table.ambient.new_id())
+    born_dead, stillborn = own.settle(builder)
+    vectors, removes = superseded.settle(builder)
+    if not builder.empty:
+        table.storage.write_new(table.path(builder.path), builder.content)
+    changed = {file.path: file for file in born_dead}
+    return SlotResult(
+        slot=raw.slot,
+        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in stillborn),
+        vectors=vectors,
+        removes=removes,
+        deleted_keys=raw.deleted_keys,
+        rows_written=tally.written,
+        rows_deleted=tally.deleted,
+        rows_replaced=superseded.count,
+        rows_late=tally.late,
+        written=raw.adds if tally.late else (),
+    )
+
+
+def look_again(
+    table: TableFiles, base: Sequence[DataFile], earlier: SlotResult, log: ChangeSink | None = None
+) -> SlotResult:
+    """Works a slot's result out again after another commit changed the slot: the new files stay as they are.
+
+    Rows that lose now to a stored row with a higher sequence are dead from birth, rows that lost before and win now
+    live. The log has what won before, so what changed goes to it behind: replaying the log still gives the table.
+
+    Args:
+        table: The table.
+        base: The slot's live files in the newest version.
+        earlier: The result on the older version.
+        log: Where compensating changes go, if the table has a log.
+    """
+    if not table.definition.primary_key:
+        return earlier
+    raw = replace(earlier, adds=earlier.new_files)
+    sequence = table.definition.sequence_field
+    extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
+    lookups = {f.path: FileLookup(table, f, extra) for f in base}
+    superseded, own, tally = _Dying(table, base), _Dying(table, raw.adds), _Tally()
+    for keys in _own_keys(table, raw):
+        found = _look_up(keys.rows, lookups, superseded, sequence)
+        tally.add(np.full(keys.rows.num_rows, keys.path is not None), found.lost)
+        if keys.path is not None:
+            own.add(keys.path, keys.positions[found.lost])
+        if log is not None and sequence is not None:
+            for winners in found.winners:
+                log(earlier.slot, compensation(winners, earlier.slot, table.definition, RowKind.UPDATE_AFTER))
+            if earlier.rows_late:
+                _log_revived(table, earlier, keys, found, log)
+    return _result(table, raw, own, superseded, tally)
+
+
+@dataclass(slots=True)
+class _Found:
+    """What a look-up says of each probe: whether its key is stored, whether it lost, and to which stored rows."""
+
+    known: npt.NDArray[np.bool_]
+    lost: npt.NDArray[np.bool_]
+    winners: list[pa.Table] = field(default_factory=list)
+
+
+def _look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: _Dying, sequence: str | None) -> _Found:
+    found = _Found(np.zeros(rows.num_rows, dtype=np.bool_), np.zeros(rows.num_rows, dtype=np.bool_))
+    if not rows.num_rows:
+        return found
+    for path, lookup in lookups.items():
+        for match in lookup.find(rows):
+            found.known[match.probes] = True
+            if sequence is None or match.values is None:
+                superseded.add(path, match.positions)
+                continue
+            new = rows.column(sequence).take(pa.array(match.probes))
+            wins = deduplicate.beats(new, match.values.column(sequence))
+            superseded.add(path, match.positions[wins])
+            found.lost[match.probes[~wins]] = True
+            if not wins.all():
+                found.winners.append(match.values.filter(pa.array(~wins)))
+    return found
+
+
+def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: _Found, log: ChangeSink) -> None:
+    """Own rows that lost last time and win now: the log has the former winners behind them, so they go to it again.
+
+    Which deletes had lost was not kept: those that win are simply repeated.
+    """
+    if keys.path is None:
+        rows = _only(keys.rows, ~found.lost)
+        if rows.num_rows:
+            log(earlier.slot, compensation(rows, earlier.slot, table.definition, RowKind.DELETE))
+        return
+    before = next((f for f in earlier.adds if f.path == keys.path), None)
+    dead = keys.positions if before is None else positions(table.storage, table.location, before.vector)
+    revived = np.isin(keys.positions, dead) & ~found.lost
+    if not revived.any():
+        return
+    for rows in take_rows(table, keys.path, keys.positions[revived]):
+        log(earlier.slot, compensation(rows, earlier.slot, table.definition, RowKind.UPDATE_AFTER))
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnKeys:
+    """Keys that a write brought: of its file, or (path None) of its deletes."""
+
+    path: str | None
+    positions: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+def _own_keys(table: TableFiles, result: SlotResult) -> Iterator[_OwnKeys]:
+    definition = table.definition
+    columns = list(dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field]))))
+    sources: list[tuple[str | None, str]] = [(f.path, f.path) for f in result.adds]
+    if result.deleted_keys is not None:
+        sources.append((None, result.deleted_keys))
+    for name, path in sources:
+        start = 0
+        with pq.ParquetFile(table.storage.open_read(table.path(path))) as file:
+            for group in range(file.num_row_groups):
+                rows = file.read_row_group(group, columns=columns, use_threads=False)
+                yield _OwnKeys(name, np.arange(start, start + rows.num_rows), rows)
+                start += rows.num_rows

@@ -1,0 +1,57 @@
+"""Polars frames and a table's Arrow types. Polars knows no NOT NULL inside a type and has its own strings."""
+
+from __future__ import annotations
+
+import polars as pl
+import pyarrow as pa
+
+__all__ = ["arrow_table", "polars_schema"]
+
+
+def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
+    """The polars types of a table's columns."""
+    frame = pl.from_arrow(schema.empty_table())
+    assert isinstance(frame, pl.DataFrame)
+    return dict(frame.schema)
+
+
+def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
+    """The frame with exactly that schema: what polars made of its types and forgot of NOT NULL is put back."""
+    rows = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # string views: strings are copied once, by the cast
+    columns = [_typed(rows.column(field.name), field.type) for field in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    relaxed = _relaxed(kind)
+    column = column.cast(relaxed)
+    if relaxed == kind:
+        return column
+    return pa.chunked_array([_relabelled(chunk, kind) for chunk in column.chunks], kind)
+
+
+def _relaxed(kind: pa.DataType) -> pa.DataType:
+    """The type with all nested fields nullable: a null struct has null children, even if they are NOT NULL."""
+    if pa.types.is_list(kind):
+        return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
+    if pa.types.is_map(kind):
+        item = kind.item_field.with_type(_relaxed(kind.item_type)).with_nullable(True)
+        return pa.map_(kind.key_field.with_type(_relaxed(kind.key_type)), item)
+    if pa.types.is_struct(kind):
+        return pa.struct([f.with_type(_relaxed(f.type)).with_nullable(True) for f in kind])
+    return kind
+
+
+def _relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """The same buffers under a type that differs in nullability only."""
+    if array.type == kind:
+        return array
+    if pa.types.is_struct(kind):
+        own, children = 1, [_relabelled(array.field(i), f.type) for i, f in enumerate(kind)]
+    elif pa.types.is_list(kind):
+        own, children = 2, [_relabelled(array.values, kind.value_type)]
+    else:
+        entries = pa.struct([kind.key_field, kind.item_field])
+        pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=list(_relaxed(entries)))
+        own, children = 2, [_relabelled(pairs, entries)]
+    return pa.Array.from_buffers(kind, len(array), array.buffers()[:own], offset=array.offset, children=children)

@@ -1,0 +1,124 @@
+"""The only maker and parser of paths (FORMAT.md section 1).
+
+Everything here is pure text: relative paths below a table's location, joined with ``/``.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from filestore.model.files import Partition
+
+__all__ = [
+    "CHANGE_DATA",
+    "DELTA_LOG",
+    "LAST_CHECKPOINT",
+    "LOG_STORE",
+    "RUNS",
+    "checkpoint_path",
+    "data_path",
+    "decode_path",
+    "encode_path",
+    "is_vector",
+    "join",
+    "log_entry_path",
+    "parse_log_entry",
+    "run_path",
+    "table_location",
+    "vector_path",
+]
+
+DELTA_LOG = "_delta_log"
+RUNS = "_runs"
+CHANGE_DATA = "_change_data"
+LOG_STORE = "_log"
+LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
+
+_ENTRY = re.compile(r"([0-9]{20})\.json")
+_CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
+_VECTOR = "deletion_vector_"
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
+_MAX_FOLDER = 120
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntryName:
+    """A file of ``_delta_log``: its version and whether it is a checkpoint."""
+
+    version: int
+    checkpoint: bool
+
+
+def join(location: str, relative: str) -> str:
+    """A path below a location, which may be a local path or a URL."""
+    return f"{location.rstrip('/')}/{relative}"
+
+
+def table_location(warehouse: str, database: str, table: str) -> str:
+    """Where a table lies in a warehouse."""
+    return join(join(warehouse, database), table)
+
+
+def log_entry_path(version: int) -> str:
+    """``_delta_log/00000000000000000007.json``."""
+    return f"{DELTA_LOG}/{version:020d}.json"
+
+
+def checkpoint_path(version: int) -> str:
+    """``_delta_log/00000000000000000010.checkpoint.parquet``."""
+    return f"{DELTA_LOG}/{version:020d}.checkpoint.parquet"
+
+
+def parse_log_entry(name: str) -> LogEntryName | None:
+    """What a file name in ``_delta_log`` stands for; None for files that are neither commit nor checkpoint."""
+    if match := _ENTRY.fullmatch(name):
+        return LogEntryName(int(match[1]), checkpoint=False)
+    if match := _CHECKPOINT.fullmatch(name):
+        return LogEntryName(int(match[1]), checkpoint=True)
+    return None
+
+
+def data_path(partition: Partition, bucket: int, file_id: str) -> str:
+    """``p-v/bucket-00003/<id>.parquet``: a merged file."""
+    return f"{_slot_folder(partition, bucket)}/{file_id}.parquet"
+
+
+def run_path(partition: Partition, bucket: int, file_id: str) -> str:
+    """``_runs/p-v/bucket-00003/<id>.parquet``: rows that readers of Delta must not see."""
+    return f"{RUNS}/{_slot_folder(partition, bucket)}/{file_id}.parquet"
+
+
+def vector_path(vector_id: str) -> str:
+    """``deletion_vector_<uuid>.bin`` (Delta protocol, "Deletion Vectors", storage type ``u`` without prefix)."""
+    return f"{_VECTOR}{vector_id}.bin"
+
+
+def is_vector(relative: str) -> bool:
+    """Whether a path is that of a deletion vector file."""
+    return relative.startswith(_VECTOR) and relative.endswith(".bin")
+
+
+def encode_path(relative: str) -> str:
+    """A path as ``add.path`` holds it: RFC 2396 URI-encoded, as the Delta protocol asks."""
+    return quote(relative, safe="/-_.~")
+
+
+def decode_path(encoded: str) -> str:
+    """Back from `encode_path`."""
+    return unquote(encoded)
+
+
+def _slot_folder(partition: Partition, bucket: int) -> str:
+    levels = [f"{_plain(name)}-{_plain(str(value))}" for name, value in partition]
+    return "/".join([*levels, f"bucket-{bucket:05d}"])
+
+
+def _plain(text: str) -> str:
+    """A part of a folder's name: for people, since only ``partitionValues`` says what a partition's value is.
+
+    It has no ``=`` and nothing that `encode_path` would change: polars 2.1 takes ``p=v`` for the value, which would
+    have to be encoded, and loses the deletion vectors of files whose paths are encoded.
+    """
+    return _UNSAFE.sub("_", text)[:_MAX_FOLDER]

@@ -1,0 +1,216 @@
+"""A table's definition: schema, keys, options; checked as a whole when it is made (FORMAT.md section 3)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.errors import Corrupt, InvalidRequest
+from filestore.model.options import TableOptions
+from filestore.model.schema import Column, Schema
+from filestore.model.types import is_key_type, to_sql
+
+__all__ = ["TableDefinition"]
+
+PROPERTY_PREFIX = "tablestore."
+PRIMARY_KEY_PROPERTY = "tablestore.primary-key"
+
+
+@dataclass(frozen=True, slots=True)
+class TableDefinition:
+    """What a table is. Make it with `TableDefinition.of`, which checks it.
+
+    Attributes:
+        schema: All columns, partition columns included.
+        primary_key: Key columns, in order; empty for an append table.
+        partition_by: Partition columns, in order.
+        options: Checked options.
+        comment: Free text.
+    """
+
+    schema: Schema
+    primary_key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    options: TableOptions = TableOptions()
+    comment: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        schema: Schema,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> TableDefinition:
+        """A definition that holds together.
+
+        Raises:
+            InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
+                ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
+                ``log-servers``, or those of `TableOptions.parse`.
+        """
+        definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
+        _check_columns(definition)
+        _check_options(definition)
+        return definition
+
+    @property
+    def buckets(self) -> int:
+        """Number of buckets."""
+        return int(self.options["bucket"])
+
+    @property
+    def bucket_key(self) -> tuple[str, ...]:
+        """Columns whose hash chooses the bucket.
+
+        Default: the primary key without the partition columns (all of it, if nothing is left); without a key
+        every column whose type can be one.
+        """
+        if given := self.options["bucket-key"]:
+            return tuple(given)
+        if self.primary_key:
+            rest = tuple(c for c in self.primary_key if c not in self.partition_by)
+            return rest or self.primary_key
+        return tuple(c.name for c in self.schema if is_key_type(c.type) and c.name not in self.partition_by)
+
+    @property
+    def sequence_field(self) -> str | None:
+        """The column that orders the rows of a key, if any."""
+        return self.options["sequence.field"]  # type: ignore[no-any-return]
+
+    @property
+    def sort_key(self) -> tuple[str, ...]:
+        """Columns by which a file is sorted: the key without the partition columns, constant in a file."""
+        return tuple(c for c in self.primary_key if c not in self.partition_by)
+
+    def to_properties(self) -> dict[str, str]:
+        """The definition's part of Delta's ``metaData.configuration``."""
+        properties = {PROPERTY_PREFIX + name: value for name, value in self.options.given}
+        properties[PRIMARY_KEY_PROPERTY] = json.dumps(list(self.primary_key))
+        return properties
+
+    @classmethod
+    def from_delta(cls, metadata: Mapping[str, Any]) -> TableDefinition:
+        """From Delta's ``metaData`` action. `Corrupt` if the table was not made by Tablestore."""
+        properties: dict[str, str] = dict(metadata["configuration"])
+        key = properties.pop(PRIMARY_KEY_PROPERTY, None)
+        if key is None:
+            raise Corrupt(
+                f"Delta table {metadata.get('id')} has no property {PRIMARY_KEY_PROPERTY!r}: "
+                "Tablestore did not make it",
+                code="not-a-managed-table",
+            )
+        options = {
+            name.removeprefix(PROPERTY_PREFIX): value
+            for name, value in properties.items()
+            if name.startswith(PROPERTY_PREFIX)
+        }
+        return cls(
+            Schema.from_delta(json.loads(metadata["schemaString"])),
+            tuple(json.loads(key)),
+            tuple(metadata["partitionColumns"]),
+            TableOptions(tuple(sorted(options.items()))),
+            metadata.get("description"),
+        )
+
+
+def _check_columns(definition: TableDefinition) -> None:
+    for role, names in (
+        ("primary key", definition.primary_key),
+        ("partition", definition.partition_by),
+    ):
+        if len(set(names)) < len(names):
+            raise InvalidRequest(f"the {role} {list(names)} names a column twice", code="duplicate-column")
+        for name in names:
+            _known(definition.schema, name, role)
+    for name in definition.primary_key:
+        _check_key_column(definition.schema.column(name))
+    for name in definition.partition_by:
+        column = definition.schema.column(name)
+        if not is_key_type(column.type) or pa.types.is_binary(column.type):
+            raise InvalidRequest(
+                f"partition column {name!r} is {to_sql(column.type)}: use a string, integer, boolean, decimal, date "
+                "or timestamp",
+                code="partition-type",
+            )
+    if len(definition.partition_by) == len(definition.schema.columns):
+        raise InvalidRequest("every column is a partition column: leave at least one", code="partition-type")
+    missing = [c for c in definition.partition_by if c not in definition.primary_key]
+    if definition.primary_key and missing:
+        raise InvalidRequest(
+            f"the primary key {list(definition.primary_key)} lacks the partition column {missing[0]!r}, so one key "
+            f"could stand in two partitions: add {missing[0]!r} to the primary key or partition by key columns only",
+            code="key-lacks-partition",
+        )
+    if definition.primary_key and not definition.sort_key:
+        raise InvalidRequest(
+            f"every column of the primary key {list(definition.primary_key)} is a partition column, so a partition "
+            "would hold one row: partition by fewer columns",
+            code="key-is-partition",
+        )
+
+
+def _check_key_column(column: Column) -> None:
+    if column.nullable:
+        raise InvalidRequest(
+            f"primary key column {column.name!r} is nullable: declare it NOT NULL "
+            f"(SQL: `{column.name} {to_sql(column.type)} NOT NULL`; Arrow: nullable=False)",
+            code="nullable-key",
+        )
+    if not is_key_type(column.type):
+        raise InvalidRequest(
+            f"primary key column {column.name!r} is {to_sql(column.type)}, which has no exact equality and order: "
+            "use a string, binary, integer, boolean, decimal, date or timestamp",
+            code="key-type",
+        )
+
+
+def _known(schema: Schema, name: str, role: str) -> None:
+    if name not in schema:
+        raise InvalidRequest(
+            f"{role} column {name!r} is not in the schema; its columns are {', '.join(schema.names)}",
+            code="unknown-column",
+        )
+
+
+def _check_options(definition: TableDefinition) -> None:
+    options = definition.options
+    for name in options["bucket-key"] or ():
+        _known(definition.schema, name, "bucket-key")
+        if not is_key_type(definition.schema.column(name).type):
+            raise InvalidRequest(
+                f"bucket-key column {name!r} has a type that cannot be hashed exactly", code="bucket-key"
+            )
+        if definition.primary_key and name not in definition.primary_key:
+            raise InvalidRequest(
+                f"bucket-key column {name!r} is not in the primary key {list(definition.primary_key)}, so one key "
+                "could stand in two buckets: take columns of the primary key",
+                code="bucket-key",
+            )
+    if not definition.bucket_key and definition.buckets > 1:
+        raise InvalidRequest(
+            "no column can choose the bucket (all are nested or floating): use bucket = 1", code="bucket-key"
+        )
+    sequence = definition.sequence_field
+    if sequence is not None:
+        _known(definition.schema, sequence, "sequence.field")
+        if not definition.primary_key or pa.types.is_nested(definition.schema.column(sequence).type):
+            raise InvalidRequest(
+                f"sequence.field {sequence!r} needs a table with a primary key and a column that can be ordered",
+                code="sequence-field",
+            )
+        if sequence in definition.primary_key:
+            raise InvalidRequest(
+                f"sequence.field {sequence!r} is in the primary key, so all rows of a key have the same: take another "
+                "column",
+                code="sequence-field",
+            )
+    if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
+        raise InvalidRequest(
+            "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"
+        )

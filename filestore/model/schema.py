@@ -1,0 +1,162 @@
+"""A table's columns, and their spelling in Arrow, in Delta's log, and in SQL.
+
+The canonical type of a column is an Arrow type of a closed set; FORMAT.md section 3 has the table
+of all four spellings (Delta protocol, section "Schema Serialization Format").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.model import types
+
+__all__ = ["Column", "Schema"]
+
+RESERVED_PREFIX = "_"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its name, canonical Arrow type, whether it may be null, and a comment."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool = True
+    comment: str | None = None
+
+    def to_delta(self) -> dict[str, Any]:
+        """The column as a field of Delta's ``schemaString``."""
+        metadata = {} if self.comment is None else {"comment": self.comment}
+        return {
+            "name": self.name,
+            "type": types.to_delta(self.type),
+            "nullable": self.nullable,
+            "metadata": metadata,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """An ordered, named, non-empty set of columns. Names differ also when case is ignored, as Spark needs."""
+
+    columns: tuple[Column, ...]
+    _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequest` for no columns, empty, reserved or repeated names."""
+        if not self.columns:
+            raise InvalidRequest("the schema has no columns: name at least one", code="empty-schema")
+        seen: set[str] = set()
+        for column in self.columns:
+            _check_name(column.name)
+            if column.name.lower() in seen:
+                raise InvalidRequest(
+                    f"column {column.name!r} appears twice (names are compared without case): rename one",
+                    code="duplicate-column",
+                )
+            seen.add(column.name.lower())
+        object.__setattr__(self, "_by_name", {c.name: c for c in self.columns})
+
+    def __iter__(self) -> Iterator[Column]:
+        return iter(self.columns)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in order."""
+        return tuple(c.name for c in self.columns)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._by_name
+
+    def column(self, name: str) -> Column:
+        """The column of that exact name; `NotFound` lists what there is."""
+        try:
+            return self._by_name[name]
+        except KeyError:
+            raise NotFound(
+                f"there is no column {name!r}; the columns are {', '.join(self.names)}", code="unknown-column"
+            ) from None
+
+    def select(self, names: Iterable[str]) -> Schema:
+        """The schema of those columns, in the order given."""
+        return Schema(tuple(self.column(n) for n in names))
+
+    def required(self, names: Iterable[str]) -> Schema:
+        """The same schema with those columns NOT NULL, as a primary key implies; unknown names are left alone."""
+        keys = set(names)
+        return Schema(tuple(replace(c, nullable=False) if c.name in keys else c for c in self.columns))
+
+    def to_arrow(self) -> pa.Schema:
+        """As an Arrow schema (timestamps in microseconds, UTC or without zone)."""
+        return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> Schema:
+        """From Arrow; wider spellings (large_string, timestamp[ns], dictionary) become canonical ones.
+
+        Raises:
+            InvalidRequest: a type that no Delta column can hold, with the column's name and what to do.
+        """
+        return cls(tuple(_column_from_arrow(f) for f in schema))
+
+    def to_delta(self) -> dict[str, Any]:
+        """Delta's ``schemaString``, before JSON encoding."""
+        return {"type": "struct", "fields": [c.to_delta() for c in self.columns]}
+
+    @classmethod
+    def from_delta(cls, value: dict[str, Any]) -> Schema:
+        """From Delta's ``schemaString``, after JSON decoding."""
+        return cls(
+            tuple(
+                Column(
+                    f["name"],
+                    types.from_delta(f["type"]),
+                    f["nullable"],
+                    f.get("metadata", {}).get("comment"),
+                )
+                for f in value["fields"]
+            )
+        )
+
+    def to_sql(self) -> str:
+        """As a Spark SQL column list: ``id BIGINT NOT NULL, name STRING``."""
+        return ", ".join(_column_to_sql(c) for c in self.columns)
+
+
+def _check_name(name: str) -> None:
+    if not name or name != name.strip():
+        raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
+    if name.startswith(RESERVED_PREFIX):
+        raise InvalidRequest(
+            f"column name {name!r} begins with '_', which the store keeps for its own columns: rename it",
+            code="bad-column-name",
+        )
+    if bad := sorted(set(name) & set(" ,;{}()\n\t=")):
+        raise InvalidRequest(
+            f"column name {name!r} has {bad[0]!r}, which Parquet readers refuse: rename it",
+            code="bad-column-name",
+        )
+
+
+def _column_from_arrow(arrow: pa.Field) -> Column:
+    comment = (arrow.metadata or {}).get(b"comment")
+    try:
+        canonical = types.canonical(arrow.type)
+    except Unsupported as error:
+        raise InvalidRequest(f"column {arrow.name!r}: {error.message}", code="unsupported-type") from error
+    return Column(arrow.name, canonical, arrow.nullable, comment.decode() if comment else None)
+
+
+def _column_to_sql(column: Column) -> str:
+    parts = [types.quoted(column.name), types.to_sql(column.type)]
+    if not column.nullable:
+        parts.append("NOT NULL")
+    if column.comment is not None:
+        escaped = column.comment.replace("\\", "\\\\").replace("'", "\\'")
+        parts.append(f"COMMENT '{escaped}'")
+    return " ".join(parts)

@@ -1,0 +1,49 @@
+"""Snapshots (= Delta versions) as a user sees them, and as a reader of the log follows them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from filestore.model.log_range import LogTransaction
+
+__all__ = ["Operation", "Snapshot"]
+
+
+class Operation(StrEnum):
+    """What a commit did, as ``commitInfo.operation`` says it."""
+
+    CREATE = "CREATE TABLE"
+    WRITE = "WRITE"
+    OVERWRITE = "OVERWRITE"
+    COMPACT = "COMPACT"
+
+    @property
+    def changes_data(self) -> bool:
+        """Whether a reader of changes must look at the commit: False if it only moves rows."""
+        return self is not Operation.COMPACT
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version of a table.
+
+    Attributes:
+        version: Delta's version, from 0, without gaps.
+        timestamp: When it was committed (UTC); never earlier than the version before.
+        operation: What the commit did.
+        commit_id: The writer's id of the commit: a retry finds its own commit by it.
+        log_offsets: For each bucket the end offset of the log that this and all earlier versions cover.
+        transactions: Where this commit's log records lie.
+        metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
+    """
+
+    version: int
+    timestamp: datetime
+    operation: Operation
+    commit_id: str
+    log_offsets: Mapping[int, int] = field(default_factory=dict)
+    transactions: tuple[LogTransaction, ...] = ()
+    metrics: Mapping[str, int] = field(default_factory=dict)

@@ -1,0 +1,166 @@
+"""The closed set of column types and their spellings (FORMAT.md section 3).
+
+The canonical form is an Arrow type; Delta's JSON and Spark SQL's words are translations of it.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.errors import Unsupported
+
+__all__ = ["canonical", "from_delta", "is_key_type", "quoted", "to_delta", "to_sql"]
+
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+TIMESTAMP_NTZ = pa.timestamp("us")
+MAX_PRECISION = 38
+
+# arrow, Delta, SQL
+_PRIMITIVES: tuple[tuple[pa.DataType, str, str], ...] = (
+    (pa.bool_(), "boolean", "BOOLEAN"),
+    (pa.int8(), "byte", "TINYINT"),
+    (pa.int16(), "short", "SMALLINT"),
+    (pa.int32(), "integer", "INT"),
+    (pa.int64(), "long", "BIGINT"),
+    (pa.float32(), "float", "FLOAT"),
+    (pa.float64(), "double", "DOUBLE"),
+    (pa.string(), "string", "STRING"),
+    (pa.binary(), "binary", "BINARY"),
+    (pa.date32(), "date", "DATE"),
+    (TIMESTAMP, "timestamp", "TIMESTAMP"),
+    (TIMESTAMP_NTZ, "timestamp_ntz", "TIMESTAMP_NTZ"),
+)
+_TO_DELTA = {arrow: delta for arrow, delta, _ in _PRIMITIVES}
+_FROM_DELTA = {delta: arrow for arrow, delta, _ in _PRIMITIVES}
+_TO_SQL = {arrow: sql for arrow, _, sql in _PRIMITIVES}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
+
+# what an unsupported type should become, by Arrow's name for it
+_REMEDIES = {
+    "uint8": "SMALLINT",
+    "uint16": "INT",
+    "uint32": "BIGINT",
+    "uint64": "DECIMAL(20,0)",
+    "halffloat": "FLOAT",
+    "time32[s]": "INT (seconds of the day)",
+    "time32[ms]": "INT (milliseconds of the day)",
+    "time64[us]": "BIGINT (microseconds of the day)",
+    "time64[ns]": "BIGINT (nanoseconds of the day)",
+    "null": "the type that its values will have",
+}
+
+
+def canonical(arrow: pa.DataType) -> pa.DataType:
+    """The canonical Arrow type that holds every value of ``arrow``.
+
+    Raises:
+        Unsupported: no Delta type holds it; the message says what to cast to.
+    """
+    if arrow in _TO_DELTA:
+        return arrow
+    if pa.types.is_large_string(arrow) or arrow == pa.string_view():
+        return pa.string()
+    if pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow) or arrow == pa.binary_view():
+        return pa.binary()
+    if pa.types.is_date64(arrow):
+        return pa.date32()
+    if pa.types.is_timestamp(arrow):
+        return TIMESTAMP_NTZ if arrow.tz is None else TIMESTAMP
+    if pa.types.is_dictionary(arrow):
+        return canonical(arrow.value_type)
+    if pa.types.is_decimal(arrow):
+        return _canonical_decimal(arrow)
+    return _canonical_nested(arrow)
+
+
+def _canonical_decimal(arrow: pa.DataType) -> pa.DataType:
+    if arrow.precision > MAX_PRECISION or not 0 <= arrow.scale <= arrow.precision:
+        raise Unsupported(
+            f"decimal({arrow.precision},{arrow.scale}) does not fit: the precision is at most "
+            f"{MAX_PRECISION} and the scale between 0 and the precision",
+            code="unsupported-type",
+        )
+    return pa.decimal128(arrow.precision, arrow.scale)
+
+
+def _canonical_nested(arrow: pa.DataType) -> pa.DataType:
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+        return pa.list_(pa.field("element", canonical(arrow.value_type), arrow.value_field.nullable))
+    if pa.types.is_map(arrow):
+        return pa.map_(
+            canonical(arrow.key_type),
+            pa.field("value", canonical(arrow.item_type), arrow.item_field.nullable),
+        )
+    if pa.types.is_struct(arrow) and arrow.num_fields:
+        return pa.struct([pa.field(f.name, canonical(f.type), f.nullable) for f in arrow])
+    remedy = _REMEDIES.get(str(arrow), "a supported one (see FORMAT.md, section 3)")
+    raise Unsupported(f"type {arrow} has no Delta counterpart: cast it to {remedy}", code="unsupported-type")
+
+
+def is_key_type(arrow: pa.DataType) -> bool:
+    """Whether a primary-key or bucket-key column may have this type: equality and order must be exact."""
+    return not (pa.types.is_nested(arrow) or pa.types.is_floating(arrow))
+
+
+def to_delta(arrow: pa.DataType) -> str | dict[str, Any]:
+    """Delta's spelling of a canonical type."""
+    if arrow in _TO_DELTA:
+        return _TO_DELTA[arrow]
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision},{arrow.scale})"
+    if pa.types.is_list(arrow):
+        return {
+            "type": "array",
+            "elementType": to_delta(arrow.value_type),
+            "containsNull": arrow.value_field.nullable,
+        }
+    if pa.types.is_map(arrow):
+        return {
+            "type": "map",
+            "keyType": to_delta(arrow.key_type),
+            "valueType": to_delta(arrow.item_type),
+            "valueContainsNull": arrow.item_field.nullable,
+        }
+    fields = [{"name": f.name, "type": to_delta(f.type), "nullable": f.nullable, "metadata": {}} for f in arrow]
+    return {"type": "struct", "fields": fields}
+
+
+def from_delta(delta: str | dict[str, Any]) -> pa.DataType:
+    """The canonical type of Delta's spelling; `Unsupported` for types of later Delta versions."""
+    if isinstance(delta, str):
+        if delta in _FROM_DELTA:
+            return _FROM_DELTA[delta]
+        if match := _DECIMAL.fullmatch(delta):
+            return pa.decimal128(int(match[1]), int(match[2]))
+        raise Unsupported(f"Delta type {delta!r} is not supported", code="unsupported-type")
+    if delta["type"] == "array":
+        return pa.list_(pa.field("element", from_delta(delta["elementType"]), delta["containsNull"]))
+    if delta["type"] == "map":
+        value = pa.field("value", from_delta(delta["valueType"]), delta["valueContainsNull"])
+        return pa.map_(from_delta(delta["keyType"]), value)
+    return pa.struct([pa.field(f["name"], from_delta(f["type"]), f["nullable"]) for f in delta["fields"]])
+
+
+def quoted(name: str) -> str:
+    """A name in Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def to_sql(arrow: pa.DataType) -> str:
+    """Spark SQL's spelling of a canonical type."""
+    if arrow in _TO_SQL:
+        return _TO_SQL[arrow]
+    if pa.types.is_decimal(arrow):
+        return f"DECIMAL({arrow.precision},{arrow.scale})"
+    if pa.types.is_list(arrow):
+        return f"ARRAY<{to_sql(arrow.value_type)}>"
+    if pa.types.is_map(arrow):
+        return f"MAP<{to_sql(arrow.key_type)}, {to_sql(arrow.item_type)}>"
+    return f"STRUCT<{', '.join(_field_to_sql(f) for f in arrow)}>"
+
+
+def _field_to_sql(field: pa.Field) -> str:
+    return f"{quoted(field.name)}: {to_sql(field.type)}{'' if field.nullable else ' NOT NULL'}"

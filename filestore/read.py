@@ -1,0 +1,58 @@
+"""Reading data files without Spark: live rows, row group by row group, with the partition columns in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.delta.vectors import positions
+from filestore.model.files import DataFile
+from filestore.partitions import with_partition
+from filestore.writer import TableFiles
+
+__all__ = ["read_file", "take_rows"]
+
+
+def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The live rows of a file in its order; one table a row group, empty ones left out.
+
+    Args:
+        table: The table.
+        file: One of its files.
+        columns: Which columns, in the schema's order; all if None.
+    """
+    schema = table.definition.schema.to_arrow()
+    wanted = schema if columns is None else pa.schema([f for f in schema if f.name in set(columns)])
+    stored = [name for name in wanted.names if name not in dict(file.slot.partition)]
+    dead = positions(table.storage, table.location, file.vector).astype(np.int64)
+    partition = tuple((n, v) for n, v in file.slot.partition if n in wanted.names)
+    start = 0
+    with pq.ParquetFile(table.storage.open_read(table.path(file.path))) as parquet:
+        for group in range(parquet.num_row_groups):
+            size = parquet.metadata.row_group(group).num_rows
+            gone = dead[np.searchsorted(dead, start) : np.searchsorted(dead, start + size)] - start
+            start += size
+            if len(gone) == size:
+                continue
+            rows = parquet.read_row_group(group, columns=stored, use_threads=False)
+            if len(gone):
+                alive = np.ones(size, dtype=np.bool_)
+                alive[gone] = False
+                rows = rows.filter(pa.array(alive))
+            yield with_partition(rows, partition, wanted) if partition else rows.cast(wanted)
+
+
+def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
+    """The rows at those ascending positions of a file, dead or alive, row group by row group."""
+    start = 0
+    with pq.ParquetFile(table.storage.open_read(table.path(path))) as parquet:
+        for group in range(parquet.num_row_groups):
+            size = parquet.metadata.row_group(group).num_rows
+            inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + size)] - start
+            start += size
+            if len(inside):
+                yield parquet.read_row_group(group, use_threads=False).take(pa.array(inside))

@@ -1,0 +1,94 @@
+"""A file's statistics for Delta readers, gathered batch by batch (FORMAT.md section 8).
+
+The form is Delta's ("Per-file Statistics"). Bounds are always true, not always tight: long strings are cut (the upper
+one rounded up). A column has none if it holds a NaN, on whose order readers do not agree, or an infinity, which JSON
+lacks, or decimals too long for a double.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["StatisticsBuilder"]
+
+_MAX_COLUMNS = 32
+_MAX_TEXT = 64
+_EXACT_DIGITS = 15
+_LAST_CHARACTER = "\U0010ffff"
+
+
+class StatisticsBuilder:
+    """Gathers the statistics of one file over the first columns of a schema."""
+
+    def __init__(self, schema: pa.Schema) -> None:
+        self._bounded = [f.name for f in schema if _has_bounds(f.type)][:_MAX_COLUMNS]
+        # a struct's nulls would have to be counted field by field: readers expect an object there, not a number
+        self._counted = [f.name for f in schema if not pa.types.is_struct(f.type)][:_MAX_COLUMNS]
+        self._low: dict[str, Any] = {}
+        self._high: dict[str, Any] = {}
+        self._nulls = dict.fromkeys(self._counted, 0)
+        self._unbounded: set[str] = set()
+        self.rows = 0
+
+    def add(self, table: pa.Table) -> None:
+        """Takes a table's rows in."""
+        self.rows += table.num_rows
+        for name in self._counted:
+            self._nulls[name] += table.column(name).null_count
+        for name in self._bounded:
+            self._widen(name, table.column(name))
+
+    def _widen(self, name: str, column: pa.ChunkedArray) -> None:
+        if name in self._unbounded:
+            return
+        if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column), min_count=0).as_py():
+            self._unbounded.add(name)
+            self._low.pop(name, None)
+            self._high.pop(name, None)
+            return
+        bounds = pc.min_max(column).as_py()
+        if bounds["min"] is not None:
+            self._low[name] = min(self._low.get(name, bounds["min"]), bounds["min"])
+            self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
+
+    def to_json(self) -> str:
+        """Delta's ``stats`` text."""
+        stats = {
+            "numRecords": self.rows,
+            "minValues": {n: _lower(v) for n, v in self._low.items()},
+            "maxValues": {n: _upper(v) for n, v in self._high.items()},
+            "nullCount": self._nulls,
+        }
+        return json.dumps(stats, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def _has_bounds(arrow: pa.DataType) -> bool:
+    if pa.types.is_decimal(arrow):
+        return bool(arrow.precision <= _EXACT_DIGITS)
+    return not (pa.types.is_nested(arrow) or pa.types.is_binary(arrow) or pa.types.is_boolean(arrow))
+
+
+def _lower(value: Any) -> Any:
+    return value[:_MAX_TEXT] if isinstance(value, str) else _plain(value)
+
+
+def _upper(value: Any) -> Any:
+    if isinstance(value, str):
+        cut = len(value) > _MAX_TEXT and value[_MAX_TEXT] != _LAST_CHARACTER
+        return value[:_MAX_TEXT] + _LAST_CHARACTER if cut else value
+    return _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        text = value.isoformat(timespec="microseconds")
+        return text.replace("+00:00", "Z")
+    if isinstance(value, date):
+        return value.isoformat()
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,119 @@
+"""`FileStore`: one table as files. The door of this package."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import deltalake
+from deltalake.exceptions import DeltaError
+
+from filestore.ambient import Ambient
+from filestore.delta.commit import Committed, Rebaser, commit
+from filestore.delta.conflict import Proposal
+from filestore.delta.create import create
+from filestore.delta.log import DeltaLog
+from filestore.delta.state import TableState
+from filestore.errors import NotFound
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Snapshot
+from filestore.storage import Storage
+from filestore.writer import TableFiles
+
+__all__ = ["FileStore"]
+
+logger = logging.getLogger(__name__)
+
+
+class FileStore:
+    """A table's files and versions. Cheap to make; it remembers the newest state it saw and reads only what is newer.
+
+    Args:
+        storage: Where the table lies.
+        location: Its root: a local path.
+        ambient: Clock, ids, chance.
+    """
+
+    def __init__(self, storage: Storage, location: str, ambient: Ambient) -> None:
+        self.storage = storage
+        self.location = location.rstrip("/")
+        self.ambient = ambient
+        self.log = DeltaLog(storage, self.location)
+        self._known: TableState | None = None
+
+    @classmethod
+    def create(
+        cls,
+        storage: Storage,
+        location: str,
+        definition: TableDefinition,
+        table_id: str,
+        ambient: Ambient,
+        log_identity: Mapping[str, str] | None = None,
+    ) -> FileStore:
+        """Makes the table (version 0). Idempotent for one `table_id`; `AlreadyExists` if another lies there."""
+        store = cls(storage, location, ambient)
+        store._known = create(store.log, definition, table_id, log_identity, ambient)
+        return store
+
+    @classmethod
+    def open(cls, storage: Storage, location: str, ambient: Ambient) -> FileStore:
+        """Opens an existing table; `NotFound` if there is none."""
+        store = cls(storage, location, ambient)
+        store.state()
+        return store
+
+    def state(self, version: int | None = None) -> TableState:
+        """The newest version, or a given one. `NotFound` (``table-replaced``) once another table is in its place."""
+        if version is not None and (self._known is None or self._known.version != version):
+            return self.log.at(version)
+        if version is None:
+            self._known = self._newest(self._known)
+        assert self._known is not None
+        return self._known
+
+    def _newest(self, known: TableState | None) -> TableState:
+        newest = self.log.latest(known)
+        # looked at last: a table that was made later under the same name has versions of the same numbers
+        if known is not None and self.log.timestamp_ms(known.version) != known.timestamp_ms:
+            raise NotFound(
+                f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it "
+                "anew",
+                code="table-replaced",
+            )
+        return newest
+
+    def version_at(self, timestamp_ms: int) -> int:
+        """The newest version committed at or before that time."""
+        return self.log.version_at(timestamp_ms)
+
+    def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
+        """Snapshots, newest first."""
+        return self.log.snapshots(limit, before)
+
+    def snapshot(self, version: int) -> Snapshot:
+        """One snapshot."""
+        entry = self.log.commit(version)
+        if entry is None:
+            raise NotFound(f"{self.location} has no version {version}", code="no-such-version")
+        return entry.snapshot()
+
+    def files(self, state: TableState) -> TableFiles:
+        """What the kernel needs to read and write files of that state."""
+        return TableFiles(self.storage, self.location, state.definition, self.ambient)
+
+    def commit(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
+        """Commits a proposal (see `filestore.delta.commit`), and writes a checkpoint when one is due."""
+        committed = commit(self.log, base, proposal, rebase, self.ambient)
+        self._known = committed.state
+        interval = committed.state.definition.options["checkpoint.interval"]
+        if committed.fresh and committed.snapshot.version % interval == 0:
+            self._checkpoint()
+        return committed
+
+    def _checkpoint(self) -> None:
+        """Only speeds readers up: a failure is logged, since the commit stands."""
+        try:
+            deltalake.DeltaTable(self.location).create_checkpoint()
+        except (DeltaError, OSError) as error:
+            logger.warning("no checkpoint of %s: %s", self.location, error)

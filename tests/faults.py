@@ -1,0 +1,137 @@
+"""A storage that fails on purpose: every call asks a hook first and tells it afterwards.
+
+A hook that raises before a call stops it; one that raises after it loses the reply. `Killed` is the death of the
+process: from then on the storage answers nothing, so that no handler of the code under test can tidy up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.storage import FileInfo, Storage
+
+__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed"]
+
+
+class Killed(BaseException):
+    """The process is dead. Not an `Exception`: nothing but the test may catch it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A storage call: which operation, on which path, and whether it has had its effect."""
+
+    operation: str
+    path: str
+    done: bool
+
+
+Hook = Callable[[Call], None]
+
+
+@dataclass(slots=True)
+class FailAt:
+    """Raises at the n-th matching call, once; `Killed` every time from then on.
+
+    Args:
+        number: Which call, counted from 1.
+        error: What to raise.
+        after: Whether the call has its effect first.
+        operation: Which operations count; all if empty.
+        path: Text that the path must hold.
+    """
+
+    number: int
+    error: BaseException
+    after: bool = False
+    operation: str = ""
+    path: str = ""
+    seen: int = 0
+    fired: bool = False
+
+    def __call__(self, call: Call) -> None:
+        if self.fired and isinstance(self.error, Killed):
+            raise self.error
+        if self.operation not in ("", call.operation) or self.path not in call.path or call.done != self.after:
+            return
+        self.seen += 1
+        if self.seen == self.number:
+            self.fired = True
+            raise self.error
+
+
+@dataclass(slots=True)
+class FaultyStorage:
+    """A storage with a hook. Writes to a file under way are calls too (``append``), so files can be torn."""
+
+    inner: Storage
+    hook: Hook = lambda call: None
+    calls: list[Call] = field(default_factory=list)
+
+    def _do(self, operation: str, path: str, work: Callable[[], Any]) -> Any:
+        before = Call(operation, path, done=False)
+        self.calls.append(before)
+        self.hook(before)
+        result = work()
+        self.hook(Call(operation, path, done=True))
+        return result
+
+    def read(self, path: str) -> bytes:
+        return self._do("read", path, lambda: self.inner.read(path))  # type: ignore[no-any-return]
+
+    def write_new(self, path: str, data: bytes) -> None:
+        self._do("write_new", path, lambda: self.inner.write_new(path, data))
+
+    def open_read(self, path: str) -> pa.NativeFile:
+        return self._do("open_read", path, lambda: self.inner.open_read(path))
+
+    def open_write(self, path: str) -> pa.NativeFile:
+        sink = self._do("open_write", path, lambda: self.inner.open_write(path))
+        return pa.PythonFile(_Sink(self, path, sink), mode="w")
+
+    def sync(self, path: str) -> None:
+        self._do("sync", path, lambda: self.inner.sync(path))
+
+    def exists(self, path: str) -> bool:
+        return self._do("exists", path, lambda: self.inner.exists(path))  # type: ignore[no-any-return]
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        return self._do("walk", path, lambda: self.inner.walk(path))  # type: ignore[no-any-return]
+
+    def list_names(self, path: str) -> list[str]:
+        return self._do("list_names", path, lambda: self.inner.list_names(path))  # type: ignore[no-any-return]
+
+    def delete(self, path: str) -> None:
+        self._do("delete", path, lambda: self.inner.delete(path))
+
+    def delete_tree(self, path: str) -> None:
+        self._do("delete_tree", path, lambda: self.inner.delete_tree(path))
+
+
+class _Sink:
+    """A file under the pen, as a Python file object."""
+
+    def __init__(self, storage: FaultyStorage, path: str, sink: pa.NativeFile) -> None:
+        self._storage = storage
+        self._path = path
+        self._sink = sink
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._sink.closed)
+
+    def write(self, data: bytes) -> int:
+        return int(self._storage._do("append", self._path, lambda: self._sink.write(data)))
+
+    def flush(self) -> None:
+        self._sink.flush()
+
+    def tell(self) -> int:
+        return int(self._sink.tell())
+
+    def close(self) -> None:
+        self._sink.close()

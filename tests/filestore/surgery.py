@@ -1,0 +1,322 @@
+"""Breaking tables on purpose: every way has the name of the invariant that it breaks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore import layout
+from filestore.checks.report import Invariant
+from filestore.delta.vectors import VectorFileBuilder
+from filestore.table import FileStore
+
+__all__ = ["DAMAGES", "Damage", "edit_entry"]
+
+Actions = list[dict[str, Any]]
+Damage = Callable[[FileStore], object]
+
+
+def _entry(store: FileStore, version: int) -> Path:
+    return Path(store.location) / layout.log_entry_path(version)
+
+
+def _data(store: FileStore, *, with_vector: bool = False) -> Path:
+    """A data file of the newest version."""
+    files = sorted(store.state().files.values(), key=lambda f: -f.rows)
+    return Path(store.location) / next(f.path for f in files if bool(f.vector) == with_vector)
+
+
+def edit_entry(store: FileStore, version: int, edit: Callable[[Actions], object]) -> None:
+    """Changes the actions of a version."""
+    path = _entry(store, version)
+    actions: Actions = [json.loads(line) for line in path.read_text().splitlines()]
+    edit(actions)
+    path.write_text("".join(json.dumps(action) + "\n" for action in actions))
+
+
+def edit_info(store: FileStore, version: int, **changes: Any) -> None:
+    edit_entry(store, version, lambda actions: actions[0]["commitInfo"].update(changes))
+
+
+def edit_add(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    """Changes the newest add of a file."""
+    relative = str(path.relative_to(store.location))
+    for version in reversed(store.log.versions()):
+        found = [a["add"] for a in store.log.commit(version).actions if a.get("add", {}).get("path") == relative]
+        if found:
+            edit_entry(
+                store,
+                version,
+                lambda actions: [edit(a["add"]) for a in actions if a.get("add", {}).get("path") == relative],
+            )
+            return
+    raise AssertionError(f"{relative} is in no version")
+
+
+def _add_of(actions: Actions, path: str) -> dict[str, Any]:
+    return next(a["add"] for a in actions if a.get("add", {}).get("path") == path)  # type: ignore[no-any-return]
+
+
+def edit_stats(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
+    def change(add: dict[str, Any]) -> None:
+        stats = json.loads(add["stats"])
+        edit(stats)
+        add["stats"] = json.dumps(stats)
+
+    edit_add(store, path, change)
+
+
+def rewrite(store: FileStore, change: Callable[[pa.Table], pa.Table], *, with_vector: bool = False) -> None:
+    """Writes a data file anew with other rows."""
+    path = _data(store, with_vector=with_vector)
+    rows = pq.read_table(path, partitioning=None)
+    pq.write_table(change(rows), path)
+    edit_add(store, path, lambda add: add.update(size=path.stat().st_size))
+
+
+def _garbage(store: FileStore) -> None:
+    path = _data(store)
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
+def _commit_id_twice(store: FileStore) -> None:
+    own = store.log.commit(2).actions[0]["commitInfo"]["tablestore"]
+    edit_info(store, 3, tablestore=own)
+
+
+def _lost_vector(store: FileStore) -> None:
+    """A vector is forgotten: its rows live again."""
+    path = _data(store, with_vector=True)
+    edit_add(store, path, lambda add: add.pop("deletionVector"))
+    edit_stats(store, path, lambda stats: stats.update(tightBounds=True))
+
+
+def _other_vector(store: FileStore, positions: list[int]) -> None:
+    path = _data(store)
+    builder = VectorFileBuilder(store.ambient.new_id())
+    vector = builder.add(np.array(positions, dtype=np.uint64))
+    (Path(store.location) / builder.path).write_bytes(builder.content)
+    edit_add(store, path, lambda add: add.update(deletionVector=vector.to_action()))
+    edit_stats(store, path, lambda stats: stats.update(tightBounds=False))
+
+
+def _all_dead(store: FileStore) -> None:
+    _other_vector(store, list(range(pq.read_metadata(_data(store)).num_rows)))
+
+
+def _flip_vector_bit(store: FileStore) -> None:
+    for path in Path(store.location).glob("deletion_vector_*.bin"):
+        data = bytearray(path.read_bytes())
+        data[-6] ^= 1
+        path.write_bytes(data)
+
+
+def _unlink_vectors(store: FileStore) -> None:
+    for path in Path(store.location).glob("deletion_vector_*.bin"):
+        path.unlink()
+
+
+def _txn(store: FileStore, version: int, app: str, number: int) -> None:
+    edit_entry(store, version, lambda actions: actions.append({"txn": {"appId": app, "version": number}}))
+
+
+def _both_txn(store: FileStore, app: str) -> None:
+    _txn(store, 2, app, 10)
+    _txn(store, 3, app, 5)
+
+
+def _transaction(store: FileStore, end: int) -> None:
+    """A log transaction that is decided, and neither open nor covered by offsets."""
+    ranges = [{"bucket": 0, "start": 0, "end": end, "count": 1}]
+    transaction = {"id": "t", "ranges": ranges, "producer_id": 1, "producer_epoch": 0}
+    own = store.log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
+    edit_info(store, 3, tablestore=own)
+
+
+def _unknown_open(store: FileStore) -> None:
+    transaction = {"id": "t", "ranges": [], "producer_id": 1, "producer_epoch": 0}
+    configuration = json.dumps({"identity": {}, "open": [transaction]})
+    domain = {"domain": "tablestore.log", "configuration": configuration, "removed": False}
+    edit_entry(store, 3, lambda actions: actions.append({"domainMetadata": domain}))
+
+
+def _swap_checkpoints(store: FileStore) -> None:
+    log = Path(store.location)
+    shutil.copy(log / layout.checkpoint_path(2), log / layout.checkpoint_path(4))
+
+
+def _drop_first_remove(store: FileStore) -> None:
+    version = next(v for v in store.log.versions() if any("remove" in a for a in store.log.commit(v).actions))
+
+    def drop(actions: Actions) -> None:
+        actions.remove(next(a for a in actions if "remove" in a))
+
+    edit_entry(store, version, drop)
+
+
+def _remove_twice(store: FileStore) -> None:
+    version = next(v for v in store.log.versions() if any("remove" in a for a in store.log.commit(v).actions))
+    edit_entry(store, version, lambda actions: actions.append(next(a for a in actions if "remove" in a)))
+
+
+def _stray(*names: str) -> Damage:
+    def leave(store: FileStore) -> None:
+        for name in names:
+            path = Path(store.location) / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"PAR1")
+
+    return leave
+
+
+def _set_column(name: str, values: Callable[[pa.Table], Any]) -> Damage:
+    def change(rows: pa.Table) -> pa.Table:
+        at = rows.schema.get_field_index(name)
+        return rows.set_column(
+            at, rows.schema.field(at).with_nullable(True), pa.array(values(rows), rows.schema.field(at).type)
+        )
+
+    return lambda store: rewrite(store, change)
+
+
+def on_entry(version: int, edit: Callable[[Actions], object]) -> Damage:
+    return lambda store: edit_entry(store, version, edit)
+
+
+def on_add(edit: Callable[[dict[str, Any]], object]) -> Damage:
+    return lambda store: edit_add(store, _data(store), edit)
+
+
+def on_stats(edit: Callable[[dict[str, Any]], object], *, with_vector: bool = False) -> Damage:
+    return lambda store: edit_stats(store, _data(store, with_vector=with_vector), edit)
+
+
+def on_rows(change: Callable[[pa.Table], pa.Table]) -> Damage:
+    return lambda store: rewrite(store, change)
+
+
+def _let_foreign_writers_in(actions: Actions) -> None:
+    actions[1]["protocol"]["writerFeatures"].remove("tablestore.primaryKey")
+
+
+def _other_identity(store: FileStore) -> None:
+    metadata = store.log.commit(0).actions[2]["metaData"]
+    edit_entry(store, 3, lambda actions: actions.append({"metaData": metadata | {"id": "another"}}))
+
+
+def _same_time(store: FileStore) -> None:
+    edit_info(store, 3, inCommitTimestamp=store.state(2).timestamp_ms)
+
+
+def _other_ids(rows: pa.Table) -> pa.Table:
+    return rows.set_column(0, rows.schema.field(0), pa.array(range(rows.num_rows), pa.int64()))
+
+
+# For a table (id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE) with key id and p, partitioned by p, of several
+# versions, with checkpoints at 2 and 4, and with files with and without vectors.
+_LOG: dict[str, tuple[Invariant, Damage]] = {
+    "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
+    "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
+    "an entry is garbage": (Invariant.LOG_ENTRY, lambda store: _entry(store, 3).write_text('{"add"')),
+    "an entry is no text": (Invariant.LOG_ENTRY, lambda store: _entry(store, 3).write_bytes(b"\xff\x00")),
+    "an entry is empty": (Invariant.LOG_ENTRY, lambda store: _entry(store, 3).write_text("")),
+    "an entry is no object": (Invariant.LOG_ENTRY, lambda store: _entry(store, 3).write_text("[1]")),
+    "an entry has no info": (Invariant.LOG_ENTRY, on_entry(3, lambda actions: actions.pop(0))),
+    "the info is not first": (Invariant.LOG_ENTRY, on_entry(3, lambda actions: actions.reverse())),
+    "an unknown operation": (Invariant.LOG_ENTRY, lambda store: edit_info(store, 3, operation="OPTIMIZE")),
+    "an add without tags": (Invariant.LOG_ENTRY, on_add(lambda add: add.pop("tags"))),
+    "time stands still": (Invariant.TIMESTAMP_ORDER, _same_time),
+    "foreign writers are let in": (Invariant.PROTOCOL, on_entry(0, _let_foreign_writers_in)),
+    "another identity": (Invariant.TABLE_ID, _other_identity),
+    "one write twice": (Invariant.COMMIT_ID, _commit_id_twice),
+    "a file added twice": (Invariant.FILE_ACTION, _drop_first_remove),
+    "a file removed twice": (Invariant.FILE_ACTION, _remove_twice),
+    "a bucket too many": (Invariant.FILE_ACTION, on_add(lambda add: add["tags"].update({"tablestore.bucket": "9"}))),
+    "tight bounds with a vector": (
+        Invariant.FILE_ACTION,
+        on_stats(lambda stats: stats.update(tightBounds=True), with_vector=True),
+    ),
+    "a write that says it changes nothing": (Invariant.DATA_CHANGE, on_add(lambda add: add.update(dataChange=False))),
+    "offsets go back": (Invariant.OFFSET_ORDER, lambda store: _both_txn(store, "tablestore.log.offset.0")),
+    "records beyond the offsets": (Invariant.OFFSET_ORDER, lambda store: _transaction(store, 7)),
+    "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
+    "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
+    "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),
+    "a checkpoint of another version": (Invariant.CHECKPOINT, _swap_checkpoints),
+    "a checkpoint is garbage": (
+        Invariant.CHECKPOINT,
+        lambda store: (Path(store.location) / layout.checkpoint_path(4)).write_bytes(b"PAR1xxxxPAR1"),
+    ),
+}
+_FILES: dict[str, tuple[Invariant, Damage]] = {
+    "a file is gone": (Invariant.FILE_MISSING, lambda store: _data(store).unlink()),
+    "another size": (Invariant.FILE_SIZE, on_add(lambda add: add.update(size=7))),
+    "a file is garbage": (Invariant.FILE_UNREADABLE, _garbage),
+    "a file is empty": (Invariant.FILE_UNREADABLE, lambda store: _data(store).write_bytes(b"")),
+    "a column is gone": (Invariant.FILE_SCHEMA, on_rows(lambda rows: rows.drop_columns(["v"]))),
+    "a key column is gone": (Invariant.FILE_SCHEMA, on_rows(lambda rows: rows.drop_columns(["id"]))),
+    "a key of another type": (
+        Invariant.FILE_SCHEMA,
+        on_rows(lambda rows: rows.set_column(0, "id", rows.column("id").cast(pa.string()))),
+    ),
+    "another type": (
+        Invariant.FILE_SCHEMA,
+        on_rows(lambda rows: rows.set_column(3, "v", pa.array([1] * rows.num_rows, pa.int32()))),
+    ),
+    "a row is gone": (Invariant.ROW_COUNT, on_rows(lambda rows: rows.slice(0, rows.num_rows - 1))),
+    "rows in another order": (
+        Invariant.ROW_ORDER,
+        on_rows(lambda rows: rows.take(pa.array(range(rows.num_rows)[::-1]))),
+    ),
+    "a key twice in a file": (
+        Invariant.ROW_ORDER,
+        on_rows(lambda rows: pa.concat_tables([rows.slice(0, 1), rows.slice(0, rows.num_rows - 1)])),
+    ),
+    "rows of another bucket": (Invariant.BUCKET, on_rows(_other_ids)),
+    "rows of another partition": (Invariant.PARTITION, on_add(lambda add: add.update(partitionValues={"p": "z"}))),
+    "a null where none may be": (Invariant.NOT_NULL, _set_column("need", lambda rows: [None] * rows.num_rows)),
+    "another first key": (
+        Invariant.KEY_BOUNDS,
+        on_add(lambda add: add["tags"].update({"tablestore.minKey": "[-5]"})),
+    ),
+    "a key that does not parse": (
+        Invariant.KEY_BOUNDS,
+        on_add(lambda add: add["tags"].update({"tablestore.maxKey": "[]"})),
+    ),
+    "a minimum too high": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(v=0.5))),
+    "a maximum too low for a dead row": (
+        Invariant.STATISTICS,
+        on_stats(lambda stats: stats["maxValues"].update(id=0), with_vector=True),
+    ),
+    "a NaN and bounds": (Invariant.STATISTICS, _set_column("v", lambda rows: [float("nan")] * rows.num_rows)),
+    "a wrong null count": (Invariant.STATISTICS, on_stats(lambda stats: stats["nullCount"].update(v=1))),
+    "a bound of another type": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(id="x"))),
+    "a bound of an unknown column": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(zz=1))),
+    "a vector's bit flips": (Invariant.VECTOR, _flip_vector_bit),
+    "vectors are gone": (Invariant.VECTOR, _unlink_vectors),
+    "a vector beyond the file": (Invariant.VECTOR, lambda store: _other_vector(store, [0, 999])),
+    "a vector without rows": (Invariant.VECTOR, lambda store: _other_vector(store, [])),
+    "dead rows live again": (Invariant.UNIQUE_KEY, _lost_vector),
+}
+_LEFTOVERS: dict[str, tuple[Invariant, Damage]] = {
+    "a file of dead rows": (Invariant.DEAD_FILE, _all_dead),
+    "leftovers": (
+        Invariant.ORPHAN,
+        _stray(
+            "bucket-00000/x.parquet",
+            "_runs/bucket-00000/x.parquet",
+            "_change_data/x.parquet",
+            "deletion_vector_x.bin",
+            "_delta_log/.00000000000000000009.json.abc.tmp",
+        ),
+    ),
+    "somebody's notes": (Invariant.FOREIGN_FILE, _stray("notes.txt", "_delta_log/notes.md")),
+}
+DAMAGES = _LOG | _FILES | _LEFTOVERS

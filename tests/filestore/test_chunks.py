@@ -1,0 +1,72 @@
+"""Chunks: no key and no slot is cut, and all of them together are what came in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.write import sort_rows
+from tests.tables import define
+
+ROWS = st.lists(
+    st.fixed_dictionaries({"id": st.integers(0, 6), "p": st.sampled_from(["x", "y"]), "v": st.integers(0, 99)}),
+    max_size=40,
+)
+
+
+def batches_of(table: pa.Table, sizes: list[int]) -> list[pa.RecordBatch]:
+    batches, start = [], 0
+    for size in [*sizes, table.num_rows]:
+        batches += table.slice(start, size).to_batches()
+        start += size
+    return batches
+
+
+def tuples(table: pa.Table) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in table.to_pylist()]
+
+
+@given(ROWS, st.lists(st.integers(0, 15), max_size=8), st.integers(1, 10), st.booleans())
+def test_chunks(rows: list[dict[str, Any]], sizes: list[int], want: int, keyed: bool) -> None:
+    key = ["id", "p"] if keyed else []
+    definition = define("id BIGINT, p STRING, v INT", key, ["p"], bucket=3)
+    arrow = pa.Table.from_pylist(rows, schema=definition.schema.to_arrow())
+    ordered = sort_rows(arrow, definition)
+    chunks = list(cut_chunks(batches_of(ordered, sizes), definition, want))
+    assert [row for _, chunk in chunks for row in tuples(chunk)] == tuples(ordered)
+    for slot, chunk in chunks:
+        assert chunk.num_rows
+        assert set(chunk.column(BUCKET_COLUMN).to_pylist()) == {slot.bucket}
+        assert set(chunk.column("p").to_pylist()) == {dict(slot.partition)["p"]}
+    if keyed:
+        ends = [(slot, chunk.column("id")[-1].as_py()) for slot, chunk in chunks]
+        starts = [(slot, chunk.column("id")[0].as_py()) for slot, chunk in chunks]
+        assert not {end for end, start in zip(ends, starts[1:], strict=False) if end == start}, "a key in two chunks"
+
+
+@given(st.integers(1, 400), st.integers(1, 50))
+def test_one_huge_batch_becomes_small_chunks(count: int, want: int) -> None:
+    definition = define("id BIGINT", ["id"])
+    table = pa.table({"id": range(count), BUCKET_COLUMN: pa.array([0] * count, pa.int32())})
+    chunks = [chunk.num_rows for _, chunk in cut_chunks(table.to_batches(), definition, want)]
+    assert sum(chunks) == count
+    assert max(chunks) <= 2 * want
+
+
+def test_a_key_with_more_rows_than_a_chunk_stays_whole() -> None:
+    definition = define("id BIGINT, v INT", ["id"])
+    ids = [1] + [2] * 50 + [3]
+    table = sort_rows(pa.table({"id": ids, "v": pa.array(range(52), pa.int32())}), definition)
+    chunks = [c.column("id").to_pylist() for _, c in cut_chunks(table.to_batches(max_chunksize=7), definition, 5)]
+    assert [2] * 50 in [[i for i in chunk if i == 2] for chunk in chunks]
+
+
+def test_null_partitions_are_one_slot() -> None:
+    definition = define("v INT, p STRING", (), ["p"])
+    table = pa.table({"v": pa.array([1, 2, 3], pa.int32()), "p": pa.array([None, "a", None])})
+    slots = [slot for slot, _ in cut_chunks(sort_rows(table, definition).to_batches(), definition, 10)]
+    assert [dict(slot.partition) for slot in slots] == [{"p": None}, {"p": "a"}]

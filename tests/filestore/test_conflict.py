@@ -1,0 +1,187 @@
+"""The conflict rules, row by row of the table in FORMAT.md section 6. No storage anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from filestore.delta.actions import Action, add_action, metadata_action, protocol_action, remove_action, txn_action
+from filestore.delta.commit import commit_info, plan_actions
+from filestore.delta.conflict import AppVersion, Clear, Done, Proposal, Rebase, judge
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.model.files import DataFile, DeletionVector, Slot
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.snapshot import Operation
+from tests.tables import define
+
+A, B = Slot((("p", "x"),), 0), Slot((("p", "x"),), 1)
+OTHER_PARTITION = Slot((("p", None),), 0)
+DEFINITION = define("id BIGINT, p STRING", ["id", "p"], ["p"], bucket=2)
+
+
+def data_file(name: str, slot: Slot = A, rows: int = 10, dead: int = 0) -> DataFile:
+    vector = DeletionVector("u", f"{name:>20}", 1, 40, dead) if dead else None
+    stats = f'{{"numRecords":{rows},"minValues":{{}},"maxValues":{{}},"nullCount":{{}}}}'
+    return DataFile(f"{name}.parquet", slot, 100, rows, 1, stats, 0, "[1]", "[9]", vector)
+
+
+def state(*files: DataFile, version: int = 5, **more: Any) -> TableState:
+    return TableState(version, 1000, "table", DEFINITION, {f.path: f for f in files}, **more)
+
+
+def proposal(operation: Operation = Operation.WRITE, **more: Any) -> Proposal:
+    return Proposal(operation, "mine", 4, **more)
+
+
+def commit(*actions: Action, commit_id: str = "theirs", version: int = 5) -> Commit:
+    info = commit_info(Proposal(Operation.WRITE, commit_id, version - 1), version - 1, 999)
+    return Commit(version, (info, *actions))
+
+
+def adds(slot: Slot) -> Commit:
+    return commit(add_action(data_file("new", slot), data_change=True))
+
+
+def removes(slot: Slot) -> Commit:
+    return commit(remove_action(data_file("old", slot), 1, data_change=True))
+
+
+UPSERT = proposal(touches=frozenset([A]))
+APPEND = proposal(adds=(data_file("mine"),))
+OVERWRITE = proposal(Operation.OVERWRITE, replaces_all=True)
+COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.parquet",))
+
+
+@pytest.mark.parametrize("between", [adds, removes], ids=["adds", "removes"])
+@pytest.mark.parametrize(
+    ("mine", "slot", "verdict"),
+    [
+        (UPSERT, A, Rebase(frozenset([A]))),
+        (UPSERT, B, Clear()),
+        (UPSERT, OTHER_PARTITION, Clear()),
+        (APPEND, A, Clear()),
+        (OVERWRITE, A, Clear()),
+        (COMPACTION, A, Rebase(frozenset([A]))),
+        (COMPACTION, B, Clear()),
+        (proposal(touches=frozenset([A, B])), B, Rebase(frozenset([B]))),
+    ],
+    ids=str,
+)
+def test_what_came_in_between_in_a_slot(mine: Proposal, slot: Slot, verdict: object, between: Any) -> None:
+    assert judge(mine, state(), [between(slot)]) == verdict
+
+
+@pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])
+def test_nothing_in_between(mine: Proposal) -> None:
+    assert judge(mine, state(), []) == Clear()
+    assert judge(mine, state(), [commit()]) == Clear()
+
+
+@pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])
+@pytest.mark.parametrize(
+    "action", [metadata_action(DEFINITION, "table", 1), protocol_action()], ids=["metadata", "protocol"]
+)
+def test_a_new_schema_fails_all(mine: Proposal, action: Action) -> None:
+    with pytest.raises(Conflict) as caught:
+        judge(mine, state(), [commit(action)])
+    assert caught.value.code == "metadata-changed"
+
+
+@pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])
+def test_the_same_commit_is_done(mine: Proposal) -> None:
+    assert judge(mine, state(), [adds(A), commit(commit_id="mine", version=6), adds(A)]) == Done(6)
+
+
+@pytest.mark.parametrize(("stored", "number", "done"), [(7, 7, True), (8, 7, True), (6, 7, False), (None, 0, False)])
+def test_a_number_of_an_app_is_committed_once(stored: int | None, number: int, done: bool) -> None:
+    apps = {} if stored is None else {"query": stored}
+    mine = proposal(app=AppVersion("query", number))
+    verdict = judge(mine, state(app_versions=apps), [])
+    assert verdict == (Done(None) if done else Clear())
+    assert judge(proposal(app=AppVersion("another", 0)), state(app_versions=apps), []) == Clear()
+
+
+def test_the_version_of_an_app_number_is_known_if_it_came_in_between() -> None:
+    mine = proposal(app=AppVersion("query", 7))
+    between = [commit(txn_action("other", 7, 1)), commit(txn_action("query", 7, 1), version=6)]
+    assert judge(mine, state(app_versions={"query": 7}), between) == Done(6)
+
+
+def test_done_counts_more_than_a_new_schema() -> None:
+    done = commit(metadata_action(DEFINITION, "table", 1), commit_id="mine")
+    assert judge(UPSERT, state(), [done]) == Done(5)
+
+
+def kinds(actions: list[Action]) -> list[str]:
+    return [next(iter(action)) for action in actions]
+
+
+def test_a_commit_begins_with_its_info_and_time_grows() -> None:
+    for now, expected in ((5000, 5000), (1000, 1001), (-(10**9), 1001)):
+        (info,) = plan_actions(proposal(metrics={"rows_written": 3}), state(), now)
+        assert info["commitInfo"]["inCommitTimestamp"] == expected
+        assert info["commitInfo"]["tablestore"] == {"commitId": "mine", "transactions": []}
+        assert info["commitInfo"]["operationMetrics"] == {"rows_written": "3"}
+
+
+def test_vectors_are_a_remove_of_the_old_and_an_add_of_the_new() -> None:
+    stored = data_file("a", dead=2)
+    grown = stored.with_vector(DeletionVector("u", "x" * 20, 1, 41, 3))
+    actions = plan_actions(proposal(vectors=(grown,)), state(stored), 2000)
+    assert kinds(actions) == ["commitInfo", "remove", "add"]
+    assert actions[1]["remove"]["deletionVector"]["cardinality"] == 2
+    assert actions[2]["add"]["deletionVector"]["cardinality"] == 3
+    assert '"tightBounds":false' in actions[2]["add"]["stats"]
+    after = state(stored).next(6, actions)
+    assert after.files == {grown.path: grown}
+
+
+def test_an_overwrite_removes_what_is_there_when_it_commits() -> None:
+    actions = plan_actions(
+        proposal(Operation.OVERWRITE, replaces_all=True, adds=(data_file("n"),)),
+        state(data_file("a"), data_file("b", B)),
+        1,
+    )
+    assert kinds(actions) == ["commitInfo", "remove", "remove", "add"]
+    assert set(state(data_file("a"), data_file("b", B)).next(6, actions).files) == {"n.parquet"}
+
+
+@pytest.mark.parametrize("more", [{"removes": ("gone.parquet",)}, {"vectors": (data_file("gone", dead=1),)}])
+def test_a_file_that_is_gone_is_a_conflict(more: dict[str, Any]) -> None:
+    with pytest.raises(Conflict, match=r"gone\.parquet left the table") as caught:
+        plan_actions(proposal(**more), state(data_file("a")), 1)
+    assert caught.value.code == "file-gone"
+
+
+@pytest.mark.parametrize("operation", [Operation.WRITE, Operation.OVERWRITE, Operation.COMPACT])
+def test_only_a_compaction_leaves_the_data_as_it_is(operation: Operation) -> None:
+    actions = plan_actions(
+        proposal(operation, adds=(data_file("n"),), removes=("a.parquet",)), state(data_file("a")), 1
+    )
+    changes = {action[kind]["dataChange"] for action, kind in zip(actions[1:], kinds(actions)[1:], strict=True)}
+    assert changes == {operation is not Operation.COMPACT}
+
+
+def test_offsets_are_repeated_and_never_go_back() -> None:
+    before = state(app_versions={"tablestore.log.offset.0": 10, "tablestore.log.offset.1": 20, "query": 3})
+    one = LogTransaction("t1", (LogRange(0, 10, 15, 5), LogRange(1, 5, 9, 2)))
+    mine = proposal(transactions=(one,), app=AppVersion("query", 4))
+    after = before.next(6, plan_actions(mine, before, 1))
+    assert after.log_offsets == {0: 15, 1: 20}
+    assert after.app_versions["query"] == 4
+    assert [t.id for t in after.open_transactions] == ["t1"]
+
+
+def test_ended_transactions_leave_the_list_and_nothing_is_written_when_nothing_changes() -> None:
+    one, two = LogTransaction("t1", (LogRange(0, 0, 1, 1),), 7, 2), LogTransaction("t2", (LogRange(0, 1, 2, 1),))
+    before = state()
+    first = before.next(6, plan_actions(proposal(transactions=(one,), log_identity={"topic": "x"}), before, 1))
+    assert first.open_transactions == (one,)
+    assert first.log_identity == {"topic": "x"}
+    second = first.next(7, plan_actions(proposal(transactions=(two,), ended=frozenset(["t1"])), first, 1))
+    assert second.open_transactions == (two,)
+    assert second.log_identity == {"topic": "x"}
+    assert "domainMetadata" not in kinds(plan_actions(proposal(ended=frozenset(["t1"])), second, 1))

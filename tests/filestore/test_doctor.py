@@ -1,0 +1,110 @@
+"""The doctor finds each broken invariant, and nothing in a whole table (FORMAT.md section 12)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from filestore.doctor import Invariant, Severity, examine
+from filestore.errors import NotFound
+from filestore.storage import LocalStorage
+from filestore.table import FileStore
+from tests.filestore.surgery import DAMAGES, Damage
+from tests.tables import Clock, assert_healthy, create, define, prepare, reopen, seeded, write
+
+COLUMNS = "id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE"
+
+
+@pytest.fixture
+def store(folder: Path) -> FileStore:
+    definition = define(COLUMNS, ["id", "p"], ["p"], bucket=2, checkpoint_interval=2)
+    made = create(folder / "t", definition, ambient=seeded(3))
+    for version in range(5):
+        rows = range(100 * version, 100 * version + 150)
+        write(made, [{"id": n, "p": "x" if n % 3 else "y", "need": "a", "v": 0.0} for n in rows])
+    report = examine(made)
+    assert report.healthy
+    assert not report.findings
+    return made
+
+
+@pytest.mark.parametrize(("code", "damage"), DAMAGES.values(), ids=list(DAMAGES))
+def test_damage_is_found(store: FileStore, code: Invariant, damage: Damage) -> None:
+    damage(store)
+    report = examine(reopen_blind(store))
+    found = {finding.code for finding in report.findings}
+    assert code in found, [f"{f.code}: {f.message}" for f in report.findings]
+    if code in {Invariant.ORPHAN, Invariant.FOREIGN_FILE, Invariant.DEAD_FILE}:
+        assert report.healthy
+        assert {f.code for f in report.findings} == {code}
+    else:
+        assert not report.healthy
+
+
+def reopen_blind(store: FileStore) -> FileStore:
+    """A store that has not tried to read the damaged table."""
+    return FileStore(LocalStorage(), store.location, store.ambient)
+
+
+def test_every_invariant_has_a_damage() -> None:
+    assert {code for code, _ in DAMAGES.values()} == set(Invariant)
+
+
+def test_orphans_are_named_with_size_and_age(store: FileStore) -> None:
+    for name in ("bucket-00000/x.parquet", "deletion_vector_x.bin", "_delta_log/.0.json.ab.tmp"):
+        path = Path(store.location) / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"1234")
+    future = seeded(1, Clock(2 * 10**12 * 1000))
+    report = examine(FileStore(LocalStorage(), store.location, future))
+    messages = sorted(finding.message.split(" (")[0] for finding in report.orphans)
+    assert messages == [
+        "data file bucket-00000/x.parquet",
+        "deletion vector deletion_vector_x.bin",
+        "temporary file _delta_log/.0.json.ab.tmp",
+    ]
+    assert all("(4 bytes, " in f.message and "days old" in f.message for f in report.orphans)
+    assert {f.severity for f in report.orphans} == {Severity.ORPHAN}
+
+
+def test_the_embedded_log_is_not_the_doctors_business(store: FileStore) -> None:
+    (Path(store.location) / "_log").mkdir()
+    (Path(store.location) / "_log" / "0.db").write_bytes(b"x")
+    assert not examine(store).findings
+
+
+def test_an_old_version_is_examined_on_its_own_files(store: FileStore) -> None:
+    only_new = set(store.state().files) - set(store.state(2).files)
+    for path in only_new:
+        (Path(store.location) / path).unlink()
+    assert examine(reopen(store), version=2).healthy
+    assert not examine(reopen(store)).healthy
+
+
+@pytest.mark.parametrize("version", [-1, 6])
+def test_a_version_that_is_not_there(store: FileStore, version: int) -> None:
+    with pytest.raises(NotFound, match="versions 0 to 5"):
+        examine(store, version)
+
+
+def test_no_table(folder: Path) -> None:
+    with pytest.raises(NotFound, match="there is no table"):
+        examine(FileStore(LocalStorage(), str(folder), seeded()))
+
+
+def test_a_key_in_two_files_is_found_among_many_files(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT, v INT", ["id"], target__file__size="1 b", row__group_rows=1024))
+    write(store, [{"id": n, "v": 1} for n in range(20_000)])
+    base = store.state()
+    write(store, [{"id": n, "v": 2} for n in range(0, 20_000, 7)])
+    assert_healthy(store)
+    # a writer that did not look its keys up
+    blind = prepare(store, [{"id": 12_345, "v": 3}], overwrite=True, base=base)
+    blind.proposal = replace(blind.proposal, replaces_all=False, base_version=store.state().version)
+    blind.base = store.state()
+    blind.commit()
+    (problem,) = examine(store).problems
+    assert problem.code is Invariant.UNIQUE_KEY
+    assert "[12345]" in problem.message

@@ -1,0 +1,73 @@
+"""Options: names, values, defaults, and the advice for a wrong one."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.errors import InvalidRequest
+from filestore.model.options import OPTIONS, TableOptions
+
+
+def test_defaults_parse() -> None:
+    options = TableOptions()
+    for name, option in OPTIONS.items():
+        assert (options[name] is None) == (option.default is None)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "nearest"),
+    [("buckets", "bucket"), ("sequence-field", "sequence.field"), ("target-file-sise", "target-file-size")],
+)
+def test_an_unknown_name_suggests_the_nearest(wrong: str, nearest: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"did you mean '{nearest}'") as caught:
+        TableOptions.parse({wrong: "1"})
+    assert caught.value.code == "unknown-option"
+
+
+def test_a_name_near_to_nothing_lists_all() -> None:
+    with pytest.raises(InvalidRequest, match="known options: bucket, "):
+        TableOptions.parse({"zzzzzzzz": "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("bucket", "0"),
+        ("bucket", "4097"),
+        ("bucket", "-1"),
+        ("bucket", "1.5"),
+        ("bucket", ""),
+        ("bucket", "٣"),
+        ("merge-engine", "first"),
+        ("target-file-size", "0"),
+        ("target-file-size", "10 xb"),
+        ("target-file-size", "-1 mb"),
+        ("bucket-key", "a,,b"),
+        ("sequence.field", " "),
+    ],
+)
+def test_a_wrong_value_says_what_is_expected(name: str, value: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"option '{name}' has value") as caught:
+        TableOptions.parse({name: value})
+    assert caught.value.code == "bad-option-value"
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("1", 1), ("10 b", 10), ("2kb", 2048), ("3 K", 3072), ("128 mb", 128 << 20), ("1 TB", 1 << 40)]
+)
+def test_sizes(text: str, size: int) -> None:
+    assert TableOptions.parse({"target-file-size": text})["target-file-size"] == size
+
+
+def test_prefixes_pass_through() -> None:
+    options = TableOptions.parse({"log.kafka.properties.security.protocol": "SSL"})
+    assert options.with_prefix("log.kafka.properties.") == {"security.protocol": "SSL"}
+    with pytest.raises(InvalidRequest):
+        TableOptions.parse({"log.kafka.properties.": "SSL"})
+
+
+@given(st.permutations([("bucket", "3"), ("file.compression", "none"), ("checkpoint.interval", "7")]))
+def test_order_does_not_matter(given_options: list[tuple[str, str]]) -> None:
+    assert TableOptions.parse(dict(given_options)) == TableOptions.parse(dict(sorted(given_options)))

@@ -1,0 +1,86 @@
+"""Time travel, and clocks that are wrong (fault test 14)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import deltalake
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filestore.errors import NotFound
+from filestore.storage import LocalStorage
+from filestore.table import FileStore
+from tests.folders import memory_folder
+from tests.tables import Clock, assert_healthy, create, define, in_order, read, read_deltalake, reopen, seeded, write
+
+COLUMNS = "id BIGINT, v INT"
+NOW = 1_700_000_000_000
+MINUTE = 60_000
+
+
+@settings(max_examples=15)
+@given(st.lists(st.integers(-10 * MINUTE, 10 * MINUTE) | st.just(0), min_size=1, max_size=12))
+def test_versions_grow_with_time_whatever_the_clocks_say(skews: list[int]) -> None:
+    with memory_folder() as folder:
+        clock = Clock(NOW, step_ms=0)
+        store = create(folder / "t", define(COLUMNS, ["id"], checkpoint_interval=5), ambient=seeded(1, clock))
+        for number, skew in enumerate(skews):
+            clock.ms = NOW + skew  # each writer has a clock of its own
+            write(reopen(store), [{"id": number % 3, "v": number}])
+        times = [round(s.timestamp.timestamp() * 1000) for s in reversed(store.snapshots())]
+        assert times == sorted(set(times)), "strictly"
+        assert all(later <= max(NOW, *(NOW + s for s in skews)) + len(skews) for later in times)
+        for version, time in enumerate(times):
+            assert store.version_at(time) == version
+            following = times[version + 1] if version + 1 < len(times) else time + 1000
+            assert store.version_at(following - 1) == version
+        with pytest.raises(NotFound):
+            store.version_at(times[0] - 1)
+        assert_healthy(store)
+        history = deltalake.DeltaTable(store.location).history()
+        assert [entry["inCommitTimestamp"] for entry in reversed(history)] == times
+
+
+@pytest.fixture
+def store(folder: Path) -> FileStore:
+    made = create(folder / "t", define(COLUMNS, ["id"], checkpoint_interval=4))
+    for number in range(10):
+        write(made, [{"id": number % 4, "v": number}, {"id": number, "v": number}])
+    return made
+
+
+def test_every_version_reads_as_it_was(store: FileStore) -> None:
+    assert store.log.checkpoints() == [4, 8]
+    rows: dict[int, int] = {}
+    for version in range(1, 11):
+        rows |= {(version - 1) % 4: version - 1, version - 1: version - 1}
+        expected = in_order({"id": i, "v": v} for i, v in rows.items())
+        assert read(store, version) == expected
+        assert read(reopen(store), version) == expected
+        assert read_deltalake(store.location, version) == expected
+
+
+@pytest.mark.parametrize("version", [-1, 11])
+def test_versions_that_are_not_there(store: FileStore, version: int) -> None:
+    with pytest.raises(NotFound, match="it has versions 0 to 10"):
+        store.state(version)
+
+
+def test_a_state_is_the_same_from_any_start(store: FileStore) -> None:
+    for version in range(11):
+        assert reopen(store).state(version) == store.log.at(version)
+    (Path(store.location) / "_delta_log" / "_last_checkpoint").unlink()
+    assert reopen(store).state() == store.state()
+
+
+def test_history_pages(store: FileStore) -> None:
+    assert [s.version for s in store.snapshots(limit=3)] == [10, 9, 8]
+    assert [s.version for s in store.snapshots(limit=3, before=8)] == [7, 6, 5]
+    assert len(store.snapshots()) == 11
+
+
+def test_there_is_no_table(folder: Path) -> None:
+    with pytest.raises(NotFound, match="there is no table"):
+        FileStore.open(LocalStorage(), str(folder / "nix"), seeded())

@@ -1,0 +1,157 @@
+"""Fault tests 3 and 4: many writers on the same keys, in threads and in processes. Nothing is lost, nothing doubled."""
+
+from __future__ import annotations
+
+import random
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from filestore.ambient import system_ambient
+from filestore.errors import Conflict
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.storage import LocalStorage
+from filestore.table import FileStore
+from tests.model.model import apply_rows
+from tests.tables import (
+    assert_healthy,
+    create,
+    define,
+    in_order,
+    prepare,
+    read,
+    read_deltalake,
+    read_polars,
+    reopen,
+)
+
+COLUMNS = "id BIGINT, s INT, v STRING"
+KEYS = 200
+KINDS = ["+I", "+U", "+U", "-D"]
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One commit of one writer: what it wrote, and its version, or None if it was told of a conflict."""
+
+    commit_id: str
+    rows: list[dict[str, Any]]
+    overwrite: bool
+    version: int | None
+    rebases: int
+
+
+def attempt(store: FileStore, dice: random.Random, name: str) -> Attempt:
+    """A commit on a few random keys: puts, deletes, and now and then an overwrite."""
+    commit_id, overwrite = store.ambient.new_id(), dice.random() < 0.02
+    rows = [
+        {
+            "id": dice.randrange(KEYS),
+            "s": dice.randrange(5),
+            "v": name,
+            KIND_COLUMN: dice.choice(["+I", "+U", "+U", "-D"]),
+        }
+        for _ in range(dice.randrange(1, 20))
+    ]
+    prepared = prepare(store, rows, overwrite=overwrite, commit_id=commit_id)
+    try:
+        version: int | None = prepared.commit().snapshot.version
+    except Conflict:
+        version = None
+    return Attempt(commit_id, rows, overwrite, version, len(prepared.rebases))
+
+
+def check(store: FileStore, attempts: list[Attempt], sequence: str | None) -> None:
+    """Acknowledged = snapshots; versions without gaps; the table = replaying them in their order."""
+    acknowledged = {a.version: a for a in attempts if a.version is not None}
+    snapshots = {s.version: s.commit_id for s in store.snapshots() if s.version}
+    assert len(acknowledged) == sum(a.version is not None for a in attempts), "two writers were given one version"
+    assert {v: a.commit_id for v, a in acknowledged.items()} == snapshots
+    assert sorted(snapshots) == list(range(1, len(snapshots) + 1))
+    rows: dict[Any, Any] = {}
+    for version in sorted(acknowledged):
+        done = acknowledged[version]
+        rows = apply_rows({} if done.overwrite else rows, done.rows, ["id"], sequence)
+    expected = in_order(rows.values())
+    fresh = reopen(store)
+    assert read(fresh) == expected
+    assert read_polars(store.location) == expected
+    assert read_deltalake(store.location) == expected
+    assert_healthy(fresh)
+
+
+def run_threads(folder: Path, writers: int, commits: int, sequence: str | None, seed: int) -> None:
+    print(f"seed {seed}")
+    options: dict[str, object] = {"bucket": 2, "checkpoint_interval": 50}
+    if sequence:
+        options["sequence_field"] = sequence
+    store = create(folder / "t", define(COLUMNS, ["id"], **options))
+
+    def work(number: int) -> list[Attempt]:
+        own, dice = reopen(store), random.Random(f"{seed}/{number}")
+        return [attempt(own, dice, f"{number}/{n}") for n in range(commits)]
+
+    with ThreadPoolExecutor(writers) as pool:
+        attempts = [a for done in pool.map(work, range(writers)) for a in done]
+    assert all(a.version is not None for a in attempts), "100 retries are enough"
+    print(f"most rebases of a commit: {max(a.rebases for a in attempts)}")
+    check(store, attempts, sequence)
+
+
+@pytest.mark.parametrize("sequence", [None, "s"])
+def test_sixteen_writers(folder: Path, sequence: str | None) -> None:
+    run_threads(folder, 16, 4, sequence, seed=random.randrange(10**6))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("sequence", [None, "s"])
+def test_sixteen_writers_with_many_commits(folder: Path, sequence: str | None) -> None:
+    run_threads(folder, 16, 50, sequence, seed=random.randrange(10**6))
+
+
+_STARTING_LINE: list[Barrier] = []
+
+
+def line_up(barrier: Barrier) -> None:
+    """What a new process does first; processes take seconds to start, and are to write at the same time."""
+    _STARTING_LINE.append(barrier)
+
+
+def process_work(location: str, number: int, seconds: float, seed: int) -> list[Attempt]:
+    """What one process does: it writes until its time is over, and a few times at least."""
+    store = FileStore.open(LocalStorage(), location, system_ambient())
+    _STARTING_LINE[0].wait(timeout=120)
+    dice, end, done = random.Random(f"{seed}/{number}"), time.monotonic() + seconds, list[Attempt]()
+    while time.monotonic() < end or len(done) < 5:
+        done.append(attempt(store, dice, f"{number}/{len(done)}"))
+    return done
+
+
+def run_processes(folder: Path, seconds: float) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
+    context = get_context("spawn")
+    with ProcessPoolExecutor(4, context, line_up, (context.Barrier(4),)) as pool:
+        futures = [pool.submit(process_work, store.location, number, seconds, seed) for number in range(4)]
+        attempts = [a for future in futures for a in future.result()]
+    print(f"{len(attempts)} commits, {sum(a.version is None for a in attempts)} conflicts")
+    check(store, attempts, "s")
+
+
+@pytest.mark.timeout(300)
+def test_four_processes(folder: Path) -> None:
+    run_processes(folder, 5)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_four_processes_for_long(folder: Path) -> None:
+    run_processes(folder, 30)

@@ -1,0 +1,125 @@
+"""Fault test 1: random writes, overwrites, deletes, races and crashes at every storage call, against a dict.
+
+After each step the doctor passes, and polars, delta-rs and our reader agree with the dict.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from tests.faults import FailAt
+from tests.folders import memory_folder
+from tests.model.model import SHAPES, Model, Shape, difference, tiny_row_groups
+from tests.model.steps import faults, rows_of
+from tests.tables import in_order
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = list[dict[str, Any]]
+
+
+class Machine(RuleBasedStateMachine):
+    """One table's life. `shape` is set by a subclass."""
+
+    shape: Shape
+    model: Model
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        self.stack.enter_context(tiny_row_groups())
+        self.folder = self.stack.enter_context(memory_folder())
+
+    @initialize()
+    def make(self) -> None:
+        self.model = Model(self.folder, self.shape)
+
+    @rule(data=st.data())
+    def write(self, data: st.DataObject) -> None:
+        self.model.write(data.draw(rows_of(self.shape), label="rows"))
+
+    @rule(data=st.data())
+    def overwrite(self, data: st.DataObject) -> None:
+        self.model.write(data.draw(rows_of(self.shape), label="rows"), overwrite=True)
+
+    @rule(data=st.data(), fault=faults(), overwrite=st.booleans())
+    def fail(self, data: st.DataObject, fault: FailAt, overwrite: bool) -> None:
+        self.model.write_failing(data.draw(rows_of(self.shape), label="rows"), fault, overwrite=overwrite)
+
+    @precondition(lambda self: self.model.pending is None)
+    @rule(data=st.data())
+    def begin(self, data: st.DataObject) -> None:
+        self.model.begin(data.draw(rows_of(self.shape), label="rows"))
+
+    @precondition(lambda self: self.model.pending is not None)
+    @rule()
+    def finish(self) -> None:
+        self.model.finish()
+
+    @rule()
+    def restart(self) -> None:
+        self.model.restart()
+
+    @invariant()
+    def holds(self) -> None:
+        if hasattr(self, "model"):
+            self.model.check()
+
+    def teardown(self) -> None:
+        if hasattr(self, "model"):
+            self.model.check_history()
+        self.stack.close()
+
+
+def run(shape: Shape, *, examples: int, steps: int) -> None:
+    machine = type("MachineOf" + shape.name.title().replace("-", ""), (Machine,), {"shape": shape})
+    # no shrinking: a failing run is short as it is, and shrinking takes minutes
+    chosen = settings(max_examples=examples, stateful_step_count=steps, phases=(Phase.explicit, Phase.generate))
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
+    run(shape, examples=6, steps=8)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
+    run(shape, examples=50, steps=20)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_delta_spark_agrees_after_any_sequence(shape: Shape, spark: SparkSession) -> None:
+    batches = st.lists(st.tuples(rows_of(shape), st.booleans(), st.none() | faults()), min_size=3, max_size=6)
+
+    @settings(max_examples=2, phases=(Phase.generate,))
+    @given(batches)
+    def agree(steps: list[tuple[Rows, bool, FailAt | None]]) -> None:
+        with tiny_row_groups(), memory_folder() as folder:
+            model = Model(folder, shape)
+            for rows, overwrite, fault in steps:
+                if fault is None:
+                    model.write(rows, overwrite=overwrite)
+                else:
+                    model.write_failing(rows, fault, overwrite=overwrite)
+            frame = spark.read.format("delta").load(model.store.location).select(*model.definition.schema.names)
+            found, expected = in_order(row.asDict() for row in frame.collect()), in_order(model.rows.values())
+            assert found == expected, difference(found, expected)
+
+    agree()

@@ -1,0 +1,65 @@
+"""Found while reviewing the commit loop: histories that are not the usual ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from filestore import layout
+from filestore.delta.conflict import AppVersion
+from filestore.errors import Corrupt, NotFound, Unsupported
+from tests.filestore.surgery import edit_entry
+from tests.tables import assert_healthy, create, define, prepare, reopen, write
+
+
+def test_a_batch_older_than_all_that_are_known_is_a_no_op(folder: Path) -> None:
+    """The number was known to be done, its commit was looked for and not found: NotFound instead of nothing."""
+    store = create(folder / "t", define("id BIGINT", ["id"]))
+    write(store, [{"id": 3}], app=AppVersion("query", 3))
+    again = write(reopen(store), [{"id": 1}], app=AppVersion("query", 1))
+    assert (again.fresh, again.snapshot.version) == (False, 1)
+
+
+def test_a_writer_that_slept_through_a_drop_does_not_write_into_the_new_table(folder: Path) -> None:
+    """It wrote version 2 into a log that had version 0 only: a gap, and rows of the old table."""
+    store = create(folder / "t", define("id BIGINT", ["id"]))
+    write(store, [{"id": 1}])
+    prepared = prepare(store, [{"id": 2}])
+    store.storage.delete_tree(store.location)
+    fresh = create(folder / "t", define("id BIGINT", ["id"]))
+    with pytest.raises(NotFound, match="dropped or made again"):
+        prepared.commit()
+    assert fresh.log.versions() == [0]
+
+
+@pytest.mark.parametrize("kind", ["readerFeatures", "writerFeatures"])
+def test_a_table_with_a_feature_of_the_future_is_not_opened(folder: Path, kind: str) -> None:
+    """Features were not looked at: a table with column mapping would have been read with wrong names."""
+    store = create(folder / "t", define("id BIGINT", ["id"], checkpoint_interval=1))
+    edit_entry(store, 0, lambda actions: actions[1]["protocol"][kind].append("columnMapping"))
+    with pytest.raises(Unsupported, match="columnMapping"):
+        reopen(store)
+    write(store, [{"id": 1}])
+    with pytest.raises(Unsupported, match="columnMapping"):
+        reopen(store)  # now from the checkpoint
+
+
+@pytest.mark.parametrize("content", ['{"add"', "[1]", '{"a": 1}\nnull'])
+def test_a_broken_entry_is_called_corrupt(folder: Path, content: str) -> None:
+    """It came out as JSONDecodeError, which no handler of ours knows."""
+    store = create(folder / "t", define("id BIGINT", ["id"]))
+    (Path(store.location) / layout.log_entry_path(1)).write_text(content)
+    with pytest.raises(Corrupt):
+        reopen(store)
+
+
+def test_a_line_separator_in_a_text_does_not_cut_an_entry(folder: Path) -> None:
+    """Not a bug, and easily one: U+2028 ends a line for some splitters, and stands in statistics unescaped."""
+    store = create(folder / "t", define("id BIGINT, s STRING", ["id"], checkpoint_interval=1))
+    write(store, [{"id": 1, "s": "a\u2028b\u0085c\x1ed"}])
+    assert len((Path(store.location) / layout.log_entry_path(1)).read_bytes().split(b"\n")) == 3
+    assert reopen(store).state() == store.state()
+    assert json.loads(next(iter(store.state().files.values())).stats)["minValues"]["s"] == "a\u2028b\u0085c\x1ed"
+    assert_healthy(store)

@@ -1,0 +1,58 @@
+"""Found while reviewing what users hand over: values that were dropped or let through without a word."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from tablestore.incoming import conform
+from tests.tables import define
+
+ORDERS = define("id BIGINT, name STRING", ["id"])
+
+
+def refused(rows: Any, definition: Any = ORDERS) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        conform(rows, definition)
+    return caught.value.code
+
+
+def test_two_columns_of_one_name_are_refused() -> None:
+    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["id", "id"])
+    assert refused(twice) == "duplicate-column"
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (pa.list_(pa.field("element", pa.int64(), nullable=False)), [1], [None]),
+        (pa.struct([pa.field("x", pa.int64(), nullable=False)]), {"x": 1}, {"x": None}),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), [("a", 1)], [("a", None)]),
+        (pa.list_(pa.struct([pa.field("x", pa.int64(), nullable=False)])), [{"x": 1}], [{"x": None}]),
+    ],
+    ids=["array", "struct", "map", "array-of-structs"],
+)
+def test_inner_values_that_are_not_null_are_checked(kind: pa.DataType, good: Any, bad: Any) -> None:
+    schema = Schema.from_arrow(pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", kind)]))
+    definition = TableDefinition.of(schema, ["id"])
+    loose = pa.map_(pa.string(), pa.int64()) if pa.types.is_map(kind) else None
+
+    def given(*values: Any) -> pa.Table:
+        return pa.table({"id": range(len(values)), "v": pa.array(values, loose)})
+
+    conform(given(good, None, good), definition)
+    assert refused(given(good, None, bad), definition) in ("null-value", "bad-value")
+    conform(given(bad, good, None).slice(1), definition)
+
+
+def test_a_field_of_a_struct_that_the_table_lacks_is_not_dropped() -> None:
+    nested = define("id BIGINT, places ARRAY<STRUCT<x: INT>>, kv MAP<STRING, STRUCT<x: INT>>", ["id"])
+    assert refused(pa.table({"id": [1], "places": [[{"x": 1, "z": 2}]]}), nested) == "unknown-column"
+    kind = pa.map_(pa.string(), pa.struct({"x": pa.int32(), "z": pa.int32()}))
+    values = pa.array([[("k", {"x": 1, "z": 2})]], kind)
+    assert refused(pa.table({"id": [1], "kv": values}), nested) == "unknown-column"

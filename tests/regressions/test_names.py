@@ -1,0 +1,44 @@
+"""Found while reviewing the look-up: names of columns that met the kernel's own, or other columns' fields."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from filestore.model.schema import Schema
+from filestore.model.sql import parse_columns
+from tests.tables import assert_healthy, create, define, read, write
+
+
+def test_a_struct_has_a_field_named_like_the_key(folder: Path) -> None:
+    """The look-up took the statistics of ``s.id`` for those of ``id``: TypeError, or row groups wrongly skipped."""
+    store = create(folder / "t", define("s STRUCT<id: STRING>, id BIGINT", ["id"]))
+    write(store, [{"s": {"id": "zz"}, "id": 1}])
+    write(store, [{"s": {"id": "b"}, "id": 1}])
+    assert read(store) == [{"s": {"id": "b"}, "id": 1}]
+
+
+def test_a_struct_of_the_keys_own_type_must_not_hide_row_groups(folder: Path) -> None:
+    store = create(folder / "t", define("s STRUCT<id: BIGINT>, id BIGINT", ["id"]))
+    write(store, [{"s": {"id": 1000}, "id": 1}])
+    write(store, [{"s": {"id": 2000}, "id": 1}])
+    assert len(read(store)) == 1
+    assert_healthy(store)
+
+
+@pytest.mark.parametrize("names", [("row", "probe"), ("group", "new"), ("0", "1"), ("a", "a.b")])
+def test_key_columns_are_called_as_the_kernel_calls_its_own(folder: Path, names: tuple[str, str]) -> None:
+    """A composite key with a column ``row`` or ``probe`` could not be looked up: DuplicateError."""
+    one, two = names
+    columns = f"`{one}` BIGINT, `{two}` STRING, v INT"
+    store = create(folder / "t", define(columns, names))
+    for value in (1, 2):
+        write(store, [{one: 1, two: "a", "v": value}])
+    assert [row["v"] for row in read(store)] == [2]
+    assert_healthy(store)
+
+
+def test_a_backtick_in_a_name_survives_sql() -> None:
+    schema = parse_columns("`a``b` INT, s STRUCT<`c``d`: INT>")
+    assert parse_columns(schema.to_sql()) == schema == Schema(schema.columns)

@@ -1,0 +1,211 @@
+"""Driving the kernel as `tablestore` does, in a few lines, and reading tables with every reader there is."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import polars as pl
+import pyarrow as pa
+
+from filestore.ambient import Ambient, system_ambient
+from filestore.delta.commit import Committed
+from filestore.delta.conflict import AppVersion, Proposal
+from filestore.delta.state import TableState
+from filestore.doctor import Report, examine
+from filestore.fold import ChangeSink, fold, look_again
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.snapshot import Operation
+from filestore.model.sql import parse_columns
+from filestore.read import read_file
+from filestore.storage import LocalStorage, Storage
+from filestore.table import FileStore
+from filestore.write import WriteResult, fold_sorted, sort_rows
+
+__all__ = [
+    "Clock",
+    "PreparedWrite",
+    "assert_healthy",
+    "create",
+    "define",
+    "in_order",
+    "prepare",
+    "read",
+    "read_deltalake",
+    "read_polars",
+    "reopen",
+    "seeded",
+    "to_arrow",
+    "write",
+]
+
+Row = Mapping[str, Any]
+NO_LOG = {"log.system": "none"}
+
+
+@dataclass(slots=True)
+class Clock:
+    """A clock that tests set."""
+
+    ms: int = 1_700_000_000_000
+    step_ms: int = 1
+
+    def __call__(self) -> int:
+        self.ms += self.step_ms
+        return self.ms
+
+
+def seeded(seed: int = 0, clock: Clock | None = None) -> Ambient:
+    """Clock, ids and chance that are the same in each run; retries do not sleep."""
+    dice = random.Random(seed)
+    return Ambient(
+        now_ms=clock or Clock(),
+        new_id=lambda: str(uuid.UUID(int=dice.getrandbits(128), version=4)),
+        chance=dice.random,
+        sleep=lambda _: None,
+    )
+
+
+def define(
+    columns: str, key: Sequence[str] = (), partition_by: Sequence[str] = (), **options: object
+) -> TableDefinition:
+    """A definition from SQL; options by name with ``_`` for ``.`` and ``__`` for ``-``."""
+    named = {name.replace("__", "-").replace("_", "."): str(value) for name, value in options.items()}
+    return TableDefinition.of(parse_columns(columns, key), key, partition_by, NO_LOG | named)
+
+
+def create(
+    folder: Path | str,
+    definition: TableDefinition,
+    storage: Storage | None = None,
+    ambient: Ambient | None = None,
+) -> FileStore:
+    """A new table."""
+    ambient = ambient or system_ambient()
+    return FileStore.create(storage or LocalStorage(), str(folder), definition, ambient.new_id(), ambient)
+
+
+def reopen(store: FileStore, storage: Storage | None = None) -> FileStore:
+    """The same table, seen by a process that knows nothing yet."""
+    return FileStore.open(storage or LocalStorage(), store.location, store.ambient)
+
+
+def to_arrow(definition: TableDefinition, rows: Iterable[Row]) -> pa.Table:
+    """Rows as the table's schema; with `KIND_COLUMN` if one of them has it."""
+    listed = [dict(row) for row in rows]
+    fields = [f.with_nullable(True) for f in definition.schema.to_arrow()]
+    if any(KIND_COLUMN in row for row in listed):
+        fields.append(pa.field(KIND_COLUMN, pa.string()))
+        listed = [{KIND_COLUMN: "+I", **row} for row in listed]
+    return pa.Table.from_pylist(listed, schema=pa.schema(fields))
+
+
+@dataclass(slots=True)
+class PreparedWrite:
+    """A write whose files are there and whose commit is still to come."""
+
+    store: FileStore
+    base: TableState
+    result: WriteResult
+    proposal: Proposal
+    log: ChangeSink | None = None
+    rebases: list[frozenset[Slot]] = field(default_factory=list)
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+    def commit(self) -> Committed:
+        return self.store.commit(self.base, self.proposal, self._rebase)
+
+    def _rebase(self, proposal: Proposal, state: TableState, slots: frozenset[Slot]) -> Proposal:
+        self.rebases.append(slots)
+        table, live = self.store.files(state), state.slots()
+        again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in self.result.results if r.slot in slots]
+        self.result = self.result.with_slots(again)
+        return self.result.apply(proposal)
+
+
+def prepare(
+    store: FileStore,
+    rows: Iterable[Row] | pa.Table,
+    *,
+    overwrite: bool = False,
+    app: AppVersion | None = None,
+    commit_id: str | None = None,
+    base: TableState | None = None,
+    log: ChangeSink | None = None,
+) -> PreparedWrite:
+    """Folds rows into new files, on the newest version or a given one."""
+    base = base or store.state()
+    definition = base.definition
+    table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
+    batches = sort_rows(table, definition).to_batches()
+    live = {} if overwrite else base.slots()
+    result = WriteResult(tuple(fold_sorted(store.files(base), live, batches, log)))
+    touched = frozenset(r.slot for r in result.results) if definition.primary_key and not overwrite else frozenset()
+    proposal = Proposal(
+        operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
+        commit_id=commit_id or store.ambient.new_id(),
+        base_version=base.version,
+        replaces_all=overwrite,
+        touches=touched,
+        app=app,
+    )
+    return PreparedWrite(store, base, result, result.apply(proposal), log)
+
+
+def write(store: FileStore, rows: Iterable[Row] | pa.Table, **how: Any) -> Committed:
+    """Writes rows as one commit; keywords as in `prepare`."""
+    return prepare(store, rows, **how).commit()
+
+
+def in_order(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Rows in an order that depends on their values only."""
+    return sorted((dict(row) for row in rows), key=lambda row: repr(sorted(row.items())))
+
+
+def read(store: FileStore, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows by our own reader."""
+    state = store.state(version)
+    table = store.files(state)
+    parts = itertools.chain.from_iterable(read_file(table, file) for file in state.files.values())
+    return in_order(row for part in parts for row in part.to_pylist())
+
+
+def read_polars(location: str, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows by polars, which knows nothing of us."""
+    return in_order(pl.scan_delta(location, version=version).collect().to_dicts())
+
+
+def read_deltalake(location: str, version: int | None = None) -> list[dict[str, Any]]:
+    """All rows by delta-rs."""
+    table = deltalake.DeltaTable(location, version=version)
+    found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
+    schema = pa.schema(table.schema().to_arrow())
+    return in_order(pa.table(found).cast(schema).to_pylist())
+
+
+def assert_healthy(store: FileStore) -> Report:
+    """The doctor finds no problem."""
+    report = examine(store)
+    assert report.healthy, "\n".join(f"{f.code}: {f.message}" for f in report.problems)
+    return report
+
+
+def with_options(definition: TableDefinition, **options: object) -> TableDefinition:
+    """The definition with more options."""
+    named = {name.replace("__", "-").replace("_", "."): str(value) for name, value in options.items()}
+    given = definition.options.as_dict() | named
+    return replace(definition, options=type(definition.options).parse(given))
+
+
+def fold_rows(store: FileStore, slot: Slot, rows: Iterable[Row]) -> Any:
+    """Folds rows of one slot in one chunk."""
+    state = store.state()
+    return fold(store.files(state), slot, state.slots().get(slot, ()), [to_arrow(state.definition, rows)])

@@ -1,0 +1,120 @@
+"""Driving tables through the public door, and saying what must hold of a table after anything was done to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import tablestore
+from tablestore import Table
+from tests.folders import memory_folder
+from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
+
+__all__ = [
+    "assert_whole",
+    "changes",
+    "keyed",
+    "open_in_log",
+    "orphans",
+    "replay",
+    "rows",
+    "warehouse",
+]
+
+Row = dict[str, Any]
+
+
+@contextmanager
+def warehouse(database: str = "shop") -> Iterator[tablestore.Store]:
+    """A store in a folder of its own, with one database."""
+    with memory_folder() as folder, tablestore.connect(str(folder)) as store:
+        store.create_database(database)
+        yield store
+
+
+def rows(table: Table, version: int | None = None) -> list[Row]:
+    """All rows of a version by our own reader, in an order that depends on their values only."""
+    return in_order(table.scan(version=version).to_arrow().to_pylist())
+
+
+def keyed(table: Table, found: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
+    """Rows by primary key."""
+    listed = list(found)
+    by_key = {tuple(row[name] for name in table.definition.primary_key): row for row in listed}
+    assert len(by_key) == len(listed), "a key appears twice"
+    return by_key
+
+
+def changes(table: Table, **how: Any) -> list[Row]:
+    """What `Table.follow` gives up to the newest version."""
+    how.setdefault("stop", table.filestore.state().version)
+    return [row for batch in table.follow(**how) for row in batch.to_pylist()]
+
+
+def replay(found: Iterable[Row], key: Sequence[str]) -> list[Row]:
+    """The table that changes lead to, applied in their order: what a consumer of the log ends up with."""
+    state: dict[tuple[Any, ...], Row] = {}
+    for change in found:
+        row = dict(change)
+        kind = row.pop("_kind")
+        name = tuple(row[column] for column in key)
+        if kind in ("+I", "+U"):
+            state[name] = row
+        else:
+            state.pop(name, None)
+    return in_order(state.values())
+
+
+def orphans(table: Table) -> list[str]:
+    """Files in the table's folder that no version names."""
+    return [f.message for f in table.examine().findings if f.code == "orphan"]
+
+
+def open_in_log(table: Table) -> list[str]:
+    """Transactions that the embedded log holds open."""
+    found: set[str] = set()
+    for path in Path(table.location, "_log").glob("bucket-*.sqlite"):
+        with closing(sqlite3.connect(path)) as connection:
+            found |= {row[0] for row in connection.execute("SELECT id FROM open_transactions")}
+    return sorted(found)
+
+
+def assert_whole(table: Table, *, leftovers: bool = True) -> list[Row]:
+    """The doctor finds no problem, every reader sees the same rows, and the log leads to them; gives the rows."""
+    assert_healthy(table.filestore)
+    if not leftovers:
+        assert orphans(table) == []
+        assert open_in_log(table) == []
+    found = rows(table)
+    assert in_order(read_polars(table.location)) == found
+    assert in_order(read_deltalake(table.location)) == found
+    if table.definition.primary_key:
+        keyed(table, found)
+        if table.definition.options["log.system"] != "none":
+            key = table.definition.primary_key
+            assert replay(changes(table, version=0), key) == found
+            assert replay(changes(table), key) == found
+    elif table.definition.options["log.system"] != "none":
+        assert in_order(_without_kind(changes(table))) == found
+    return found
+
+
+def _without_kind(found: Iterable[Row]) -> Iterator[Row]:
+    for row in found:
+        assert row["_kind"] == "+I"
+        yield {name: value for name, value in row.items() if name != "_kind"}
+
+
+def to_arrow(table: Table, found: Iterable[Row]) -> pa.Table:
+    """Rows in the table's types; columns that a row lacks are null."""
+    fields = [f.with_nullable(True) for f in table.schema]
+    listed = list(found)
+    if any("_kind" in row for row in listed):
+        fields.append(pa.field("_kind", pa.string()))
+        listed = [{"_kind": "+I", **row} for row in listed]
+    return pa.Table.from_pylist(listed, schema=pa.schema(fields))

@@ -1,0 +1,35 @@
+"""Driving `TableWriter` directly, as Spark does: rows that are sorted already, and a job that may be made to fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from filestore.write import sort_rows
+from tablestore import Table
+from tablestore.incoming import conform
+from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
+
+__all__ = ["on", "put", "runner", "sorted_batches"]
+
+
+def sorted_batches(table: Table, rows: pa.Table) -> list[pa.RecordBatch]:
+    return sort_rows(conform(rows, table.definition), table.definition).to_batches()
+
+
+def runner(table: Table, *ids: int, name: str = "a") -> Callable[[WriteJob], Sequence[TaskOutcome]]:
+    batches = sorted_batches(table, pa.table({"id": ids, "name": [name] * len(ids)}))
+    return lambda job: [job.run(batches, "0.0")]
+
+
+def put(table: Table, *ids: int, name: str = "a") -> int:
+    return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
+
+
+def on(table: Table, storage: Any) -> TableWriter:
+    """A writer of the table on another storage, as another process has one."""
+    handle = replace(table.handle, storage=storage)
+    return TableWriter(handle.files(), handle.log(table.definition), handle.ambient)
