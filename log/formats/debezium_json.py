@@ -1,0 +1,214 @@
+"""A change as a message: Debezium's JSON envelope, whose bytes are fixed (PROTOCOL.md section 3.1).
+
+    {"source":{"txn":T,"kind":"+U","seq":17,"commit":C,"db":D,"table":N},
+     "op":"u","ts_ms":M,"before":null,"after":{…}}                             (on one line)
+
+| kind | op | before | after |
+|---|---|---|---|
+| ``+I`` | c | null | the row |
+| ``+U`` | u | null | the row |
+| ``-U`` | d | the row | null |
+| ``-D`` | d | the row | null |
+
+``u`` without ``before`` is what Debezium itself writes for PostgreSQL without REPLICA IDENTITY FULL. ``-U``
+has no op of its own, Flink spells it ``d`` too; ``source.kind`` keeps the four apart. A control record has op
+``m``, Debezium's own for messages that are no change.
+
+The members' order and the absence of spaces are part of the format: whether a message belongs to a
+transaction is decided by its first bytes, and only the row is parsed, which is twice as fast as parsing it
+all (measured: 1.16 against 0.50 million rows/s of 400 bytes).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import Corrupt
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from log.formats.json_rows import decode_rows, encode_rows
+from log.store import LogConfig, parse_transaction_id
+
+__all__ = ["ControlMessage", "DebeziumJson", "Messages", "RowMessages"]
+
+_KIND_BYTES = 2
+_BEFORE = '"before":'
+_ADDS_GAP = len('"before":null,"after":')
+_TAKES_TAIL = len(',"after":null}')
+_OP = {
+    RowKind.INSERT: "c",
+    RowKind.UPDATE_AFTER: "u",
+    RowKind.UPDATE_BEFORE: "d",
+    RowKind.DELETE: "d",
+}
+_CONTROL_KIND = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Messages:
+    """Keys and values, in order; no keys for a table without a primary key."""
+
+    keys: list[bytes] | None
+    values: list[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class RowMessages:
+    """Decoded changes: rows with ``_kind``, and the position of the last one among the messages."""
+
+    last: int
+    rows: pa.RecordBatch
+
+
+@dataclass(frozen=True, slots=True)
+class ControlMessage:
+    """A decoded control record, and its position among the messages."""
+
+    last: int
+    payload: Mapping[str, Any]
+
+
+class DebeziumJson:
+    """Encodes and decodes one table's messages.
+
+    Args:
+        config: Gives the names in ``source`` and the key columns.
+    """
+
+    def __init__(self, config: LogConfig) -> None:
+        self._key = list(config.primary_key)
+        self._database = _quoted(config.database)
+        self._table = _quoted(config.table)
+
+    def encode(self, rows: pa.Table, transaction_id: str, first: int, now_ms: int) -> Messages:
+        """Changes as messages; the first has sequence number ``first``.
+
+        Raises:
+            InvalidRequest: a value that JSON records cannot hold.
+        """
+        heads, middles, tails = self._frames(transaction_id, now_ms)
+        frame = pl.DataFrame(
+            {
+                "kind": pl.Series(pl.from_arrow(rows[KIND_COLUMN])),
+                "row": encode_rows(rows.drop_columns([KIND_COLUMN])),
+            }
+        ).with_row_index("seq", offset=first)
+        kinds = frame["kind"].unique()
+
+        def by_kind(texts: Mapping[str, str]) -> pl.Expr:
+            if len(kinds) == 1:
+                return pl.lit(texts[kinds[0]])
+            return pl.col("kind").replace_strict(texts, return_dtype=pl.String)
+
+        value = pl.concat_str(by_kind(heads), "seq", by_kind(middles), "row", by_kind(tails))
+        keys = _to_bytes(encode_rows(rows.select(self._key))) if self._key else None
+        return Messages(keys, _to_bytes(frame.select(value).to_series()))
+
+    def encode_control(self, payload: Mapping[str, Any], transaction_id: str, sequence: int, now_ms: int) -> bytes:
+        """A control record's value; its key is null."""
+        source = self._source(transaction_id)
+        body = json.dumps(dict(payload), ensure_ascii=False, separators=(",", ":"))
+        head = f'{_prefix(transaction_id)}{_CONTROL_KIND}","seq":{sequence}{source}'
+        return f'{head},"op":"m","ts_ms":{now_ms},"message":{body}}}'.encode()
+
+    def tombstone(self, key: bytes, transaction_id: str) -> bytes:
+        """The value that a null value stands for: a deletion of which only the key is known."""
+        head = f'{_prefix(transaction_id)}{RowKind.DELETE}","seq":0}},"op":"d","before":'.encode()
+        return head + key + b',"after":null}'
+
+    def decode(
+        self, values: Sequence[bytes], transaction_id: str, schema: pa.Schema
+    ) -> Iterator[RowMessages | ControlMessage]:
+        """The transaction's messages among these, in order; all others are passed over, whatever they are.
+
+        Args:
+            values: Message values, of any origin.
+            transaction_id: Whose messages are taken.
+            schema: The columns wanted, and ``_kind``.
+
+        Raises:
+            Corrupt: ``log-record``: a message begins as one of the transaction and breaks the format.
+        """
+        prefix = _prefix(transaction_id).encode()
+        raw = pl.Series("value", values, dtype=pl.Binary)
+        found = raw.bin.starts_with(prefix).arg_true()
+        raw = raw.gather(found)
+        kinds = raw.bin.slice(len(prefix), _KIND_BYTES)
+        begin = 0
+        for at in kinds.bin.starts_with(_CONTROL_KIND[:_KIND_BYTES].encode()).arg_true():
+            if begin < at:
+                yield _rows(found[at - 1], raw[begin:at], kinds[begin:at], schema)
+            yield ControlMessage(found[at], _message(raw[at]))
+            begin = at + 1
+        if begin < len(raw):
+            yield _rows(found[-1], raw[begin:], kinds[begin:], schema)
+
+    def _frames(self, transaction_id: str, now_ms: int) -> tuple[dict[str, str], ...]:
+        """For each kind: what stands before the sequence number, between it and the row, after the row."""
+        source = self._source(transaction_id)
+        heads = {str(k): f'{_prefix(transaction_id)}{k}","seq":' for k in RowKind}
+        middles = {
+            str(k): f'{source},"op":"{_OP[k]}","ts_ms":{now_ms},{_BEFORE}' + ('null,"after":' if k.adds else "")
+            for k in RowKind
+        }
+        tails = {str(k): "}" if k.adds else ',"after":null}' for k in RowKind}
+        return heads, middles, tails
+
+    def _source(self, transaction_id: str) -> str:
+        """The rest of ``source``, after the sequence number."""
+        commit = parse_transaction_id(transaction_id)[1]
+        return f',"commit":"{commit}","db":{self._database},"table":{self._table}}}'
+
+
+def _prefix(transaction_id: str) -> str:
+    """How every message of the transaction begins."""
+    return f'{{"source":{{"txn":"{transaction_id}","kind":"'
+
+
+def _rows(last: int, raw: pl.Series, kinds: pl.Series, schema: pa.Schema) -> RowMessages:
+    """Messages that are all changes, as rows."""
+    columns = pa.schema([f for f in schema if f.name != KIND_COLUMN])
+    try:
+        names = kinds.cast(pl.String)
+        if not names.is_in(list(_OP)).all():
+            raise pa.ArrowInvalid("unknown row kind")
+        table = decode_rows(_row_texts(raw, names), columns) if len(columns) else None
+    except (pl.exceptions.PolarsError, pa.ArrowInvalid) as error:
+        raise Corrupt(f"a record of the log breaks the format: {error}", code="log-record") from error
+    kind = names.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.string())
+    arrays = [c.combine_chunks() for c in table.columns] if table is not None else []
+    return RowMessages(last, pa.RecordBatch.from_arrays([*arrays, kind], schema=schema))
+
+
+def _row_texts(raw: pl.Series, kinds: pl.Series) -> pl.Series:
+    """The row of each message, cut out by position."""
+    frame = pl.DataFrame({"raw": raw, "at": raw.cast(pl.String).str.find(_BEFORE, literal=True), "kind": kinds})
+    if frame["at"].null_count():
+        raise pa.ArrowInvalid(f"a message lacks {_BEFORE}")
+    adds = pl.col("kind").is_in([str(k) for k in RowKind if k.adds])
+    start = pl.col("at") + pl.when(adds).then(_ADDS_GAP).otherwise(len(_BEFORE))
+    tail = pl.when(adds).then(1).otherwise(_TAKES_TAIL)
+    length = pl.col("raw").bin.size() - start - tail
+    return frame.select(pl.col("raw").bin.slice(start, length)).to_series().cast(pl.String)
+
+
+def _message(value: bytes) -> Mapping[str, Any]:
+    try:
+        message: Mapping[str, Any] = json.loads(value)["message"]
+    except (ValueError, KeyError) as error:
+        raise Corrupt(f"a control record of the log breaks the format: {error}", code="log-record") from error
+    return message
+
+
+def _to_bytes(texts: pl.Series) -> list[bytes]:
+    values: list[bytes] = texts.cast(pl.Binary).to_list()
+    return values
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)

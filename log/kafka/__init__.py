@@ -1,0 +1,5 @@
+"""The log as a Kafka topic (PROTOCOL.md sections 2 and 7)."""
+
+from log.kafka.store import KafkaLog
+
+__all__ = ["KafkaLog"]

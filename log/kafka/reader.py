@@ -1,0 +1,204 @@
+"""Reads exact ranges of a topic (PROTOCOL.md section 7.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import cast
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from filestore.errors import Corrupt, NotFound, Unavailable
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.rowkind import KIND_COLUMN
+from log.formats.debezium_json import ControlMessage, DebeziumJson, RowMessages
+from log.kafka.settings import consumer_settings, timeout_seconds, topic_of, translated
+from log.store import LogBatch, LogConfig, LogControl, gap
+
+__all__ = ["TOMBSTONE_HEADER", "RangeReader"]
+
+TOMBSTONE_HEADER = "tablestore.txn"
+"""A null value has no room for its transaction: this header names it."""
+
+_FIRST_MESSAGES = 500
+_MOST_MESSAGES = 20_000
+_MOST_BYTES = 32 << 20
+_WAIT_SECONDS = 0.1
+
+_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+# librdkafka goes on trying by itself after these
+_PASSING = frozenset(
+    {
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._TIMED_OUT,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+    }
+)
+
+
+class RangeReader:
+    """Reads ranges one after the other; consumers are kept for the next reading.
+
+    Args:
+        config: Whose topic.
+    """
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+        self._format = DebeziumJson(config)
+        self._idle: list[Consumer] = []
+
+    def read(
+        self, transactions: Sequence[LogTransaction], bucket: int | None, schema: pa.Schema
+    ) -> Iterator[LogBatch | LogControl]:
+        """What `log.store.LogStore.events` says."""
+        with self._consumer() as consumer:
+            for transaction in transactions:
+                for part in transaction.ranges:
+                    if bucket is None or part.bucket == bucket:
+                        yield from self._range(consumer, transaction.id, part, schema)
+
+    def shows(self, transaction: LogTransaction) -> bool:
+        """Whether a read_committed consumer gets the transaction's first records."""
+        schema = pa.schema([pa.field(KIND_COLUMN, pa.string(), nullable=False)])
+        consumer = Consumer(consumer_settings(self._config, committed=True))
+        try:
+            first = next(self._range(consumer, transaction.id, transaction.ranges[0], schema), None)
+        except NotFound:
+            return False
+        finally:
+            consumer.close()
+        return first is not None
+
+    def close(self) -> None:
+        """Closes the consumers."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def _consumer(self) -> Iterator[Consumer]:
+        consumer = self._idle.pop() if self._idle else Consumer(consumer_settings(self._config))
+        try:
+            yield consumer
+        except BaseException:
+            consumer.close()
+            raise
+        consumer.unassign()
+        self._idle.append(consumer)
+
+    def _range(
+        self, consumer: Consumer, transaction_id: str, part: LogRange, schema: pa.Schema
+    ) -> Iterator[LogBatch | LogControl]:
+        where = f"table {self._config.database}.{self._config.table}, bucket {part.bucket}"
+        cursor = _Cursor(consumer, self._config, part, where)
+        found = 0
+        while found < part.count:
+            messages = cursor.fetch(part.count - found)
+            if not messages:
+                missing = part.count - found
+                raise gap(where, f"{missing} of {part.count} records of transaction {transaction_id} are gone")
+            for piece in self._decoded(messages, transaction_id, schema, where):
+                end_offset = _offset(messages[piece.last]) + 1
+                if isinstance(piece, RowMessages):
+                    found += piece.rows.num_rows
+                    yield LogBatch(part.bucket, transaction_id, piece.rows, end_offset)
+                else:
+                    found += 1
+                    yield LogControl(part.bucket, transaction_id, piece.payload, end_offset)
+
+    def _decoded(
+        self, messages: Sequence[Message], transaction_id: str, schema: pa.Schema, where: str
+    ) -> Iterator[RowMessages | ControlMessage]:
+        try:
+            yield from self._format.decode(self._values(messages, transaction_id), transaction_id, schema)
+        except Corrupt as error:
+            first, last = messages[0].offset(), messages[-1].offset()
+            raise Corrupt(f"{where}, offsets {first} to {last}: {error}", code=error.code) from error
+
+    def _values(self, messages: Sequence[Message], transaction_id: str) -> list[bytes]:
+        values = [m.value() for m in messages]
+        if None not in values:
+            return cast("list[bytes]", values)
+        return [
+            self._tombstone(m, transaction_id) if value is None else value
+            for m, value in zip(messages, values, strict=True)
+        ]
+
+    def _tombstone(self, message: Message, transaction_id: str) -> bytes:
+        """A null value as the deletion that it means, if its header says that it is the transaction's."""
+        key = message.key()
+        if key is None or (TOMBSTONE_HEADER, transaction_id.encode()) not in (message.headers() or ()):
+            return b""
+        return self._format.tombstone(key, transaction_id)
+
+
+class _Cursor:
+    """Fetches a range's messages, as many at once as memory allows; never waits for more than there are."""
+
+    def __init__(self, consumer: Consumer, config: LogConfig, part: LogRange, where: str) -> None:
+        self._consumer = consumer
+        self._config = config
+        self._part = part
+        self._where = where
+        self._most = _FIRST_MESSAGES
+        self._patience = int(timeout_seconds(config) / _WAIT_SECONDS) + 1
+        self._problem: KafkaError | None = None
+        self._events: list[Message] = []
+        with translated(f"reading the log of {where}", config):
+            consumer.assign([TopicPartition(topic_of(config), part.bucket, part.start)])
+
+    def fetch(self, wanted: int) -> list[Message]:
+        """The next messages of the range, of any transaction; none at its end.
+
+        Args:
+            wanted: How many of the transaction's are still to come. So many messages at least are still in
+                the range, so asking for them never waits for one that does not exist.
+        """
+        for _ in range(self._patience):
+            found = self._consumer.consume(min(wanted, self._most), _WAIT_SECONDS)
+            messages = [m for m in found if m.error() is None]
+            if len(messages) < len(found):
+                self._events += [m for m in found if m.error() is not None]
+            if messages:
+                return self._bounded(messages)
+            # An event is told once, perhaps together with the last messages before it.
+            events, self._events = self._events, []
+            if any(self._ends(event) for event in events):
+                return []
+        raise Unavailable(
+            f"Kafka at {self._config.bootstrap_servers} sent nothing of {self._where} from offset "
+            f"{self._part.start} on ({self._problem}): is the broker running? Retry then",
+            code="log-unavailable",
+        )
+
+    def _bounded(self, messages: list[Message]) -> list[Message]:
+        sample = messages[:: len(messages) // 100 + 1]
+        mean = max(1, sum(map(len, sample)) // len(sample))
+        self._most = max(1, min(_MOST_MESSAGES, _MOST_BYTES // mean))
+        if _offset(messages[-1]) < self._part.end:
+            return messages
+        return [m for m in messages if _offset(m) < self._part.end]
+
+    def _ends(self, event: Message) -> bool:
+        """Whether the partition ends here, after the range's end; raises what waiting does not mend."""
+        error = event.error()
+        assert error is not None
+        if error.code() == KafkaError._PARTITION_EOF:
+            # Before the range's end: a broker that has just restarted may know less for a moment.
+            return (event.offset() or 0) >= self._part.end
+        if error.code() in _GONE:
+            raise gap(self._where, f"offset {self._part.start} is no longer there")
+        if error.code() not in _PASSING:
+            with translated(f"reading the log of {self._where}", self._config):
+                raise KafkaException(error)
+        self._problem = error
+        return False
+
+
+def _offset(message: Message) -> int:
+    offset = message.offset()
+    assert offset is not None  # only messages that were never produced have none
+    return offset

@@ -1,0 +1,166 @@
+"""Settings and error translation for the Kafka clients (PROTOCOL.md section 7.1)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
+from log.store import LogConfig
+
+__all__ = [
+    "TRANSACTION_TIMEOUT_MS",
+    "client_settings",
+    "consumer_settings",
+    "producer_settings",
+    "timeout_seconds",
+    "timeout_too_long",
+    "topic_of",
+    "translated",
+]
+
+logger = logging.getLogger(__name__)
+
+TRANSACTION_TIMEOUT_MS = 2_147_483_547
+"""24.8 days: prepared transactions wait for a snapshot, not for a clock.
+
+A broker takes 2147483647 for "never". But librdkafka computes ``transaction.timeout.ms + 100`` in 32 bits
+(rdkafka_conf.c), so with "never" it refuses every ``socket.timeout.ms``, and makes one of its own that
+overflows when it is turned into microseconds (rd_kafka_buf_calc_timeout): requests then time out before they
+are sent.
+"""
+
+_LARGEST_LIMIT = 2_147_483_647
+
+_PROTECTED = frozenset(
+    {"bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
+)
+
+# A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
+# delivery.
+_DEFAULTS = {"socket.timeout.ms": "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
+_PRODUCER_DEFAULTS = {
+    "delivery.timeout.ms": "60000",
+    "linger.ms": "5",
+    # Connecting to the broker only when it is needed makes init_transactions wait on timers: 60 or 500 ms,
+    # not 3.
+    "enable.sparse.connections": "false",
+}
+_CONSUMER_DEFAULTS = {
+    "queued.max.messages.kbytes": "32768",
+    # Only records that are there are asked for: a request that waits at a partition's end would hold up the
+    # next range's by as long, by default half a second. Measured: two small ranges in 13 ms, not 1004.
+    "fetch.wait.max.ms": "5",
+    "check.crcs": "true",
+}
+
+
+def client_settings(config: LogConfig) -> dict[str, Any]:
+    """What every client takes: the table's ``log.kafka.properties.*`` over our defaults.
+
+    Raises:
+        InvalidRequest: ``log-properties``: a property that the protocol itself sets.
+    """
+    given = dict(config.properties)
+    if clash := sorted(_PROTECTED & given.keys()):
+        raise InvalidRequest(
+            f"log.kafka.properties.{clash[0]} cannot be set: the log's protocol depends on it",
+            code="log-properties",
+        )
+    return {**_DEFAULTS, **given, "bootstrap.servers": config.bootstrap_servers, "logger": logger}
+
+
+def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
+    """A producer of one transaction that never times out."""
+    return {
+        **_PRODUCER_DEFAULTS,
+        **client_settings(config),
+        "transactional.id": transaction_id,
+        "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
+        # The writer bounds what is in flight itself: a full queue in the middle of a batch would change the
+        # order.
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 2_097_151,
+    }
+
+
+def consumer_settings(config: LogConfig, *, committed: bool = False) -> dict[str, Any]:
+    """A consumer that is told offsets and keeps none, and that says so when an offset is gone."""
+    return {
+        **_CONSUMER_DEFAULTS,
+        **client_settings(config),
+        "group.id": f"tablestore-{config.table_id}",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+    }
+
+
+def topic_of(config: LogConfig) -> str:
+    """The topic's name."""
+    return config.topic or f"{config.database}.{config.table}.{config.table_id}"
+
+
+def timeout_seconds(config: LogConfig) -> float:
+    """How long a request may take: ``log.kafka.properties.socket.timeout.ms``."""
+    return float(client_settings(config)["socket.timeout.ms"]) / 1000
+
+
+@contextmanager
+def translated(action: str, config: LogConfig) -> Iterator[None]:
+    """Turns librdkafka's errors into ours."""
+    try:
+        yield
+    except KafkaException as error:
+        cause = error.args[0]
+        if isinstance(cause, KafkaError):
+            raise _translate(cause, action, config) from error
+        raise Unavailable(f"{action}: {error}", code="log-unavailable") from error
+
+
+def _translate(error: KafkaError, action: str, config: LogConfig) -> TableStoreError:
+    code = error.code()
+    if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
+        return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
+    if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
+        return timeout_too_long(action)
+    if code in (
+        KafkaError._INVALID_ARG,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+    ):
+        return InvalidRequest(f"{action}: Kafka refuses it: {error.str()}", code="log-settings")
+    if code in (
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ):
+        return InvalidRequest(
+            f"{action}: Kafka at {config.bootstrap_servers} does not allow it ({error.str()}): "
+            "check log.kafka.properties.* and the broker's ACLs",
+            code="log-not-authorized",
+        )
+    return Unavailable(
+        f"{action}: Kafka at {config.bootstrap_servers} did not do it ({error.str()}): is the broker running "
+        "and reachable from here? Retry then",
+        code="log-unavailable",
+    )
+
+
+def timeout_too_long(action: str, limit: str = "less") -> Unsupported:
+    """The error of a broker that would abort prepared transactions by itself."""
+    return Unsupported(
+        f"{action}: the broker allows transactions of {limit} ms and aborts older ones, also if a snapshot "
+        f"names. Set transaction.max.timeout.ms={_LARGEST_LIMIT} in the broker's server.properties and restart it",
+        code="kafka-transaction-timeout",
+    )

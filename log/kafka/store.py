@@ -1,0 +1,152 @@
+"""A table's log as a topic: making, ending, reading (PROTOCOL.md sections 2 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Self
+
+from filestore.ambient import Ambient
+from filestore.model.log_range import LogTransaction
+from log.kafka.reader import RangeReader
+from log.kafka.settings import timeout_seconds
+from log.kafka.topic import Topic
+from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
+from log.kafka.writer import KafkaLogWriter
+from log.rows import row_schema
+from log.store import EndReport, LogBatch, LogConfig, LogControl, parse_transaction_id
+
+__all__ = ["KafkaLog"]
+
+
+class KafkaLog:
+    """See `log.store.LogStore`. No connection is made before its first use.
+
+    Args:
+        config: Its topic and brokers.
+        ambient: Clock, and the waits between retries.
+    """
+
+    def __init__(self, config: LogConfig, ambient: Ambient) -> None:
+        self._config = config
+        self._ambient = ambient
+        self._topic = Topic(config, ambient)
+        self._reader = RangeReader(config)
+        self._transactions = TransactionClient(
+            config.bootstrap_servers or "", dict(config.properties), timeout_seconds(config), ambient
+        )
+
+    def create(self) -> None:
+        """Checks the broker's limit, then makes the topic or finds it as it must be."""
+        self._topic.create()
+
+    def drop(self) -> None:
+        """Deletes the topic, if there is one."""
+        self._topic.drop()
+
+    def exists(self) -> bool:
+        """Whether the brokers have the topic."""
+        return self._topic.exists()
+
+    def identity(self) -> dict[str, str]:
+        """Kafka's own ids: a topic that is dropped and made again has another."""
+        topic_id, cluster_id = self._topic.identity()
+        return {"system": "kafka", "topic": self._topic.name, "topic_id": topic_id, "cluster_id": cluster_id}
+
+    def begin(self, transaction_id: str) -> KafkaLogWriter:
+        """A transaction, which reaches the broker with its first rows."""
+        parse_transaction_id(transaction_id)
+        return KafkaLogWriter(transaction_id, self._config, self._ambient, self)
+
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool) -> EndReport:
+        """Sends EndTxn for each."""
+        ended: list[str] = []
+        lost: list[str] = []
+        for transaction in transactions:
+            done = not transaction.ranges or self._end(transaction, commit)
+            (ended if done else lost).append(transaction.id)
+        return EndReport(tuple(ended), tuple(lost))
+
+    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
+        """Fences the dead.
+
+        Their transactions are aborted, and if one lives after all it can add nothing more.
+        """
+        found = self._transactions.list_open(self._topic.brokers(), f"{self._config.table_id}/")
+        dead = [i for i in found if is_dead(i)]
+        for transaction_id in dead:
+            self._transactions.fence(transaction_id)
+        return dead
+
+    def events(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[LogBatch | LogControl]:
+        """Reads the ranges with read_uncommitted: the caller's snapshots say what is committed."""
+        schema = row_schema(self._config.schema, self._config.primary_key, columns)
+        return self._reader.read(transactions, bucket, schema)
+
+    def read(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[LogBatch]:
+        """`events` without control records."""
+        for event in self.events(transactions, bucket=bucket, columns=columns):
+            if isinstance(event, LogBatch):
+                yield event
+
+    def start_offsets(self) -> dict[int, int]:
+        """Kafka's log start offsets."""
+        return self._topic.start_offsets()
+
+    def end_offsets(self) -> dict[int, int]:
+        """Kafka's high watermarks, which count markers and open transactions too."""
+        return self._topic.end_offsets()
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """Kafka's DeleteRecords."""
+        self._topic.trim(before)
+
+    def close(self) -> None:
+        """Closes consumers and connections."""
+        self._reader.close()
+        self._transactions.close()
+        self._topic.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # What a writer asks (`log.kafka.writer.TransactionDesk`).
+
+    def describe(self, transaction_id: str) -> TransactionState | None:
+        """The coordinator's view of a transaction."""
+        return self._transactions.describe(transaction_id)
+
+    def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
+        """What the partitions' leaders hold of a producer."""
+        return self._transactions.producers(self._topic.leaders(buckets), self._topic.name, producer_id)
+
+    def abort(self, transaction: LogTransaction) -> None:
+        """Aborts a prepared transaction."""
+        self.end([transaction], commit=False)
+
+    def _end(self, transaction: LogTransaction, commit: bool) -> bool:
+        """Whether the transaction has ended as asked, now or before."""
+        error = self._transactions.end(
+            transaction.id, transaction.producer_id, transaction.producer_epoch, commit=commit
+        )
+        if error == OK:
+            return True
+        # It was ended before, by somebody else, or the coordinator has forgotten it since.
+        state = self._transactions.describe(transaction.id)
+        if state is not None and state.producer_id == transaction.producer_id:
+            return state.committed if commit else state.aborted
+        return self._reader.shows(transaction) is commit

@@ -1,0 +1,233 @@
+"""A table's topic, by Kafka's admin client (PROTOCOL.md section 2)."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
+    AdminClient,
+    ConfigResource,
+    DescribeClusterResult,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+)
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+
+from filestore.ambient import Ambient
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from log.kafka.settings import (
+    TRANSACTION_TIMEOUT_MS,
+    client_settings,
+    timeout_seconds,
+    timeout_too_long,
+    topic_of,
+    translated,
+)
+from log.kafka.transactions import Address
+from log.store import LogConfig
+
+__all__ = ["Topic"]
+
+T = TypeVar("T")
+
+_TIMEOUT_LIMIT = "transaction.max.timeout.ms"
+# With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
+# lie.
+_TOPIC_CONFIG = {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"}
+# While partitions move, or right after they were made
+_TRANSIENT = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._NOENT,
+    }
+)
+
+
+class Topic:
+    """Makes, describes and trims it. No connection is made before the first use.
+
+    Args:
+        config: Its name, partitions and brokers.
+        ambient: Waits between retries.
+    """
+
+    def __init__(self, config: LogConfig, ambient: Ambient) -> None:
+        self._config = config
+        self._ambient = ambient
+        self._settings = client_settings(config)
+        self._seconds = timeout_seconds(config)
+        self._client: AdminClient | None = None
+        self.name = topic_of(config)
+
+    def create(self) -> None:
+        """Checks the broker's limit, then makes the topic or finds it as it must be."""
+        action = f"creating topic {self.name}"
+        with translated(action, self._config):
+            self._check_timeout(action)
+            if self._described() is None:
+                self._make()
+            self._check(action)
+
+    def drop(self) -> None:
+        """Deletes it, if it is there."""
+        try:
+            with translated(f"dropping topic {self.name}", self._config):
+                self._admin.delete_topics([self.name])[self.name].result()
+        except NotFound:
+            return
+        with translated(f"dropping topic {self.name}", self._config):
+            self._wait_until(lambda: self._described() is None)
+
+    def exists(self) -> bool:
+        """Whether the brokers have it."""
+        with translated(f"looking for topic {self.name}", self._config):
+            return self._described() is not None
+
+    def identity(self) -> tuple[str, str]:
+        """Its id and the cluster's id, as Kafka gave them."""
+        with translated(f"identifying topic {self.name}", self._config):
+            return str(self._required().topic_id), str(self._cluster().cluster_id)
+
+    def brokers(self) -> list[Address]:
+        """Where all brokers of the cluster listen."""
+        with translated("looking up the brokers", self._config):
+            return [(node.host, node.port) for node in self._cluster().nodes]
+
+    def leaders(self, partitions: Collection[int]) -> Mapping[Address, list[int]]:
+        """Those partitions, by where their leaders listen."""
+        with translated(f"looking up the leaders of topic {self.name}", self._config):
+            found = self._required()
+        leaders: defaultdict[Address, list[int]] = defaultdict(list)
+        for partition in found.partitions:
+            if partition.id in partitions and partition.leader is not None:
+                leaders[(partition.leader.host, partition.leader.port)].append(partition.id)
+        return leaders
+
+    def start_offsets(self) -> dict[int, int]:
+        """Log start offsets."""
+        return self._offsets(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def end_offsets(self) -> dict[int, int]:
+        """High watermarks, which count markers and open transactions too."""
+        return self._offsets(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """DeleteRecords."""
+        asked = [TopicPartition(self.name, bucket, offset) for bucket, offset in before.items()]
+        if asked:
+            with translated(f"trimming topic {self.name}", self._config):
+                self._required()
+                self._retried(lambda: _all(self._admin.delete_records(asked)))
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._client = None
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(self._settings)
+        return self._client
+
+    def _make(self) -> None:
+        config = self._config
+        topic = NewTopic(self.name, config.buckets, config.replication_factor, config=_TOPIC_CONFIG)
+        try:
+            self._admin.create_topics([topic])[self.name].result()
+        except KafkaException as error:
+            # Another process was faster.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        self._wait_until(self._is_led)
+
+    def _is_led(self) -> bool:
+        found = self._described()
+        return found is not None and all(p.leader is not None for p in found.partitions)
+
+    def _check_timeout(self, action: str) -> None:
+        resource = ConfigResource(ResourceType.BROKER, str(self._cluster().nodes[0].id))
+        settings = self._admin.describe_configs([resource])[resource].result()
+        limit = settings[_TIMEOUT_LIMIT].value
+        if int(limit) < TRANSACTION_TIMEOUT_MS:
+            raise timeout_too_long(action, limit)
+
+    def _check(self, action: str) -> None:
+        partitions = len(self._required().partitions)
+        if partitions != self._config.buckets:
+            raise AlreadyExists(
+                f"{action}: it has {partitions} partitions, not {self._config.buckets}, one a bucket: "
+                "choose another log.kafka.topic, or make the table with that many buckets",
+                code="log-exists",
+            )
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        policy = self._admin.describe_configs([resource])[resource].result()["cleanup.policy"].value
+        if "compact" in str(policy):
+            raise InvalidRequest(
+                f"{action}: it exists with cleanup.policy={policy}, which removes records: "
+                "choose another log.kafka.topic, or set cleanup.policy=delete",
+                code="log-topic",
+            )
+
+    def _cluster(self) -> DescribeClusterResult:
+        found: DescribeClusterResult = self._admin.describe_cluster().result()
+        return found
+
+    def _described(self) -> TopicDescription | None:
+        asked = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
+        try:
+            found: TopicDescription = asked.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        return found
+
+    def _required(self) -> TopicDescription:
+        found = self._described()
+        if found is None:
+            raise NotFound(f"Kafka has no topic {self.name!r}", code="log-not-found")
+        return found
+
+    def _offsets(self, which: Any) -> dict[int, int]:
+        asked = {TopicPartition(self.name, bucket): which for bucket in range(self._config.buckets)}
+        with translated(f"asking for the offsets of topic {self.name}", self._config):
+            self._required()
+            found = self._retried(lambda: _all(self._admin.list_offsets(asked)))
+        return {partition.partition: int(result.offset) for partition, result in found.items()}
+
+    def _retried(self, request: Callable[[], T]) -> T:
+        """Asks again while partitions find their leaders."""
+        retrying = Retrying(
+            retry=retry_if_exception(_is_transient),
+            wait=wait_exponential(multiplier=0.01, max=0.5),
+            stop=stop_after_delay(self._seconds),
+            sleep=self._ambient.sleep,
+            reraise=True,
+        )
+        return retrying(request)
+
+    def _wait_until(self, seen: Callable[[], bool]) -> None:
+        """Waits until the brokers show what the controller has done; goes on if that takes too long."""
+        Retrying(
+            retry=retry_if_result(lambda done: not done),
+            wait=wait_exponential(multiplier=0.01, max=0.2),
+            stop=stop_after_delay(self._seconds),
+            sleep=self._ambient.sleep,
+            retry_error_callback=lambda _: None,
+        )(seen)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
+
+
+def _all(futures: Mapping[TopicPartition, Future[T]]) -> dict[TopicPartition, T]:
+    return {key: future.result() for key, future in futures.items()}

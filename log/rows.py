@@ -1,0 +1,83 @@
+"""The shape of rows in a log: the table's columns, then ``_kind`` (PROTOCOL.md section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.errors import InvalidRequest
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+
+__all__ = ["BATCH_ROWS", "conform", "project", "row_schema", "slices"]
+
+BATCH_ROWS = 65_536
+"""Rows of a batch, at most, on either side: what bounds a writer's and a reader's memory."""
+
+BATCH_BYTES = 16 << 20
+
+
+@cache
+def _kinds() -> pa.Array:
+    """Not a constant: pyarrow imports pandas with the first array, which takes a second where none is needed."""
+    return pa.array([str(k) for k in RowKind])
+
+
+def row_schema(schema: Schema, primary_key: Sequence[str], columns: Sequence[str] | None = None) -> pa.Schema:
+    """What a reader gets.
+
+    Those columns, then ``_kind``. Outside the key all are nullable, for tombstones' sake.
+    """
+    wanted = schema if columns is None else [schema.column(name) for name in columns]
+    fields = [pa.field(c.name, c.type, c.nullable or c.name not in primary_key) for c in wanted]
+    return pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
+
+
+def conform(rows: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
+    """Changes in the target's columns, order and types, checked.
+
+    Raises:
+        InvalidRequest: ``log-rows``: a column is missing, cannot be cast without loss, or a row kind is
+            unknown.
+    """
+    missing = [name for name in target.names if name not in rows.schema.names]
+    if missing:
+        raise InvalidRequest(
+            f"the rows for the log lack column {missing[0]!r}; they have {', '.join(rows.schema.names)}",
+            code="log-rows",
+        )
+    try:
+        arrays = [_cast(rows.column(field.name), field) for field in target]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidRequest(
+            f"the rows for the log do not fit the table's columns: {error}", code="log-rows"
+        ) from error
+    table = pa.Table.from_arrays(arrays, schema=target)
+    if not pc.all(pc.is_in(table[KIND_COLUMN], _kinds()), min_count=0).as_py():
+        raise InvalidRequest(f"a value of {KIND_COLUMN} is none of {', '.join(_kinds().to_pylist())}", code="log-rows")
+    return table
+
+
+def project(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """Rows of an older schema in the columns of a newer one: a column that did not exist yet is null."""
+    arrays = [
+        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
+        for field in target
+    ]
+    return pa.Table.from_arrays(arrays, schema=target)
+
+
+def slices(rows: pa.Table, max_rows: int = BATCH_ROWS, max_bytes: int = BATCH_BYTES) -> list[pa.Table]:
+    """The rows in order, in pieces that are bounded in rows and, for rows of even width, in bytes."""
+    if not rows.num_rows:
+        return []
+    by_bytes = max(1, rows.num_rows * max_bytes // max(1, rows.nbytes))
+    step = min(max_rows, by_bytes)
+    return [rows.slice(at, step) for at in range(0, rows.num_rows, step)]
+
+
+def _cast(column: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array | pa.ChunkedArray:
+    return column if column.type == field.type else column.cast(field.type)

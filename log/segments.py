@@ -1,0 +1,273 @@
+"""One partition of the embedded log: a SQLite file of record batches (PROTOCOL.md section 6).
+
+A record batch is one row: an Arrow IPC stream of up to `BATCH_ROWS` changes, or one control record. An offset
+is given to each record inside the SQLite transaction that stores it, so writers in several processes never
+share one, and it is never given twice, also after an abort. WAL, so readers never wait for a writer.
+
+Durability: appends commit with ``synchronous = NORMAL`` (no fsync); `Segments.append` with ``prepared=True``
+    commits with
+FULL, whose fsync of the write-ahead log covers all that was appended before (https://sqlite.org/wal.html).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError, Unavailable
+
+__all__ = ["CONTROL", "DATA", "Segment", "Segments", "StoredSegment", "create_file"]
+
+DATA = "data"
+CONTROL = "control"
+
+BUSY_SECONDS = 30.0
+_PAGE_BYTES = 16_384
+_CHECKPOINT_PAGES = 4_096  # 64 MB: a bulk load is not copied from the WAL at each commit
+
+_TABLES = """
+CREATE TABLE segments (
+    base_offset    INTEGER PRIMARY KEY,
+    count          INTEGER NOT NULL,
+    transaction_id TEXT    NOT NULL,
+    kind           TEXT    NOT NULL,
+    written_ms     INTEGER NOT NULL,
+    payload        BLOB    NOT NULL
+) STRICT;
+CREATE TABLE open_transactions (
+    id           TEXT PRIMARY KEY,
+    first_offset INTEGER NOT NULL,
+    prepared     INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE bounds (
+    one          INTEGER PRIMARY KEY CHECK (one = 1),
+    start_offset INTEGER NOT NULL,
+    end_offset   INTEGER NOT NULL
+) STRICT;
+INSERT INTO bounds VALUES (1, 0, 0);
+"""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A record batch to append."""
+
+    count: int
+    kind: str
+    payload: memoryview | bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSegment:
+    """Where a record batch lies."""
+
+    base_offset: int
+    count: int
+    kind: str
+
+
+def create_file(path: Path) -> None:
+    """Makes an empty partition. REQUIRES: nobody else sees ``path`` yet."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        connection.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.executescript(_TABLES)
+    finally:
+        connection.close()
+
+
+class Segments:
+    """A partition, opened; the connection is made by the first use. `NotFound` once the file is gone.
+
+    Args:
+        path: The SQLite file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection: sqlite3.Connection | None = None
+
+    def append(
+        self, transaction_id: str, segments: Sequence[Segment], now_ms: int, *, first: bool, prepared: bool
+    ) -> int:
+        """Stores record batches one after the other; gives the first one's offset.
+
+        Args:
+            transaction_id: Whose they are.
+            segments: May be empty, to prepare what was appended before.
+            now_ms: The time to note.
+            first: Whether the transaction appends to this partition for the first time.
+            prepared: Whether this is its last append, which must be durable when it returns.
+
+        Raises:
+            Conflict: ``log-transaction``: the id was used before, or another process has aborted it.
+        """
+
+        def work(db: sqlite3.Connection) -> int:
+            base = int(db.execute("SELECT end_offset FROM bounds").fetchone()[0])
+            if first:
+                _open(db, transaction_id, base)
+            _require_open(db, transaction_id, prepared)
+            at = base
+            for segment in segments:
+                row = (at, segment.count, transaction_id, segment.kind, now_ms, segment.payload)
+                db.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?)", row)
+                at += segment.count
+            db.execute("UPDATE bounds SET end_offset = ?", (at,))
+            return base
+
+        return self._write(work, durable=prepared)
+
+    def end(self, transaction_id: str, start: int, end: int, *, commit: bool) -> int:
+        """Forgets that the transaction is open, and on abort its records.
+
+        Gives how many records it has in the range.
+        """
+
+        def work(db: sqlite3.Connection) -> int:
+            if not commit:
+                db.execute(
+                    "DELETE FROM segments WHERE base_offset >= ? AND base_offset < ? AND transaction_id = ?",
+                    (start, end, transaction_id),
+                )
+            db.execute("DELETE FROM open_transactions WHERE id = ?", (transaction_id,))
+            return sum(s.count for s in _select(db, transaction_id, start, end))
+
+        return self._write(work, durable=False)
+
+    def abort(self, transaction_id: str) -> None:
+        """Deletes an open transaction's records; nothing happens if it is not open."""
+
+        def work(db: sqlite3.Connection) -> None:
+            row = db.execute("SELECT first_offset FROM open_transactions WHERE id = ?", (transaction_id,)).fetchone()
+            if row is not None:
+                db.execute(
+                    "DELETE FROM segments WHERE base_offset >= ? AND transaction_id = ?",
+                    (row[0], transaction_id),
+                )
+                db.execute("DELETE FROM open_transactions WHERE id = ?", (transaction_id,))
+
+        self._write(work, durable=False)
+
+    def open_transactions(self) -> list[str]:
+        """Ids of transactions that nobody has ended."""
+        with self._reading() as db:
+            return [row[0] for row in db.execute("SELECT id FROM open_transactions ORDER BY first_offset")]
+
+    def bounds(self) -> tuple[int, int]:
+        """First offset that is kept, and the next one to be given."""
+        with self._reading() as db:
+            start, end = db.execute("SELECT start_offset, end_offset FROM bounds").fetchone()
+            return int(start), int(end)
+
+    def find(self, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
+        """The transaction's record batches in the range, in order, without their payloads."""
+        with self._reading() as db:
+            return _select(db, transaction_id, start, end)
+
+    def payload(self, base_offset: int) -> bytes | None:
+        """A record batch's bytes; None once it is gone."""
+        with self._reading() as db:
+            row = db.execute("SELECT payload FROM segments WHERE base_offset = ?", (base_offset,)).fetchone()
+            return None if row is None else bytes(row[0])
+
+    def trim(self, before: int) -> None:
+        """Forgets record batches that end at or before that offset.
+
+        Reading below it is an error from now on.
+        """
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM segments WHERE base_offset + count <= ?", (before,))
+            db.execute(
+                "UPDATE bounds SET start_offset = max(start_offset, min(?, end_offset))",
+                (before,),
+            )
+
+        self._write(work, durable=False)
+
+    def close(self) -> None:
+        """Closes the file; a later use opens it again."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool) -> T:
+        with self._reading() as db:
+            db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                result = work(db)
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+            return result
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        try:
+            if self._connection is None:
+                self._connection = self._connect()
+            yield self._connection
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+
+    def _connect(self) -> sqlite3.Connection:
+        # mode=rw: a dropped log must not come back as an empty file
+        connection = sqlite3.connect(
+            f"{self._path.absolute().as_uri()}?mode=rw",
+            uri=True,
+            timeout=BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+        return connection
+
+    def _translated(self, error: sqlite3.Error) -> TableStoreError:
+        if not self._path.exists():
+            self.close()
+            return NotFound(f"the log's partition {self._path} is gone: the table was dropped", code="log-not-found")
+        if isinstance(error, sqlite3.OperationalError):
+            return Unavailable(
+                f"the log's partition {self._path} cannot be used now ({error}): retry later",
+                code="log-unavailable",
+            )
+        return Corrupt(f"the log's partition {self._path} is damaged: {error}", code="log-corrupt")
+
+
+def _open(db: sqlite3.Connection, transaction_id: str, base: int) -> None:
+    taken = db.execute("SELECT 1 FROM open_transactions WHERE id = ?", (transaction_id,)).fetchone()
+    if taken:
+        raise Conflict(
+            f"log transaction {transaction_id} is already open: take a new attempt number",
+            code="log-transaction",
+        )
+    db.execute("INSERT INTO open_transactions VALUES (?, ?, 0)", (transaction_id, base))
+
+
+def _require_open(db: sqlite3.Connection, transaction_id: str, prepared: bool) -> None:
+    # A write in any case: it is what makes SQLite sync what earlier appends left in the WAL.
+    cursor = db.execute("UPDATE open_transactions SET prepared = ? WHERE id = ?", (int(prepared), transaction_id))
+    if not cursor.rowcount:
+        raise Conflict(
+            f"log transaction {transaction_id} was aborted by another process, as its writer seemed dead",
+            code="log-transaction",
+        )
+
+
+def _select(db: sqlite3.Connection, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
+    rows = db.execute(
+        "SELECT base_offset, count, kind FROM segments "
+        "WHERE base_offset >= ? AND base_offset < ? AND transaction_id = ? ORDER BY base_offset",
+        (start, end, transaction_id),
+    )
+    return [StoredSegment(*row) for row in rows]

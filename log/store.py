@@ -1,0 +1,312 @@
+"""The log's contract (PROTOCOL.md sections 1, 4 and 5): what every log can do, and the values that cross it.
+
+The snapshot is the only decision record. A writer *prepares* its records, the caller names the prepared
+transaction in a commit, and only then anyone *ends* it. A reader is told by snapshots which ranges to read,
+and takes from a range the records of that transaction alone, whatever lies between: dead attempts, other
+writers, a broker's markers. So it never asks the log what is committed, which is what FLIP-188 left open (its
+log and its snapshots had no order).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest, NotFound
+from filestore.model.definition import TableDefinition
+from filestore.model.log_range import LogTransaction
+from filestore.model.schema import Schema
+
+__all__ = [
+    "EndReport",
+    "LogBatch",
+    "LogConfig",
+    "LogControl",
+    "LogStore",
+    "LogWriter",
+    "gap",
+    "log_config",
+    "parse_transaction_id",
+]
+
+LOG_FOLDER = "_log"
+TOPIC_NAME_MAX = 249
+# Printable ASCII that needs no escaping in JSON: readers compare a record's first bytes.
+_TRANSACTION_ID = re.compile(r"([\w.-]+)/([\w.-]+)/([\w.-]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Everything that opens a table's log, in any process: frozen and picklable.
+
+    Attributes:
+        system: ``embedded`` or ``kafka``.
+        database: Name of the database.
+        table: Name of the table in it.
+        table_id: The table's UUID: a table that is dropped and made again gets another log.
+        schema: The table's columns.
+        primary_key: Key columns in order; empty without a key.
+        buckets: Number of partitions.
+        location: Folder of an embedded log; not used by Kafka.
+        topic: Kafka's topic.
+        bootstrap_servers: Kafka's brokers.
+        properties: Passed to the Kafka clients as they are.
+        replication_factor: Of the topic, when it is created.
+    """
+
+    system: str
+    database: str
+    table: str
+    table_id: str
+    schema: Schema
+    primary_key: tuple[str, ...]
+    buckets: int
+    location: str
+    topic: str | None = None
+    bootstrap_servers: str | None = None
+    properties: tuple[tuple[str, str], ...] = ()
+    replication_factor: int = 1
+
+
+def log_config(
+    definition: TableDefinition, *, database: str, table: str, table_id: str, location: str
+) -> LogConfig | None:
+    """The log that a table's definition asks for; None for ``log.system = none``.
+
+    Args:
+        definition: The table's columns, key and options.
+        database: Name of the database.
+        table: Name of the table in it.
+        table_id: The table's UUID.
+        location: Where the table lies: a path or a URL. An embedded log needs it on a local disk.
+
+    Raises:
+        InvalidRequest: ``log-location``: an embedded log in an object store; ``log-topic``: a name Kafka
+            refuses.
+    """
+    options = definition.options
+    system = options["log.system"]
+    if system == "none":
+        return None
+    topic = (options["log.kafka.topic"] or f"{database}.{table}.{table_id}") if system == "kafka" else None
+    if topic is not None and len(topic) > TOPIC_NAME_MAX:
+        raise InvalidRequest(
+            f"topic name {topic!r} has {len(topic)} characters, Kafka takes {TOPIC_NAME_MAX}: "
+            "choose one with log.kafka.topic",
+            code="log-topic",
+        )
+    return LogConfig(
+        system=system,
+        database=database,
+        table=table,
+        table_id=table_id,
+        schema=definition.schema,
+        primary_key=definition.primary_key,
+        buckets=definition.buckets,
+        location=_log_folder(location) if system == "embedded" else "",
+        topic=topic,
+        bootstrap_servers=options["log.kafka.bootstrap.servers"] if system == "kafka" else None,
+        properties=tuple(sorted(options.with_prefix("log.kafka.properties.").items())),
+        replication_factor=options["log.kafka.replication-factor"],
+    )
+
+
+def _log_folder(location: str) -> str:
+    scheme, mark, rest = location.partition("://")
+    if mark and scheme != "file":
+        raise InvalidRequest(
+            f"log.system = embedded needs a table on a local disk, and this one lies at {location}: "
+            "use log.system = kafka, or none",
+            code="log-location",
+        )
+    return f"{(rest if mark else location).rstrip('/')}/{LOG_FOLDER}"
+
+
+@dataclass(frozen=True, slots=True)
+class LogBatch:
+    """Rows of one transaction in one bucket, in log order.
+
+    Attributes:
+        bucket: The partition.
+        transaction_id: Whose rows these are.
+        rows: The table's columns, as asked for, and ``_kind`` last. Columns outside the key are nullable: a
+            tombstone has the key alone.
+        end_offset: Where reading goes on after these rows.
+    """
+
+    bucket: int
+    transaction_id: str
+    rows: pa.RecordBatch
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogControl:
+    """A control record: something happened to the table that rows do not say, such as an overwrite."""
+
+    bucket: int
+    transaction_id: str
+    payload: Mapping[str, Any]
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class EndReport:
+    """What `LogStore.end` found.
+
+    Attributes:
+        ended: Ids that are now as asked for, also those that were before.
+        lost: Ids that were to be committed and were aborted by the log itself (a time-out, a fencing). A
+            foreign reader will never see their records: the caller publishes them again from the snapshot's
+            files.
+    """
+
+    ended: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+
+
+class LogWriter(Protocol):
+    """One transaction of one writing task: `append`…, then `prepare` or `abort`, each once.
+
+    A writer that is dropped without either leaves an open transaction, which `LogStore.abort_unnamed` finds.
+    """
+
+    def append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:
+        """Adds changes: the table's columns and ``_kind``, in any order of columns. Rows keep their order.
+
+        Raises:
+            InvalidRequest: a column is missing or of another type, ``_kind`` has an unknown value, or a value
+                has no spelling in the record format.
+        """
+
+    def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
+        """Adds a control record: a JSON object with a member ``control`` that names what happened."""
+
+    def prepare(self) -> LogTransaction | None:
+        """Makes everything durable and says where it lies; None if nothing was added (nothing to end then).
+
+        Afterwards the records survive the death of this process and of the log's server, and stay invisible
+        to foreign ``read_committed`` readers until `LogStore.end`.
+        """
+
+    def abort(self) -> None:
+        """Gives the transaction up, also after `prepare`: no reader ever takes its records."""
+
+
+class LogStore(Protocol):
+    """The log of one table. Use it from one thread at a time, and open it again in another process."""
+
+    def create(self) -> None:
+        """Makes the log. Twice for the same table is once.
+
+        Raises:
+            AlreadyExists: ``log-exists``: a log of another table, or with another number of partitions, is
+                there.
+            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions.
+            Unavailable: the log's server does not answer.
+        """
+
+    def drop(self) -> None:
+        """Removes the log with all records; does nothing if there is none."""
+
+    def exists(self) -> bool:
+        """Whether `create` has made it."""
+
+    def identity(self) -> dict[str, str]:
+        """What offsets are bound to.
+
+        ``system``, ``topic``, ``topic_id`` and ``cluster_id``, for the commit.
+        """
+
+    def begin(self, transaction_id: str) -> LogWriter:
+        """Opens a transaction.
+
+        Args:
+            transaction_id: ``{table uuid}/{commit id}/{task}.{attempt}``, never used before.
+        """
+
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool) -> EndReport:
+        """Commits or aborts prepared transactions; again is allowed, from any process.
+
+        REQUIRES: for ``commit=True`` a snapshot names them; for ``commit=False`` no snapshot does or ever
+            will.
+        """
+
+    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
+        """Aborts this table's open transactions of which ``is_dead(id)`` says so; gives their ids.
+
+        REQUIRES: ``is_dead`` is false for an id that a snapshot names and for one whose writer may still
+            live.
+        """
+
+    def events(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[LogBatch | LogControl]:
+        """Rows and control records of exactly those transactions.
+
+        Within a bucket they come in the order of ``transactions`` (the order of snapshots, which may differ
+        from that of the log), and within a transaction in log order. A batch is bounded, so memory is.
+
+        Raises:
+            NotFound: ``log-gap``: records are gone (retention, an abort), so reading goes on with
+                ``scan="full"`` only.
+        """
+
+    def read(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[LogBatch]:
+        """`events` without the control records."""
+
+    def start_offsets(self) -> dict[int, int]:
+        """For each bucket the first offset that is still kept."""
+
+    def end_offsets(self) -> dict[int, int]:
+        """For each bucket the offset that the next record will get."""
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """Forgets, for each bucket named, the records below that offset."""
+
+    def close(self) -> None:
+        """Lets go of files and connections."""
+
+    def __enter__(self) -> Self:
+        """Gives itself; leaving closes it."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Closes it."""
+
+
+def gap(where: str, problem: str) -> NotFound:
+    """The error of a reader whose records are gone."""
+    return NotFound(
+        f"the log of {where} has a gap: {problem}. The changes can no longer be read one by one: "
+        'start again from a snapshot with scan="full"',
+        code="log-gap",
+    )
+
+
+def parse_transaction_id(transaction_id: str) -> tuple[str, str, str]:
+    """Table UUID, commit id and ``task.attempt`` of a transaction id.
+
+    Raises:
+        InvalidRequest: ``log-transaction-id``: it has another shape.
+    """
+    match = _TRANSACTION_ID.fullmatch(transaction_id)
+    if match is None:
+        raise InvalidRequest(
+            f"transaction id {transaction_id!r} is not <table uuid>/<commit id>/<task>.<attempt>",
+            code="log-transaction-id",
+        )
+    return match[1], match[2], match[3]

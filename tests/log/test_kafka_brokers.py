@@ -1,0 +1,196 @@
+"""The log in Kafka against brokers of their own: one that dies, one that refuses, one that wants passwords."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from filestore.ambient import system_ambient
+from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
+from log.kafka.store import KafkaLog
+from log.kafka.transactions import TransactionClient
+from log.store import EndReport, LogConfig
+from log.systems import open_log
+from tests.conformance.log_store import changes, ids_of, prepared, transaction_id
+from tests.log.foreign import foreign_ids, kafka_config, until
+from tests.log.processes import WriterProcess
+from tests.servers.kafka import KafkaBroker
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def mortal_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    """A broker to kill."""
+    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as broker:
+        yield broker
+
+
+class TestBrokerCrash:
+    """What a broker that dies must not cost."""
+
+    @pytest.fixture
+    def config(self, mortal_broker: KafkaBroker) -> LogConfig:
+        return kafka_config(mortal_broker)
+
+    def test_a_prepared_transaction_outlives_writer_and_broker(
+        self, mortal_broker: KafkaBroker, config: LogConfig
+    ) -> None:
+        with open_log(config, system_ambient()) as log:
+            log.create()
+            with WriterProcess(config, transaction_id(config), buckets=[0, 1], rows=1000) as process:
+                transaction = process.prepared()
+                mortal_broker.kill()
+                process.kill()
+            mortal_broker.start()
+            assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
+            for bucket in (0, 1):
+                assert ids_of(log.read([transaction], bucket=bucket)) == list(range(1000))
+            until(lambda: len(foreign_ids(config)) == 2000, "foreign readers see it")
+
+    def test_a_broker_that_dies_while_a_transaction_is_written_costs_nothing(
+        self, mortal_broker: KafkaBroker, config: LogConfig
+    ) -> None:
+        with open_log(config, system_ambient()) as log:
+            log.create()
+            writer = log.begin(transaction_id(config))
+            writer.append(0, changes(range(1000)))
+            mortal_broker.kill()
+            writer.append(0, changes(range(1000, 2000)))
+            mortal_broker.start()
+            writer.append(0, changes(range(2000, 3000)))
+            transaction = writer.prepare()
+            assert transaction is not None
+            assert ids_of(log.read([transaction])) == list(range(3000))
+            assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
+
+
+def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Path) -> None:
+    with (
+        KafkaBroker(tmp_path, {"transaction.max.timeout.ms": "900000"}) as broker,
+        open_log(kafka_config(broker), system_ambient()) as log,
+    ):
+        with pytest.raises(Unsupported, match=r"transaction\.max\.timeout\.ms=2147483647") as caught:
+            log.create()
+        assert caught.value.code == "kafka-transaction-timeout"
+        assert not log.exists()
+
+
+# ----------------------------------------------------------------------------------------------- security
+
+
+PASSWORD = "not-a-secret"
+
+
+@pytest.fixture(scope="module")
+def key_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A broker's key and certificate, by Java's keytool; ``ca.pem`` beside it."""
+    folder = tmp_path_factory.mktemp("keys")
+    store = folder / "broker.p12"
+    common = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "broker"]
+    names = ["-dname", "CN=127.0.0.1", "-ext", "san=ip:127.0.0.1"]
+    _keytool("-genkeypair", "-keyalg", "EC", "-validity", "2", *common, *names)
+    _keytool("-exportcert", "-rfc", "-file", str(folder / "ca.pem"), *common)
+    return store
+
+
+def _keytool(*arguments: str) -> None:
+    subprocess.run(["keytool", *arguments], check=True, capture_output=True)
+
+
+class StrictBroker(KafkaBroker):
+    """Has a second listener, SASL/PLAIN over TLS, and a coordinator that soon forgets what has ended."""
+
+    def __init__(self, folder: Path, key_store: Path) -> None:
+        with socket.socket() as trial:
+            trial.bind(("127.0.0.1", 0))
+            self.secure = f"127.0.0.1:{trial.getsockname()[1]}"
+        self._key_store = key_store
+        super().__init__(folder)
+
+    def _base_settings(self) -> dict[str, str]:
+        base = super()._base_settings()
+        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        return base | {
+            "transactional.id.expiration.ms": "2000",
+            "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
+            "listeners": f"{base['listeners']},SECURE://{self.secure}",
+            "advertised.listeners": f"{base['advertised.listeners']},SECURE://{self.secure}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.secure.plain.sasl.jaas.config": f'{login} user_ann="{PASSWORD}";',
+            "ssl.keystore.location": str(self._key_store),
+            "ssl.keystore.type": "PKCS12",
+            "ssl.keystore.password": PASSWORD,
+        }
+
+
+@pytest.fixture(scope="module")
+def strict_broker(tmp_path_factory: pytest.TempPathFactory, key_store: Path) -> Iterator[StrictBroker]:
+    with StrictBroker(tmp_path_factory.mktemp("strict"), key_store) as broker:
+        yield broker
+
+
+class TestStrictBroker:
+    @pytest.fixture
+    def config(self, strict_broker: StrictBroker, key_store: Path) -> LogConfig:
+        return secure_config(strict_broker, key_store)
+
+    def test_what_the_coordinator_has_forgotten_is_looked_up_in_the_topic(self, config: LogConfig) -> None:
+        with open_log(config, system_ambient()) as log:
+            assert isinstance(log, KafkaLog)
+            log.create()
+            committed, aborted = prepared(log, config, 0, changes([1])), prepared(log, config, 0, changes([2]))
+            log.end([committed], commit=True)
+            log.end([aborted], commit=False)
+            for transaction in (committed, aborted):
+                until(lambda t=transaction: log.describe(t.id) is None, "the id expires")  # type: ignore[misc]
+            ids = EndReport(ended=(committed.id,), lost=(aborted.id,))
+            assert log.end([committed, aborted], commit=True) == ids
+            assert log.end([aborted], commit=False) == EndReport(ended=(aborted.id,))
+
+    def test_everything_works_over_sasl_and_tls(self, config: LogConfig) -> None:
+        with open_log(config, system_ambient()) as log:
+            log.create()
+            transaction = prepared(log, config, 0, changes([1, 2]))
+            dead = prepared(log, config, 1, changes([3]))
+            assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
+            assert log.abort_unnamed(lambda _: True) == [dead.id]
+            assert ids_of(log.read([transaction])) == [1, 2]
+            log.drop()
+
+    @pytest.mark.parametrize(
+        ("properties", "kind", "code"),
+        [
+            ({"sasl.password": "wrong"}, InvalidRequest, "log-not-authorized"),
+            ({"sasl.mechanism": "SCRAM-SHA-512"}, Unsupported, "log-sasl"),
+            ({"ssl.ca.location": "probe"}, Unavailable, "log-unavailable"),
+            ({"security.protocol": "carrier-pigeon"}, InvalidRequest, "log-properties"),
+        ],
+    )
+    def test_what_is_wrong_with_the_settings_is_said(
+        self, config: LogConfig, properties: dict[str, str], kind: type[TableStoreError], code: str
+    ) -> None:
+        given = {**dict(config.properties), **properties}
+        client = TransactionClient(config.bootstrap_servers or "", given, 1.0, system_ambient())
+        with pytest.raises(kind) as caught:
+            client.describe("a/b/c")
+        assert caught.value.code == code
+        client.close()
+
+
+def secure_config(broker: StrictBroker, key_store: Path) -> LogConfig:
+    given = {
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "ann",
+        "sasl.password": PASSWORD,
+        "ssl.ca.location": str(key_store.with_name("ca.pem")),
+    }
+    config = kafka_config(broker, **{f"log.kafka.properties.{k}": v for k, v in given.items()})
+    return replace(config, bootstrap_servers=broker.secure)
