@@ -1,0 +1,90 @@
+"""Rows and states of tables as the values of `catalog_service.wire`. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from catalog_service.definitions import effective_options
+from catalog_service.schema import DatabaseRow, TableRow
+from catalog_service.wire import (
+    ColumnInfo,
+    CurrentSnapshot,
+    DatabaseInfo,
+    SnapshotInfo,
+    TableInfo,
+    TableSummary,
+)
+from filestore.delta.state import TableState
+from filestore.model.schema import Schema
+from filestore.model.snapshot import Snapshot
+from filestore.model.types import to_sql
+
+__all__ = ["database_info", "snapshot_info", "table_info", "table_summary"]
+
+
+def database_info(row: DatabaseRow, location: str) -> DatabaseInfo:
+    """A database."""
+    return DatabaseInfo(name=row.name, comment=row.comment, location=location, created_at=_time(row.created_at_ms))
+
+
+def table_summary(row: TableRow, location: str) -> TableSummary:
+    """A table in a list."""
+    return TableSummary(
+        database=row.database,
+        name=row.name,
+        table_id=row.table_id,
+        location=location,
+        comment=row.definition.comment,
+        created_at=_time(row.created_at_ms),
+    )
+
+
+def table_info(row: TableRow, location: str, state: TableState | None) -> TableInfo:
+    """A table in full: as its newest version says, or (without one) as it was created."""
+    definition = row.definition if state is None else state.definition
+    return TableInfo(
+        database=row.database,
+        name=row.name,
+        table_id=row.table_id,
+        location=location,
+        columns=_columns(definition.schema),
+        primary_key=list(definition.primary_key),
+        partition_by=list(definition.partition_by),
+        options=definition.options.as_dict(),
+        effective_options=effective_options(definition.options),
+        comment=definition.comment,
+        created_at=_time(row.created_at_ms),
+        current_snapshot=None if state is None else _current(state),
+    )
+
+
+def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
+    """One version."""
+    return SnapshotInfo(
+        version=snapshot.version,
+        timestamp=snapshot.timestamp,
+        operation=snapshot.operation.value,
+        commit_id=snapshot.commit_id,
+        log_offsets=dict(snapshot.log_offsets),
+        metrics=dict(snapshot.metrics),
+    )
+
+
+def _columns(schema: Schema) -> list[ColumnInfo]:
+    return [ColumnInfo(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment) for c in schema]
+
+
+def _current(state: TableState) -> CurrentSnapshot:
+    files = state.files.values()
+    return CurrentSnapshot(
+        version=state.version,
+        timestamp=_time(state.timestamp_ms),
+        files=len(files),
+        bytes=sum(f.size for f in files),
+        rows=sum(f.live_rows for f in files),
+        log_offsets=state.log_offsets,
+    )
+
+
+def _time(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)

@@ -1,0 +1,103 @@
+"""The catalog as a program sees it: one protocol, over HTTP or embedded. This is the door of the package.
+
+    catalog = connect("http://127.0.0.1:8080")          # a service
+    catalog = connect("/data/warehouse")                # its SQLite file in the warehouse, no service
+    catalog.create_database("shop", if_not_exists=True)
+    orders = CreateTable.of("orders", "id BIGINT, name STRING", primary_key=["id"])
+    info = catalog.create_table("shop", orders)
+
+Both raise the same errors with the same codes.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, Self
+
+from catalog_service.embedded import EmbeddedCatalog
+from catalog_service.remote import HttpCatalog
+from catalog_service.wire import CreateTable, TableInfo
+from filestore.errors import InvalidRequest
+
+__all__ = ["Catalog", "CreateTable", "EmbeddedCatalog", "HttpCatalog", "TableInfo", "connect"]
+
+
+class Catalog(Protocol):
+    """Databases and tables. Every method may raise `Unavailable`."""
+
+    def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
+        """Creates a database.
+
+        Raises:
+            InvalidRequest: ``bad-name``.
+            AlreadyExists: ``database-exists``, unless `if_not_exists`.
+        """
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Drops a database.
+
+        Raises:
+            NotFound: ``database-not-found``, unless `if_exists`.
+            Conflict: ``database-not-empty``, unless `cascade`: then its tables go with it.
+        """
+
+    def list_databases(self) -> list[str]:
+        """All names, in order."""
+
+    def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
+        """Creates a table: version 0, and its log. With `if_not_exists` gives the one there is.
+
+        Raises:
+            InvalidRequest: ``bad-name``, and the codes of `TableDefinition.of`.
+            NotFound: ``database-not-found``.
+            AlreadyExists: ``table-exists``, unless `if_not_exists`; ``location-not-empty``; ``log-exists``.
+        """
+
+    def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
+        """A table; with `current_snapshot`, read from storage, if asked for.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Corrupt: ``table-files-missing``, ``table-replaced`` (only if asked for the snapshot).
+        """
+
+    def list_tables(self, database: str) -> list[str]:
+        """All names, in order; `NotFound` (``database-not-found``)."""
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a table with its files and its log. After `Unavailable` a retry goes on.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections."""
+
+    def __enter__(self) -> Self:
+        """Gives itself; leaving closes it."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Closes it."""
+
+
+def connect(target: str, token: str | None = None, database: str | None = None) -> Catalog:
+    """Opens a catalog.
+
+    Args:
+        target: The URL of a service, or a warehouse: a path on a local disk.
+        token: What the service wants, if anything.
+        database: Of an embedded catalog: the URL of its database; ``<warehouse>/catalog.db`` if None.
+
+    Raises:
+        InvalidRequest: ``bad-url``, ``bad-database-url``, ``not-with-a-service``.
+        Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
+        Unavailable: the catalog's database does not answer. A service is first asked by the first call.
+    """
+    if target.startswith(("http://", "https://")):
+        if database is not None:
+            raise InvalidRequest(
+                "a catalog service has its own database: leave `database` out, or give a warehouse",
+                code="not-with-a-service",
+            )
+        return HttpCatalog(target, token)
+    return EmbeddedCatalog(target, database)

@@ -1,0 +1,223 @@
+"""Connections to the catalog's database, its migrations, and what its errors mean.
+
+SQLite: write-ahead log (readers never wait), a busy time-out (writers wait for one another), and ``BEGIN
+IMMEDIATE`` for whatever will write, so that a transaction takes its lock before it reads and never fails half
+way with "locked".
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import alembic.command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from catalog_service.locks import AdvisoryLocks, FileLocks, NameLocks
+from filestore.ambient import Ambient
+from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable, Unsupported
+
+__all__ = ["CATALOG_FILE", "default_database_url", "locks_of", "migrate", "open_engine", "reading", "writing"]
+
+CATALOG_FILE = "catalog.db"
+SQLITE_BUSY_S = 10.0
+_MIGRATION_LOCK = "_migration"  # no database's name: those begin with a letter
+MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def default_database_url(warehouse: str) -> str:
+    """The embedded catalog of a warehouse on a local disk."""
+    return URL.create("sqlite", database=str(Path(warehouse) / CATALOG_FILE)).render_as_string()
+
+
+def open_engine(database_url: str) -> Engine:
+    """An engine for a catalog database. Connects to nothing yet.
+
+    Raises:
+        InvalidRequest: ``bad-database-url``.
+        Unsupported: ``database-driver``: the driver is not installed, or the database not supported.
+        Unavailable: the folder of an SQLite file cannot be made.
+    """
+    url = _parse(database_url)
+    if url.get_backend_name() == "sqlite":
+        return _open_sqlite(url)
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the driver of {url.render_as_string()} is not installed ({error}): install it with pip",
+            code="database-driver",
+        ) from error
+
+
+def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
+    """The locks that reach as far as the database does."""
+    if engine.dialect.name == "postgresql":
+        return AdvisoryLocks(engine, ambient)
+    return FileLocks(Path(f"{engine.url.database}-locks"), ambient)
+
+
+def migrate(engine: Engine, locks: NameLocks) -> None:
+    """Brings the schema up to this version. Several processes may call it at once.
+
+    Raises:
+        Unsupported: ``catalog-newer``: a newer version of Tablestore made or changed this catalog.
+        Unavailable: the database is locked or cannot be written.
+    """
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    scripts = ScriptDirectory.from_config(config)
+    # A catalog that is up to date needs no lock, and can be opened from a disk that is read-only.
+    if _revision(engine) == scripts.get_current_head():
+        return
+    with locks.hold(_MIGRATION_LOCK):
+        _check_known(_revision(engine), scripts)
+        _use_write_ahead_log(engine)
+        with writing(engine) as connection:
+            config.attributes["connection"] = connection
+            alembic.command.upgrade(config, "head")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """One consistent read."""
+    with _translated(engine), engine.connect() as connection, connection.begin():
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction: everything or nothing.
+
+    Raises:
+        Unavailable: ``catalog-locked``, ``catalog-read-only``, ``catalog-unavailable``; nothing was changed.
+    """
+    with (
+        _translated(engine),
+        engine.connect().execution_options(tablestore_write=True) as connection,
+        connection.begin(),
+    ):
+        yield connection
+
+
+def _parse(database_url: str) -> URL:
+    try:
+        url = make_url(database_url)
+        dialect = url.get_dialect().name
+    except NoSuchModuleError as error:
+        raise Unsupported(f"{database_url!r}: {error}; use SQLite or PostgreSQL", code="database-driver") from error
+    except ArgumentError as error:
+        raise InvalidRequest(
+            f"{database_url!r} is not a database URL: write it as in sqlite:////data/catalog.db or "
+            "postgresql+psycopg://user@host/catalog",
+            code="bad-database-url",
+        ) from error
+    if dialect not in ("sqlite", "postgresql"):
+        raise Unsupported(f"a catalog in {dialect} is not supported: use SQLite or PostgreSQL", code="database-driver")
+    return url
+
+
+def _open_sqlite(url: URL) -> Engine:
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise InvalidRequest(
+            f"{url.render_as_string()!r} names no file: a catalog must outlive its process, as in "
+            "sqlite:////data/catalog.db",
+            code="bad-database-url",
+        )
+    path = Path(url.database).absolute()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot make the folder {path.parent}: {error.strerror}", code="catalog-read-only"
+        ) from error
+    engine = create_engine(
+        url.set(database=str(path)),
+        connect_args={"timeout": SQLITE_BUSY_S} if "timeout" not in url.query else {},
+    )
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
+    # Python's own transaction control begins too late (at the first write), so it is switched off.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    write = connection.get_execution_options().get("tablestore_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+def _use_write_ahead_log(engine: Engine) -> None:
+    if engine.dialect.name != "sqlite":
+        return
+    with _translated(engine):
+        raw = engine.raw_connection()
+        try:
+            raw.cursor().execute("PRAGMA journal_mode = WAL")
+        except sqlite3.Error as error:
+            raise _meaning(error, engine) from error
+        finally:
+            raw.close()
+
+
+def _revision(engine: Engine) -> str | None:
+    with reading(engine) as connection:
+        return MigrationContext.configure(connection).get_current_revision()
+
+
+def _check_known(revision: str | None, scripts: ScriptDirectory) -> None:
+    known = {script.revision for script in scripts.walk_revisions()}
+    if revision is not None and revision not in known:
+        raise Unsupported(
+            f"a newer Tablestore made this catalog (revision {revision}): upgrade lakehouse-tablestore to open it",
+            code="catalog-newer",
+        )
+
+
+@contextmanager
+def _translated(engine: Engine) -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as error:
+        raise _meaning(error.orig or error, engine) from error
+    except SQLAlchemyError as error:
+        raise _unavailable(engine, error) from error
+
+
+def _meaning(error: BaseException, engine: Engine) -> TableStoreError:
+    where = engine.url.render_as_string()
+    name = getattr(error, "sqlite_errorname", "")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Unavailable(
+            f"the catalog {where} is locked by another process: nothing was changed; retry",
+            code="catalog-locked",
+        )
+    if name.startswith("SQLITE_READONLY"):
+        return Unavailable(
+            f"the catalog {where} is read-only: nothing was changed; make the file and its folder writable",
+            code="catalog-read-only",
+        )
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return Corrupt(f"{where} is not a catalog: {error}; restore it from a backup", code="catalog-corrupt")
+    return _unavailable(engine, error)
+
+
+def _unavailable(engine: Engine, error: BaseException) -> Unavailable:
+    return Unavailable(
+        f"the catalog's database {engine.url.render_as_string()} did not answer: {error}; nothing was changed; retry",
+        code="catalog-unavailable",
+    )

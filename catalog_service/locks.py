@@ -1,0 +1,167 @@
+"""Who is working at a database or table right now.
+
+Rule: whoever changes what a name stands for holds the name's lock from its first look at the catalog until
+its last step. A lock dies with its process, so a row that is not ACTIVE and whose lock is free was left by a
+crash, and whoever gets the lock may finish it at once. A lease with a time-out would do the same a minute
+later, and wrongly while a slow step outlives it or clocks differ.
+
+Locks nest in one order only: a database, then a table of it. Nobody holds two tables.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import ceil
+from pathlib import Path
+from typing import Protocol
+
+from sqlalchemy import Engine, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from filestore.ambient import Ambient
+from filestore.errors import Unavailable
+
+__all__ = ["AdvisoryLocks", "FileLocks", "NameLocks"]
+
+WAIT_S = 30.0
+_POLL_S = 0.02
+
+
+class NameLocks(Protocol):
+    """Exclusive among threads, processes and (where the catalog is) hosts."""
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Holds the name's lock; waits for it.
+
+        Raises:
+            Unavailable: ``busy``: somebody else has held it for `WAIT_S` seconds.
+        """
+        yield
+
+    @contextmanager
+    def try_hold(self, name: str) -> Iterator[bool]:
+        """Holds the name's lock if it is free; gives whether it was."""
+        yield False
+
+
+class FileLocks:
+    """Locks of the processes of one machine: `flock` on a file for each name, for a catalog in SQLite.
+
+    The files exist only while held, or after a crash until the name is locked again.
+    """
+
+    def __init__(self, folder: Path, ambient: Ambient, wait_s: float = WAIT_S) -> None:
+        self._folder = folder
+        self._ambient = ambient
+        self._wait_s = wait_s
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Polls: `flock` has no time-out."""
+        for _ in range(max(1, ceil(self._wait_s / _POLL_S))):
+            handle = self._acquire(name)
+            if handle is not None:
+                break
+            self._ambient.sleep(_POLL_S)
+        else:
+            raise _busy(name, self._wait_s)
+        try:
+            yield
+        finally:
+            self._release(name, handle)
+
+    @contextmanager
+    def try_hold(self, name: str) -> Iterator[bool]:
+        """One attempt."""
+        handle = self._acquire(name)
+        try:
+            yield handle is not None
+        finally:
+            if handle is not None:
+                self._release(name, handle)
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.lock"
+
+    def _acquire(self, name: str) -> int | None:
+        path = self._path(name)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise Unavailable(
+                f"cannot lock {path}: {error.strerror}; the catalog's folder must be writable to change anything",
+                code="catalog-read-only",
+            ) from error
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_same_file(handle, path):
+                return handle
+        except BlockingIOError:
+            pass
+        os.close(handle)
+        return None
+
+    def _release(self, name: str, handle: int) -> None:
+        # Removed while held: a waiter that opened the old file sees, once it gets it, that the name is
+        # another file.
+        self._path(name).unlink(missing_ok=True)
+        os.close(handle)
+
+
+class AdvisoryLocks:
+    """PostgreSQL's session locks: they end with the connection, and reach as far as the database does."""
+
+    def __init__(self, engine: Engine, ambient: Ambient, wait_s: float = WAIT_S) -> None:
+        self._engine = engine
+        self._ambient = ambient
+        self._wait_s = wait_s
+
+    @contextmanager
+    def hold(self, name: str) -> Iterator[None]:
+        """Polls, as the file locks do, so that a waiter costs no connection."""
+        for _ in range(max(1, ceil(self._wait_s / _POLL_S))):
+            with self.try_hold(name) as held:
+                if held:
+                    yield
+                    return
+            self._ambient.sleep(_POLL_S)
+        raise _busy(name, self._wait_s)
+
+    @contextmanager
+    def try_hold(self, name: str) -> Iterator[bool]:
+        """One attempt, on a connection of its own that lives as long as the lock."""
+        key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
+        try:
+            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+            held = bool(connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}))
+        except SQLAlchemyError as error:
+            raise Unavailable(
+                f"cannot lock {name!r} in the catalog's database: {error}", code="catalog-unavailable"
+            ) from error
+        try:
+            yield held
+        finally:
+            # Closed, not returned to the pool: the server frees the lock with the session, also if unlocking
+            # failed.
+            connection.invalidate()
+            connection.close()
+
+
+def _is_same_file(handle: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _busy(name: str, wait_s: float) -> Unavailable:
+    return Unavailable(
+        f"another request has been creating or dropping {name!r} for {wait_s:g} s: retry when it is done",
+        code="busy",
+    )

@@ -1,0 +1,12 @@
+"""Run by Alembic: applies the scripts in the transaction that `catalog_service.engine.migrate` has begun."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from catalog_service.schema import METADATA
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=METADATA)
+with context.begin_transaction():
+    context.run_migrations()

@@ -1,0 +1,40 @@
+"""What databases and tables may be called.
+
+A name becomes a folder, a part of a Kafka topic and an unquoted SQL identifier, so it is what all three
+allow: an ASCII letter, then ASCII letters, digits and underscores. Case: names are folded to lower case, as
+Spark's own catalog does, so that ``Shop.Orders`` in SQL finds ``shop.orders`` and two names never meet in one
+folder of a file system that ignores case. Length: Kafka takes 249 characters for
+``<database>.<table>.<uuid>``, which leaves 105 for each.
+"""
+
+from __future__ import annotations
+
+import re
+
+from filestore.errors import InvalidRequest
+
+__all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name"]
+
+NAME_LENGTH_MAX = 100
+NAME_RULE = (
+    "a name begins with a letter a-z, goes on with letters, digits and underscores, "
+    f"and has at most {NAME_LENGTH_MAX} characters; case does not matter"
+)
+# A-Z spelled out, not IGNORECASE: that would let the Kelvin sign pass as a k.
+_NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
+
+
+def fold_name(kind: str, name: str) -> str:
+    """The name as it is stored.
+
+    Args:
+        kind: ``database`` or ``table``, for the message.
+        name: As the user wrote it.
+
+    Raises:
+        InvalidRequest: ``bad-name``.
+    """
+    if not _NAME.fullmatch(name):
+        shown = name if len(name) <= NAME_LENGTH_MAX else name[:40] + "…"
+        raise InvalidRequest(f"{kind} name {shown!r} is not allowed: {NAME_RULE}", code="bad-name")
+    return name.lower()

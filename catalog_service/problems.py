@@ -1,0 +1,116 @@
+"""Errors as RFC 9457 problem documents, and back. One table for both directions.
+
+A document's ``type`` names the class of the error (what the caller does next), its ``code`` the error itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from catalog_service.wire import Problem, Violation
+from filestore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    Conflict,
+    Corrupt,
+    InvalidRequest,
+    NotFound,
+    TableStoreError,
+    Unavailable,
+    Unsupported,
+)
+
+__all__ = [
+    "INTERNAL_ERROR",
+    "MEDIA_TYPE",
+    "error_of",
+    "invalid_body",
+    "problem_of",
+    "status_of",
+]
+
+MEDIA_TYPE = "application/problem+json"
+INTERNAL_ERROR = "internal-error"
+_TYPE = "urn:tablestore:problem:"
+
+# Unsupported is 501, not 400: the request is well made, and no correction of it helps while this service is
+# what it is.
+_CLASSES: Mapping[type[TableStoreError], tuple[int, str]] = {
+    InvalidRequest: (400, "The request is wrong"),
+    NotFound: (404, "Not found"),
+    AlreadyExists: (409, "Already exists"),
+    Conflict: (409, "Conflict"),
+    Unsupported: (501, "Not supported"),
+    CommitUnknown: (503, "The outcome of the commit is unknown"),
+    Unavailable: (503, "Unavailable"),
+    Corrupt: (500, "Stored data is damaged"),
+    TableStoreError: (500, "Internal error"),
+}
+# pydantic's own words for these speak of Python
+_PLAIN = {
+    "model_attributes_type": "must be a JSON object, sent with Content-Type: application/json",
+    "json_invalid": "is not valid JSON",
+}
+_BY_TYPE = {_TYPE + kind.default_code: kind for kind in _CLASSES}
+_BY_STATUS: Mapping[int, type[TableStoreError]] = {
+    400: InvalidRequest,
+    401: InvalidRequest,
+    403: InvalidRequest,
+    404: NotFound,
+    409: Conflict,
+    501: Unsupported,
+    502: Unavailable,
+    503: Unavailable,
+    504: Unavailable,
+}
+
+
+def status_of(error: TableStoreError) -> int:
+    """The HTTP status of an error."""
+    return _class_of(error)[1][0]
+
+
+def problem_of(error: TableStoreError, instance: str, status: int | None = None) -> Problem:
+    """An error as a document.
+
+    Args:
+        error: What went wrong.
+        instance: The path that was asked for.
+        status: Instead of the class's own, for what HTTP itself defines (401, 405).
+    """
+    kind, (default_status, title) = _class_of(error)
+    return Problem(
+        type=_TYPE + kind.default_code,
+        title=title,
+        status=status or default_status,
+        detail=error.message,
+        instance=instance,
+        code=error.code,
+    )
+
+
+def error_of(problem: Problem) -> TableStoreError:
+    """The error that a document tells of."""
+    kind = _BY_TYPE.get(problem.type) or _BY_STATUS.get(problem.status, TableStoreError)
+    return kind(problem.detail, code=problem.code)
+
+
+def invalid_body(errors: Iterable[Mapping[str, Any]]) -> tuple[InvalidRequest, list[Violation]]:
+    """Pydantic's findings as one sentence and as a list of places."""
+    violations = [
+        Violation(pointer="/" + "/".join(str(part) for part in e["loc"]), detail=_sentence(e)) for e in errors
+    ]
+    detail = "; ".join(f"{v.pointer.lstrip('/').replace('/', '.') or 'body'}: {v.detail}" for v in violations)
+    return InvalidRequest(f"the request does not fit its schema: {detail}", code="invalid-request"), violations
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    return _PLAIN.get(error["type"]) or str(error["msg"]).removeprefix("Value error, ")
+
+
+def _class_of(error: TableStoreError) -> tuple[type[TableStoreError], tuple[int, str]]:
+    for kind in type(error).__mro__:
+        if kind in _CLASSES:
+            return kind, _CLASSES[kind]
+    raise AssertionError(f"{type(error)} is no TableStoreError")

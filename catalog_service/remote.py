@@ -1,0 +1,208 @@
+"""The catalog over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self, TypeVar
+from urllib.parse import urlsplit
+
+import httpx
+from pydantic import BaseModel, ValidationError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from catalog_service.names import fold_name
+from catalog_service.pages import PAGE_SIZE_MAX
+from catalog_service.problems import MEDIA_TYPE, error_of
+from catalog_service.wire import CreateDatabase, CreateTable, DatabasePage, Problem, TableInfo, TablePage
+from filestore.ambient import Ambient, system_ambient
+from filestore.errors import InvalidRequest, Unavailable
+
+__all__ = ["HttpCatalog"]
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+# Making a table waits for a broker, at most; so long a silence means that nobody is there.
+_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
+_GET_ATTEMPTS = 3
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class HttpCatalog:
+    """See `catalog_service.client.Catalog`. Threads may share it.
+
+    Only reads are repeated when no answer comes: a repeated ``create_table`` could find the table that it
+    made itself.
+
+    Args:
+        url: Of the service, such as ``http://127.0.0.1:8080``.
+        token: What the service wants, if anything.
+        ambient: For the pauses between attempts.
+
+    Raises:
+        InvalidRequest: ``bad-url``.
+    """
+
+    def __init__(self, url: str, token: str | None = None, ambient: Ambient | None = None) -> None:
+        self.url = _checked(url)
+        self._ambient = ambient or system_ambient()
+        self._http = httpx.Client(
+            base_url=f"{self.url}/api/v1",
+            timeout=_TIMEOUT,
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            # a proxy of the environment does not know our loopback
+            trust_env=urlsplit(url).hostname not in _LOOPBACK,
+        )
+
+    def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
+        """Creates a database."""
+        body = CreateDatabase(name=name, comment=comment)
+        self._change("POST", "/databases", {"if_not_exists": if_not_exists}, body)
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Drops a database."""
+        self._change("DELETE", _database(name), {"if_exists": if_exists, "cascade": cascade})
+
+    def list_databases(self) -> list[str]:
+        """All names, in order; follows the pages."""
+        names: list[str] = []
+        token: str | None = None
+        while True:
+            page = self._get(DatabasePage, "/databases", _page(token))
+            names += [d.name for d in page.databases]
+            token = page.next_page_token
+            if token is None:
+                return names
+
+    def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
+        """Creates a table."""
+        path = f"{_database(database)}/tables"
+        response = self._change("POST", path, {"if_not_exists": if_not_exists}, table)
+        return self._parsed(TableInfo, response)
+
+    def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
+        """A table in full."""
+        return self._get(TableInfo, _table(database, name), {"snapshot": with_snapshot})
+
+    def list_tables(self, database: str) -> list[str]:
+        """All names, in order; follows the pages."""
+        names: list[str] = []
+        token: str | None = None
+        while True:
+            page = self._get(TablePage, f"{_database(database)}/tables", _page(token))
+            names += [t.name for t in page.tables]
+            token = page.next_page_token
+            if token is None:
+                return names
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a table."""
+        self._change("DELETE", _table(database, name), {"if_exists": if_exists})
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # ------------------------------------------------------------------------------------------ requests
+
+    def _get(self, kind: type[Answer], path: str, query: Mapping[str, Any]) -> Answer:
+        attempts = Retrying(
+            stop=stop_after_attempt(_GET_ATTEMPTS),
+            wait=wait_exponential(multiplier=0.1, max=1.0),
+            retry=retry_if_exception_type(httpx.TransportError),
+            sleep=self._ambient.sleep,
+            reraise=True,
+        )
+        try:
+            response = attempts(self._http.get, path, params=_query(query))
+        except httpx.TransportError as error:
+            raise self._no_answer(error) from error
+        return self._parsed(kind, response)
+
+    def _change(
+        self, method: str, path: str, query: Mapping[str, Any], body: BaseModel | None = None
+    ) -> httpx.Response:
+        content = None if body is None else body.model_dump_json(by_alias=True, exclude_none=True)
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        try:
+            response = self._http.request(method, path, params=_query(query), content=content, headers=headers)
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            raise self._no_answer(error) from error
+        except httpx.TransportError as error:
+            raise Unavailable(
+                f"the catalog service at {self.url} took the request and gave no answer ({error}): look "
+                "whether it was "
+                "done, or retry with if_not_exists / if_exists",
+                code="reply-lost",
+            ) from error
+        self._raise_problem(response)
+        return response
+
+    def _parsed(self, kind: type[Answer], response: httpx.Response) -> Answer:
+        self._raise_problem(response)
+        try:
+            return kind.model_validate_json(response.content)
+        except ValidationError as error:
+            raise self._stranger(response) from error
+
+    def _raise_problem(self, response: httpx.Response) -> None:
+        if response.is_success:
+            return
+        if response.headers.get("Content-Type", "").partition(";")[0] != MEDIA_TYPE:
+            raise self._stranger(response)
+        try:
+            problem = Problem.model_validate_json(response.content)
+        except ValidationError as error:
+            raise self._stranger(response) from error
+        raise error_of(problem)
+
+    def _no_answer(self, error: httpx.TransportError) -> Unavailable:
+        return Unavailable(
+            f"no catalog service answers at {self.url} ({error}): start it with `tablestore serve`, or "
+            "correct the "
+            "address",
+            code="catalog-unreachable",
+        )
+
+    def _stranger(self, response: httpx.Response) -> Unavailable:
+        return Unavailable(
+            f"{response.request.method} {response.request.url} was answered with status "
+            f"{response.status_code} and not "
+            f"as a catalog service would: is {self.url} the address of one?",
+            code="not-a-catalog",
+        )
+
+
+def _checked(url: str) -> str:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise InvalidRequest(f"{url!r} is not a URL: {error}", code="bad-url") from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise InvalidRequest(
+            f"{url!r} is not the URL of a catalog service: write it as in http://127.0.0.1:8080",
+            code="bad-url",
+        )
+    return url.rstrip("/")
+
+
+def _database(name: str) -> str:
+    # Checked here, too: "" or "../x" would make another path of it.
+    return f"/databases/{fold_name('database', name)}"
+
+
+def _table(database: str, name: str) -> str:
+    return f"{_database(database)}/tables/{fold_name('table', name)}"
+
+
+def _page(token: str | None) -> dict[str, Any]:
+    return {"page_size": PAGE_SIZE_MAX} | ({} if token is None else {"page_token": token})
+
+
+def _query(query: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in query.items()}

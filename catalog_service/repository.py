@@ -1,0 +1,233 @@
+"""The only SQL. Each method is one transaction and leaves the catalog whole."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Row, delete, exists, insert, literal, select, update
+from sqlalchemy.exc import IntegrityError
+
+from catalog_service.definitions import decode_definition, encode_definition
+from catalog_service.engine import reading, writing
+from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, DatabaseRow, State, TableRow
+from filestore.errors import AlreadyExists, Conflict, NotFound
+
+__all__ = ["Repository", "database_not_found"]
+
+
+class Repository:
+    """The catalog's rows. `Unavailable`: the database is locked, read-only or away; nothing was changed."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def ping(self) -> None:
+        """Raises `Unavailable` if the database does not answer."""
+        with reading(self._engine) as connection:
+            connection.execute(select(DATABASES.c.name).limit(1)).all()
+
+    # ------------------------------------------------------------------------------------------ databases
+
+    def databases(self, after: str | None, limit: int) -> list[DatabaseRow]:
+        """ACTIVE databases by name, from behind `after`."""
+        query = select(DATABASES).where(DATABASES.c.state == State.ACTIVE).order_by(DATABASES.c.name).limit(limit)
+        if after is not None:
+            query = query.where(DATABASES.c.name > after)
+        with reading(self._engine) as connection:
+            return [_database(row) for row in connection.execute(query)]
+
+    def database(self, name: str) -> DatabaseRow | None:
+        """A database in any state."""
+        with reading(self._engine) as connection:
+            return _find_database(connection, name)
+
+    def add_database(self, row: DatabaseRow) -> None:
+        """Adds a database; `AlreadyExists` if the name is taken."""
+        values = {
+            "name": row.name,
+            "state": row.state,
+            "comment": row.comment,
+            "created_at_ms": row.created_at_ms,
+        }
+        try:
+            with writing(self._engine) as connection:
+                connection.execute(insert(DATABASES).values(values))
+        except IntegrityError as error:
+            raise AlreadyExists(f"database {row.name!r} exists already", code="database-exists") from error
+
+    def mark_database_dropping(self, name: str, *, cascade: bool) -> None:
+        """Decides that a database goes, with all its tables: from here on nobody sees any of them.
+
+        Raises:
+            NotFound: ``database-not-found``.
+            Conflict: ``database-not-empty``: it has tables, and `cascade` is false.
+        """
+        with writing(self._engine) as connection:
+            _require_active(connection, name, to_write=True)
+            here = TABLES.c.database == name
+            tables = connection.scalars(select(TABLES.c.name).where(here).order_by(TABLES.c.name).limit(4)).all()
+            if tables and not cascade:
+                shown = ", ".join(tables[:3]) + (", …" if len(tables) > 3 else "")
+                raise Conflict(
+                    f"database {name!r} has tables ({shown}): drop them first, or pass cascade=true",
+                    code="database-not-empty",
+                )
+            active = here & (TABLES.c.state == State.ACTIVE)
+            connection.execute(update(TABLES).where(active).values(state=State.DROPPING))
+            connection.execute(update(DATABASES).where(DATABASES.c.name == name).values(state=State.DROPPING))
+
+    def remove_database(self, name: str) -> None:
+        """Removes a DROPPING database that has no table row left."""
+        empty = ~exists().where(TABLES.c.database == name)
+        with writing(self._engine) as connection:
+            connection.execute(
+                delete(DATABASES).where(DATABASES.c.name == name, DATABASES.c.state == State.DROPPING, empty)
+            )
+
+    # ------------------------------------------------------------------------------------------ tables
+
+    def tables(self, database: str, after: str | None, limit: int) -> list[TableRow]:
+        """ACTIVE tables by name, from behind `after`; `NotFound` without the ACTIVE database."""
+        query = (
+            select(TABLES)
+            .where(TABLES.c.database == database, TABLES.c.state == State.ACTIVE)
+            .order_by(TABLES.c.name)
+            .limit(limit)
+        )
+        if after is not None:
+            query = query.where(TABLES.c.name > after)
+        with reading(self._engine) as connection:
+            _require_active(connection, database)
+            return [_table(row) for row in connection.execute(query)]
+
+    def table(self, database: str, name: str) -> TableRow | None:
+        """A table of an ACTIVE database, in any state; `NotFound` without the database."""
+        with reading(self._engine) as connection:
+            _require_active(connection, database)
+            return _find_table(connection, database, name)
+
+    def leftover(self, database: str, name: str) -> TableRow | None:
+        """A table in any state of a database in any state."""
+        with reading(self._engine) as connection:
+            return _find_table(connection, database, name)
+
+    def table_names(self, database: str) -> list[str]:
+        """Tables in any state of a database in any state."""
+        with reading(self._engine) as connection:
+            return list(connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)))
+
+    def unfinished(self) -> tuple[list[str], list[tuple[str, str]]]:
+        """What is not ACTIVE, at work or left by a crash: databases, and tables as (database, name)."""
+        with reading(self._engine) as connection:
+            databases = connection.scalars(select(DATABASES.c.name).where(DATABASES.c.state != State.ACTIVE)).all()
+            tables = connection.execute(
+                select(TABLES.c.database, TABLES.c.name).where(TABLES.c.state != State.ACTIVE)
+            ).all()
+        return list(databases), [(row.database, row.name) for row in tables]
+
+    def add_table(self, row: TableRow) -> None:
+        """Adds a table; `NotFound` without an ACTIVE database. REQUIRES: the name's lock, no row there."""
+        with writing(self._engine) as connection:
+            _require_active(connection, row.database, to_write=True)
+            connection.execute(
+                insert(TABLES).values(
+                    database=row.database,
+                    name=row.name,
+                    table_id=row.table_id,
+                    state=row.state,
+                    definition=encode_definition(row.definition),
+                    created_at_ms=row.created_at_ms,
+                )
+            )
+
+    def set_state(self, row: TableRow, state: State) -> None:
+        """Moves a table to another state. REQUIRES: the name's lock."""
+        with writing(self._engine) as connection:
+            connection.execute(update(TABLES).where(TABLES.c.table_id == row.table_id).values(state=state))
+
+    def remove_table(self, row: TableRow, *, debt_due_ms: int | None) -> None:
+        """Removes a table's row and so frees its name.
+
+        Args:
+            row: The table. REQUIRES: the name's lock.
+            debt_due_ms: When to try again to drop its log; None if the log is gone.
+        """
+        with writing(self._engine) as connection:
+            connection.execute(delete(TABLES).where(TABLES.c.table_id == row.table_id))
+            if debt_due_ms is not None:
+                connection.execute(
+                    insert(LOG_DEBTS).values(
+                        table_id=row.table_id,
+                        database=row.database,
+                        name=row.name,
+                        definition=encode_definition(row.definition),
+                        created_at_ms=row.created_at_ms,
+                        retry_at_ms=debt_due_ms,
+                    )
+                )
+
+    # ------------------------------------------------------------------------------------------ log debts
+
+    def log_debts(self, *, due_ms: int | None = None, of: tuple[str, str] | None = None) -> list[TableRow]:
+        """Removed tables whose log is still to be dropped: those due at a time, or those of one name."""
+        query = select(LOG_DEBTS, literal(State.DROPPING).label("state"))
+        if due_ms is not None:
+            query = query.where(LOG_DEBTS.c.retry_at_ms <= due_ms)
+        if of is not None:
+            query = query.where(LOG_DEBTS.c.database == of[0], LOG_DEBTS.c.name == of[1])
+        with reading(self._engine) as connection:
+            return [_table(row) for row in connection.execute(query)]
+
+    def defer_debt(self, row: TableRow, due_ms: int) -> None:
+        """The log's server still does not answer."""
+        with writing(self._engine) as connection:
+            connection.execute(update(LOG_DEBTS).where(LOG_DEBTS.c.table_id == row.table_id).values(retry_at_ms=due_ms))
+
+    def settle_debt(self, row: TableRow) -> None:
+        """The log is gone."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(LOG_DEBTS).where(LOG_DEBTS.c.table_id == row.table_id))
+
+
+def database_not_found(name: str) -> NotFound:
+    """The error of every operation on a database that is not there."""
+    return NotFound(
+        f"there is no database {name!r}: create it, or look at the list of databases",
+        code="database-not-found",
+    )
+
+
+def _require_active(connection: Connection, name: str, *, to_write: bool = False) -> None:
+    found = _find_database(connection, name, to_write=to_write)
+    if found is None or found.state is not State.ACTIVE:
+        raise database_not_found(name)
+
+
+def _find_database(connection: Connection, name: str, *, to_write: bool = False) -> DatabaseRow | None:
+    query = select(DATABASES).where(DATABASES.c.name == name)
+    if to_write:
+        # SQLite has locked the whole file; PostgreSQL must be told, or a drop and a creation pass each other.
+        query = query.with_for_update()
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _database(row)
+
+
+def _find_table(connection: Connection, database: str, name: str) -> TableRow | None:
+    query = select(TABLES).where(TABLES.c.database == database, TABLES.c.name == name)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _table(row)
+
+
+def _database(row: Row[Any]) -> DatabaseRow:
+    return DatabaseRow(row.name, State(row.state), row.comment, row.created_at_ms)
+
+
+def _table(row: Row[Any]) -> TableRow:
+    return TableRow(
+        row.database,
+        row.name,
+        row.table_id,
+        State(row.state),
+        decode_definition(row.definition),
+        row.created_at_ms,
+    )

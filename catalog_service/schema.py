@@ -1,0 +1,86 @@
+"""The catalog's SQL tables, and their rows as values. `migrations/` makes them; a test holds the two equal.
+
+A table's location is not stored: it follows from the warehouse and the names
+(`filestore.layout.table_location`), so a warehouse with its catalog in it can be moved or mounted elsewhere.
+So two rows may never have one name, in any state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, Text
+
+from catalog_service.names import NAME_LENGTH_MAX
+from filestore.model.definition import TableDefinition
+
+__all__ = ["DATABASES", "LOG_DEBTS", "METADATA", "TABLES", "DatabaseRow", "State", "TableRow"]
+
+METADATA = MetaData()
+_NAME = String(NAME_LENGTH_MAX)
+_UUID = String(36)
+_STATE = String(16)
+
+DATABASES = Table(
+    "databases",
+    METADATA,
+    Column("name", _NAME, primary_key=True),
+    Column("state", _STATE, nullable=False),
+    Column("comment", Text),
+    Column("created_at_ms", BigInteger, nullable=False),
+)
+
+TABLES = Table(
+    "tables",
+    METADATA,
+    Column("database", _NAME, ForeignKey(DATABASES.c.name), primary_key=True),
+    Column("name", _NAME, primary_key=True),
+    Column("table_id", _UUID, nullable=False, unique=True),
+    Column("state", _STATE, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+)
+
+# Tables that are gone but for their log, whose server did not answer. They hold no name: the log's holds the
+# table's UUID.
+LOG_DEBTS = Table(
+    "log_debts",
+    METADATA,
+    Column("table_id", _UUID, primary_key=True),
+    Column("database", _NAME, nullable=False),
+    Column("name", _NAME, nullable=False),
+    Column("definition", Text, nullable=False),
+    Column("created_at_ms", BigInteger, nullable=False),
+    Column("retry_at_ms", BigInteger, nullable=False),
+)
+
+
+class State(StrEnum):
+    """Only ACTIVE rows are visible to users; the others are somebody's work, or what a crash left."""
+
+    CREATING = "CREATING"
+    ACTIVE = "ACTIVE"
+    DROPPING = "DROPPING"
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseRow:
+    """A database; it is never CREATING, since nothing but its row makes it."""
+
+    name: str
+    state: State
+    comment: str | None
+    created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableRow:
+    """A table: what was asked for at its creation. What it has become since, its Delta log says."""
+
+    database: str
+    name: str
+    table_id: str
+    state: State
+    definition: TableDefinition
+    created_at_ms: int

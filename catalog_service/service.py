@@ -1,0 +1,279 @@
+"""The use cases: names and requests are checked, rows become answers. Knows no HTTP.
+
+`CatalogService` is used by the HTTP routes and, in the same process, by the embedded catalog.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+
+from sqlalchemy import Engine
+
+from catalog_service import answers, pages
+from catalog_service.definitions import definition_of
+from catalog_service.engine import locks_of, migrate, open_engine
+from catalog_service.lifecycle import Lifecycle
+from catalog_service.locks import NameLocks
+from catalog_service.names import fold_name
+from catalog_service.repository import Repository, database_not_found
+from catalog_service.schema import State, TableRow
+from catalog_service.tables import ManagedTables, TableSteps
+from catalog_service.wire import (
+    CreateDatabase,
+    CreateTable,
+    DatabaseInfo,
+    DatabasePage,
+    SnapshotPage,
+    TableInfo,
+    TablePage,
+)
+from filestore import layout
+from filestore.ambient import Ambient, system_ambient
+from filestore.delta.state import TableState
+from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound
+from filestore.model.snapshot import Snapshot
+from filestore.storage import LocalStorage
+
+__all__ = ["CatalogService", "open_service"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a service is made of; tests replace single parts."""
+
+    ambient: Ambient
+    steps: TableSteps
+    locks: NameLocks | None = None
+
+
+def open_service(warehouse: str, database_url: str, parts: Parts | None = None) -> CatalogService:
+    """Opens a catalog: migrates its schema, then finishes what crashes left.
+
+    Args:
+        warehouse: Folder of the databases.
+        database_url: The catalog's database, as SQLAlchemy writes it.
+        parts: Instead of the real clock, storage and logs.
+
+    Raises:
+        InvalidRequest: ``bad-database-url``.
+        Unsupported: ``database-driver``, ``catalog-newer``.
+        Unavailable: the catalog's database is locked, read-only or away.
+    """
+    if parts is None:
+        ambient = system_ambient()
+        parts = Parts(ambient, ManagedTables(LocalStorage(), ambient))
+    engine = open_engine(database_url)
+    locks = parts.locks or locks_of(engine, parts.ambient)
+    migrate(engine, locks)
+    lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
+    for line in lifecycle.recover():
+        logger.warning("after a crash: %s", line)
+    return CatalogService(lifecycle, engine)
+
+
+class CatalogService:
+    """Any method raises `Unavailable` if the catalog's database does not answer; nothing was changed then."""
+
+    def __init__(self, lifecycle: Lifecycle, engine: Engine) -> None:
+        self._lifecycle = lifecycle
+        self._repository = lifecycle.repository
+        self._engine = engine
+
+    @property
+    def warehouse(self) -> str:
+        """Where databases lie."""
+        return self._lifecycle.warehouse
+
+    @property
+    def version(self) -> str:
+        """Of the installed package."""
+        try:
+            return version("lakehouse-tablestore")
+        except PackageNotFoundError:  # run from a checkout
+            return "0+checkout"
+
+    def close(self) -> None:
+        """Lets go of the database's connections."""
+        self._engine.dispose()
+
+    def check_health(self) -> None:
+        """Raises `Unavailable` if the database does not answer."""
+        self._repository.ping()
+
+    # ------------------------------------------------------------------------------------------ databases
+
+    def create_database(self, request: CreateDatabase, *, if_not_exists: bool = False) -> tuple[DatabaseInfo, bool]:
+        """The database, and whether it was made now.
+
+        Raises:
+            InvalidRequest: ``bad-name``.
+            AlreadyExists: ``database-exists``, unless `if_not_exists`.
+        """
+        name = fold_name("database", request.name)
+        row, created = self._lifecycle.create_database(name, request.comment)
+        if not created and not if_not_exists:
+            raise AlreadyExists(
+                f"database {name!r} exists already: use it, or pass if_not_exists=true",
+                code="database-exists",
+            )
+        return answers.database_info(row, self._database_location(name)), created
+
+    def get_database(self, name: str) -> DatabaseInfo:
+        """A database; `NotFound` (``database-not-found``)."""
+        name = fold_name("database", name)
+        row = self._repository.database(name)
+        if row is None or row.state is not State.ACTIVE:
+            raise database_not_found(name)
+        return answers.database_info(row, self._database_location(name))
+
+    def list_databases(self, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> DatabasePage:
+        """A page of databases by name; `InvalidRequest` (``bad-page-token``)."""
+        after = pages.decode_token("databases", page_token)
+        rows = self._repository.databases(after, page_size + 1)
+        page, token = pages.cut(rows, page_size, "databases", lambda row: row.name)
+        databases = [answers.database_info(row, self._database_location(row.name)) for row in page]
+        return DatabasePage(databases=databases, next_page_token=token)
+
+    def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
+        """Drops a database.
+
+        Raises:
+            NotFound: ``database-not-found``, unless `if_exists`.
+            Conflict: ``database-not-empty``, unless `cascade`: then its tables go with it.
+        """
+        name = fold_name("database", name)
+        try:
+            self._lifecycle.drop_database(name, cascade=cascade)
+        except NotFound:
+            if not if_exists:
+                raise
+
+    # ------------------------------------------------------------------------------------------ tables
+
+    def create_table(
+        self, database: str, request: CreateTable, *, if_not_exists: bool = False
+    ) -> tuple[TableInfo, bool]:
+        """The table, and whether it was made now: version 0, and its log.
+
+        Raises:
+            InvalidRequest: ``bad-name``, and the codes of `definition_of`.
+            NotFound: ``database-not-found``.
+            AlreadyExists: ``table-exists``, unless `if_not_exists`; ``location-not-empty``; ``log-exists``.
+            Unavailable: the storage or the log's server does not answer; nothing is left.
+        """
+        database, name = fold_name("database", database), fold_name("table", request.name)
+        definition = definition_of(request)
+        row, created = self._lifecycle.create_table(database, name, definition)
+        if not created and not if_not_exists:
+            raise AlreadyExists(
+                f"table {name!r} exists already in database {database!r}: use it, or pass if_not_exists=true",
+                code="table-exists",
+            )
+        return self._info(row, with_snapshot=True), created
+
+    def get_table(self, database: str, name: str, *, with_snapshot: bool = True) -> TableInfo:
+        """A table in full.
+
+        Args:
+            database: Its database.
+            name: Its name.
+            with_snapshot: Whether to read the newest version from storage.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Corrupt: ``table-files-missing``, ``table-replaced``: the catalog has it, its files are not there.
+        """
+        return self._info(self._table(database, name), with_snapshot=with_snapshot)
+
+    def list_tables(self, database: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> TablePage:
+        """A page of tables by name; `NotFound`, or `InvalidRequest` (``bad-page-token``)."""
+        database = fold_name("database", database)
+        scope = f"tables:{database}"
+        rows = self._repository.tables(database, pages.decode_token(scope, page_token), page_size + 1)
+        page, token = pages.cut(rows, page_size, scope, lambda row: row.name)
+        tables = [answers.table_summary(row, self._location(row)) for row in page]
+        return TablePage(tables=tables, next_page_token=token)
+
+    def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a table with its files and its log, or completes a drop.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
+            Unavailable: the log's server or the storage does not answer; a retry goes on.
+        """
+        database, name = fold_name("database", database), fold_name("table", name)
+        try:
+            if not self._lifecycle.drop_table(database, name):
+                raise _table_not_found(database, name)
+        except NotFound:
+            if not if_exists:
+                raise
+
+    def list_snapshots(
+        self, database: str, name: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None
+    ) -> SnapshotPage:
+        """A page of a table's snapshots, newest first; errors as of `get_table`."""
+        row = self._table(database, name)
+        scope = f"snapshots:{row.table_id}"
+        before = pages.decode_token(scope, page_token)
+        if before is not None and not before.isdigit():
+            raise InvalidRequest("page_token was changed on its way", code="bad-page-token")
+        found = self._snapshots(row, page_size + 1, None if before is None else int(before))
+        page, token = pages.cut(found, page_size, scope, lambda snapshot: str(snapshot.version))
+        return SnapshotPage(snapshots=[answers.snapshot_info(s) for s in page], next_page_token=token)
+
+    # ------------------------------------------------------------------------------------------ helpers
+
+    def _table(self, database: str, name: str) -> TableRow:
+        database, name = fold_name("database", database), fold_name("table", name)
+        row = self._repository.table(database, name)
+        if row is None or row.state is not State.ACTIVE:
+            raise _table_not_found(database, name)
+        return row
+
+    def _location(self, row: TableRow) -> str:
+        return self._lifecycle.physical(row).location
+
+    def _database_location(self, name: str) -> str:
+        return layout.join(self.warehouse, name)
+
+    def _info(self, row: TableRow, *, with_snapshot: bool) -> TableInfo:
+        state = self._state(row) if with_snapshot else None
+        return answers.table_info(row, self._location(row), state)
+
+    def _state(self, row: TableRow) -> TableState:
+        try:
+            return self._lifecycle.steps.state(self._lifecycle.physical(row))
+        except (NotFound, Corrupt) as error:
+            raise self._missing(row, error) from error
+
+    def _snapshots(self, row: TableRow, limit: int, before: int | None) -> Sequence[Snapshot]:
+        try:
+            return self._lifecycle.steps.snapshots(self._lifecycle.physical(row), limit, before)
+        except (NotFound, Corrupt) as error:
+            raise self._missing(row, error) from error
+
+    def _missing(self, row: TableRow, error: NotFound | Corrupt) -> NotFound | Corrupt:
+        """What it means that an ACTIVE table's files cannot be read."""
+        now = self._repository.table(row.database, row.name)
+        if now is None or now.table_id != row.table_id or now.state is not State.ACTIVE:
+            return _table_not_found(row.database, row.name)  # dropped while we read
+        if isinstance(error, Corrupt):
+            return error
+        return Corrupt(
+            f"the catalog has table {row.database}.{row.name}, and {self._location(row)} has not: is "
+            f"{self.warehouse} the right warehouse? Restore the files, or drop the table",
+            code="table-files-missing",
+        )
+
+
+def _table_not_found(database: str, name: str) -> NotFound:
+    return NotFound(
+        f"there is no table {name!r} in database {database!r}: create it, or look at the list of tables",
+        code="table-not-found",
+    )

@@ -1,0 +1,168 @@
+"""One table's files and log: the steps of making and removing them, each of which may be repeated.
+
+What may call them, in which order, and what a crash between them leaves, is decided in
+`catalog_service.lifecycle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from filestore.ambient import Ambient
+from filestore.delta.state import TableState
+from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Snapshot
+from filestore.storage import Storage
+from filestore.table import FileStore
+from log.store import LogStore, log_config
+from log.systems import open_log
+
+__all__ = ["ManagedTables", "PhysicalTable", "TableSteps"]
+
+
+@dataclass(frozen=True, slots=True)
+class PhysicalTable:
+    """What the steps need to know of a table."""
+
+    database: str
+    name: str
+    table_id: str
+    location: str
+    definition: TableDefinition
+
+
+class TableSteps(Protocol):
+    """Every step may fail with `Unavailable`, and may be called again after it failed or succeeded."""
+
+    def check_new(self, table: PhysicalTable) -> None:
+        """Changes nothing. What is found at the table's place afterwards was put there for this table.
+
+        Raises:
+            AlreadyExists: ``location-not-empty`` or ``log-exists``: files or a topic of somebody else.
+            Unavailable: the log's server does not answer.
+        """
+
+    def create_log(self, table: PhysicalTable) -> None:
+        """Makes the log. `AlreadyExists`: somebody else's is there. `Unsupported`: the broker's limits."""
+
+    def create_files(self, table: PhysicalTable) -> None:
+        """Writes version 0, which names the log. `AlreadyExists` if another table lies there."""
+
+    def drop_log(self, table: PhysicalTable) -> None:
+        """Removes the log, if there is one."""
+
+    def delete_files(self, table: PhysicalTable) -> None:
+        """Removes the table's folder, unless another table lies in it."""
+
+    def delete_database_folder(self, location: str) -> None:
+        """Removes a database's folder if no file is left in it."""
+
+    def state(self, table: PhysicalTable) -> TableState:
+        """The newest version. `NotFound` if no table lies there, `Corrupt` if another does."""
+
+    def snapshots(self, table: PhysicalTable, limit: int, before: int | None) -> list[Snapshot]:
+        """At most `limit` snapshots older than version `before`, newest first. Errors as of `state`."""
+
+
+class ManagedTables:
+    """The real steps, on a `FileStore` and a `LogStore`."""
+
+    def __init__(self, storage: Storage, ambient: Ambient) -> None:
+        self._storage = storage
+        self._ambient = ambient
+
+    def check_new(self, table: PhysicalTable) -> None:
+        """Looks for files and for the topic."""
+        found = next(iter(self._storage.walk(table.location)), None)
+        if found is not None:
+            raise AlreadyExists(
+                f"{table.location} is not empty (it has {found.path}), and this catalog has no table there: "
+                "move the files away, or choose another name",
+                code="location-not-empty",
+            )
+        with self._log(table) as log:
+            if log is not None and log.exists():
+                raise AlreadyExists(
+                    f"the log of {table.database}.{table.name} exists already and is not this table's: "
+                    "choose another log.kafka.topic",
+                    code="log-exists",
+                )
+
+    def create_log(self, table: PhysicalTable) -> None:
+        """Once for a table, however often it is called."""
+        with self._log(table) as log:
+            if log is not None:
+                log.create()
+
+    def create_files(self, table: PhysicalTable) -> None:
+        """Binds the log's identity into version 0."""
+        with self._log(table) as log:
+            identity = log.identity() if log is not None else None
+        FileStore.create(self._storage, table.location, table.definition, table.table_id, self._ambient, identity)
+
+    def drop_log(self, table: PhysicalTable) -> None:
+        """A log that was never made is no error."""
+        with self._log(table) as log:
+            if log is not None:
+                log.drop()
+
+    def delete_files(self, table: PhysicalTable) -> None:
+        """Also what a half-done creation or removal left."""
+        if self._table_id_at(table.location) in (None, table.table_id):
+            self._storage.delete_tree(table.location)
+
+    def delete_database_folder(self, location: str) -> None:
+        """Only folders are left in it, if any."""
+        if next(iter(self._storage.walk(location)), None) is None:
+            self._storage.delete_tree(location)
+
+    def state(self, table: PhysicalTable) -> TableState:
+        """Replays the table's Delta log from its last checkpoint."""
+        return self._open(table).state()
+
+    def snapshots(self, table: PhysicalTable, limit: int, before: int | None) -> list[Snapshot]:
+        """Reads one commit for each snapshot."""
+        return self._open(table).snapshots(limit, before)
+
+    def _open(self, table: PhysicalTable) -> FileStore:
+        store = FileStore.open(self._storage, table.location, self._ambient)
+        found = store.state().table_id
+        if found != table.table_id:
+            raise Corrupt(
+                f"{table.location} holds another table ({found}) than the catalog's "
+                f"{table.database}.{table.name} "
+                f"({table.table_id}): restore its files",
+                code="table-replaced",
+            )
+        return store
+
+    def _table_id_at(self, location: str) -> str | None:
+        try:
+            return FileStore.open(self._storage, location, self._ambient).state().table_id
+        except (NotFound, Corrupt):
+            return None  # nothing, or what a half-done creation or removal left
+
+    @contextmanager
+    def _log(self, table: PhysicalTable) -> Iterator[LogStore | None]:
+        config = log_config(
+            table.definition,
+            database=table.database,
+            table=table.name,
+            table_id=table.table_id,
+            location=table.location,
+        )
+        if config is None:
+            yield None
+            return
+        try:
+            with open_log(config, self._ambient) as log:
+                yield log
+        except OSError as error:
+            raise Unavailable(
+                f"the log of {table.database}.{table.name} failed: {error}; check disk and permissions, then retry",
+                code="log-unavailable",
+            ) from error

@@ -1,0 +1,375 @@
+"""What crosses HTTP, as pydantic models: the JSON of ``/api/v1``. The embedded catalog speaks them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from filestore.model.schema import Schema
+from filestore.model.types import to_sql
+
+__all__ = [
+    "CatalogConfig",
+    "ColumnInfo",
+    "ColumnSpec",
+    "CreateDatabase",
+    "CreateTable",
+    "CurrentSnapshot",
+    "DatabaseInfo",
+    "DatabasePage",
+    "Health",
+    "Problem",
+    "SnapshotInfo",
+    "SnapshotPage",
+    "TableInfo",
+    "TablePage",
+    "TableSummary",
+    "Violation",
+]
+
+_TABLE_ID = "6f1c2f0e-9d3b-4c39-8a53-0c7f0a2d7c11"
+_LOCATION = "/data/warehouse/shop/orders"
+_CREATED = "2026-11-21T12:00:00Z"
+
+
+def _option_text(value: Any) -> Any:
+    """JSON's numbers and booleans as options are written: 4 is "4", true is "true"."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+OptionText = Annotated[str, BeforeValidator(_option_text)]
+
+
+class _Request(BaseModel):
+    """Unknown members are refused: a misspelt one would be silently without effect."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class _Answer(BaseModel):
+    """Unknown members are ignored: a newer service may say more."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+# ---------------------------------------------------------------------------------------------- databases
+
+
+class CreateDatabase(_Request):
+    """Body of ``POST /databases``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "comment": "Orders and items"}]})
+
+    name: str = Field(description="ASCII letters, digits and underscores, a letter first; stored in lower case.")
+    comment: str | None = None
+
+
+class DatabaseInfo(_Answer):
+    """A database."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "shop",
+                    "comment": "Orders and items",
+                    "location": "/data/warehouse/shop",
+                    "created_at": _CREATED,
+                }
+            ]
+        }
+    )
+
+    name: str
+    comment: str | None = None
+    location: str = Field(description="The folder or URL below which its tables lie.")
+    created_at: datetime
+
+
+class DatabasePage(_Answer):
+    """Databases by name."""
+
+    databases: list[DatabaseInfo]
+    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+
+
+# ---------------------------------------------------------------------------------------------- tables
+
+
+class ColumnSpec(_Request):
+    """A column of a new table."""
+
+    name: str
+    type: str = Field(description="SQL's spelling.", examples=["BIGINT", "DECIMAL(10,2)", "ARRAY<STRING>"])
+    nullable: bool | None = Field(
+        None, description="Left out, a primary-key column is NOT NULL and any other may be null."
+    )
+    comment: str | None = None
+
+
+class ColumnInfo(_Answer):
+    """A column of a table."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str | None = None
+
+
+class CreateTable(_Request):
+    """Body of ``POST /databases/{database}/tables``; either `columns` or `schema`."""
+
+    model_config = ConfigDict(
+        populate_by_name=True,
+        serialize_by_alias=True,
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "orders",
+                    "columns": [
+                        {"name": "id", "type": "BIGINT"},
+                        {"name": "amount", "type": "DECIMAL(10,2)", "comment": "in euros"},
+                        {"name": "placed_at", "type": "TIMESTAMP", "nullable": False},
+                    ],
+                    "primary_key": ["id"],
+                    "options": {"bucket": "4"},
+                    "comment": "One row an order",
+                },
+                {
+                    "name": "orders",
+                    "schema": "id BIGINT, amount DECIMAL(10,2) COMMENT 'in euros', placed_at TIMESTAMP NOT NULL",
+                    "primary_key": ["id"],
+                },
+            ]
+        },
+    )
+
+    name: str = Field(description="ASCII letters, digits and underscores, a letter first; stored in lower case.")
+    columns: tuple[ColumnSpec, ...] | None = None
+    sql_schema: str | None = Field(None, alias="schema", description="A SQL column list, instead of `columns`.")
+    primary_key: tuple[str, ...] = ()
+    partition_by: tuple[str, ...] = ()
+    options: dict[str, OptionText] = Field(default_factory=dict)
+    comment: str | None = None
+
+    @model_validator(mode="after")
+    def _one_schema(self) -> Self:
+        if (self.columns is None) == (self.sql_schema is None):
+            raise ValueError("give either 'columns' or 'schema' (a SQL column list), not both or neither")
+        return self
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        schema: Schema | str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> CreateTable:
+        """From a schema or a SQL column list."""
+        text = schema if isinstance(schema, str) else None
+        columns = None if isinstance(schema, str) else tuple(_spec(schema))
+        return cls(
+            name=name,
+            columns=columns,
+            sql_schema=text,
+            primary_key=tuple(primary_key),
+            partition_by=tuple(partition_by),
+            options=dict(options or {}),
+            comment=comment,
+        )
+
+
+class CurrentSnapshot(_Answer):
+    """What a table holds now, as its newest version says."""
+
+    version: int = Field(description="Of the Delta table, from 0.")
+    timestamp: datetime
+    files: int = Field(description="Live data files.")
+    bytes: int = Field(description="Their size together.")
+    rows: int = Field(description="Live rows: those of the files without those in deletion vectors.")
+    log_offsets: dict[int, int] = Field(description="By bucket: the end of the log that this version covers.")
+
+
+class TableInfo(_Answer):
+    """A table in full."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "database": "shop",
+                    "name": "orders",
+                    "table_id": _TABLE_ID,
+                    "format": "delta",
+                    "location": _LOCATION,
+                    "columns": [
+                        {"name": "id", "type": "BIGINT", "nullable": False},
+                        {"name": "amount", "type": "DECIMAL(10,2)", "nullable": True, "comment": "in euros"},
+                    ],
+                    "primary_key": ["id"],
+                    "partition_by": [],
+                    "options": {"bucket": "4"},
+                    "effective_options": {"bucket": "4", "log.system": "embedded"},
+                    "comment": "One row an order",
+                    "created_at": _CREATED,
+                    "current_snapshot": {
+                        "version": 7,
+                        "timestamp": "2026-11-21T13:00:00Z",
+                        "files": 4,
+                        "bytes": 1048576,
+                        "rows": 25000,
+                        "log_offsets": {"0": 6120, "1": 6311, "2": 6248, "3": 6321},
+                    },
+                }
+            ]
+        }
+    )
+
+    database: str
+    name: str
+    table_id: str = Field(description="A UUID; a table that is dropped and made again gets another.")
+    format: Literal["delta"] = "delta"
+    location: str = Field(description="The path or URL of the Delta table.")
+    columns: list[ColumnInfo]
+    primary_key: list[str]
+    partition_by: list[str]
+    options: dict[str, str] = Field(description="As given.")
+    effective_options: dict[str, str] = Field(description="As given, and the defaults of the others.")
+    comment: str | None = None
+    created_at: datetime
+    current_snapshot: CurrentSnapshot | None = Field(None, description="Null if it was not asked for.")
+
+
+class TableSummary(_Answer):
+    """A table in a list."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "database": "shop",
+                    "name": "orders",
+                    "table_id": _TABLE_ID,
+                    "location": _LOCATION,
+                    "comment": "One row an order",
+                    "created_at": _CREATED,
+                }
+            ]
+        }
+    )
+
+    database: str
+    name: str
+    table_id: str
+    location: str
+    comment: str | None = None
+    created_at: datetime
+
+
+class TablePage(_Answer):
+    """Tables by name."""
+
+    tables: list[TableSummary]
+    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+
+
+# ---------------------------------------------------------------------------------------------- snapshots
+
+
+class SnapshotInfo(_Answer):
+    """One version of a table."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "version": 7,
+                    "timestamp": "2026-11-21T13:00:00Z",
+                    "operation": "WRITE",
+                    "commit_id": "0b0f6b52-6f0c-4d3e-9f0e-2f0a1c1d7a55",
+                    "log_offsets": {"0": 6120, "1": 6311},
+                    "metrics": {"rows_written": 250000, "files_added": 4},
+                }
+            ]
+        }
+    )
+
+    version: int
+    timestamp: datetime
+    operation: str
+    commit_id: str
+    log_offsets: dict[int, int]
+    metrics: dict[str, int]
+
+
+class SnapshotPage(_Answer):
+    """Snapshots, newest first."""
+
+    snapshots: list[SnapshotInfo]
+    next_page_token: str | None = Field(None, description="Of the next, older page; null on the last.")
+
+
+# ---------------------------------------------------------------------------------------------- the service
+
+
+class CatalogConfig(_Answer):
+    """What a client may want to know before its first request."""
+
+    version: str = Field(description="Of Tablestore.", examples=["0.1.0"])
+    warehouse: str = Field(description="Where databases lie.", examples=["/data/warehouse"])
+    page_size: int = Field(description="Of a list that was not told otherwise.", examples=[100])
+    page_size_max: int = Field(examples=[1000])
+    endpoints: list[str] = Field(examples=[["GET /api/v1/databases"]])
+
+
+class Health(_Answer):
+    """The service answers and reaches its database."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Violation(BaseModel):
+    """One place of a request that does not fit."""
+
+    pointer: str = Field(description="Where, as a JSON pointer that begins with body, query or path.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457: what went wrong. Programs look at `code`; people read `detail`, which may change."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tablestore:problem:not-found",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
+                    "instance": "/api/v1/databases/shop/tables/orders",
+                    "code": "table-not-found",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="The class of the error: what to do next.")
+    title: str
+    status: int
+    detail: str = Field(description="What was wrong with which value, and what to do.")
+    instance: str = Field(description="The path that was asked for.")
+    code: str = Field(description="Stable.")
+    errors: list[Violation] | None = Field(None, description="With `invalid-request`: each place.")
+
+
+def _spec(schema: Schema) -> list[ColumnSpec]:
+    return [ColumnSpec(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment) for c in schema]

@@ -1,0 +1,285 @@
+"""Faults as wrappers, a log that outlives its table's folder, and a doctor for a warehouse with its catalog."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import event, select
+
+from catalog_service.engine import default_database_url, migrate, open_engine
+from catalog_service.lifecycle import Lifecycle
+from catalog_service.locks import FileLocks
+from catalog_service.repository import Repository
+from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, State
+from catalog_service.service import CatalogService
+from catalog_service.tables import ManagedTables, PhysicalTable
+from catalog_service.wire import CreateDatabase, CreateTable
+from filestore.ambient import system_ambient
+from filestore.errors import Unavailable
+from filestore.storage import LocalStorage
+from filestore.table import FileStore
+from log.store import log_config
+from log.systems import open_log
+
+AMBIENT = system_ambient()
+CRASHED = 86
+OPEN: list[CatalogService] = []  # closed after each test
+TOPICS = "_topics"  # beside the databases' folders; no database may be called so
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Strikes at one call of one method, before or after it was done.
+
+    Attributes:
+        method: Of `Repository` or `TableSteps`.
+        after: After the method has done its work, rather than before.
+        call: Which call of it, from 1.
+        crash: The process dies, instead of an error.
+        sticky: Everything after it fails, too: the server or the disk is gone, not just late.
+    """
+
+    method: str
+    after: bool = False
+    call: int = 1
+    crash: bool = False
+    sticky: bool = False
+
+
+class Striker:
+    """Counts calls and strikes."""
+
+    def __init__(self, fault: Fault | None) -> None:
+        self.fault = fault
+        self.calls: list[str] = []
+        self.struck = False
+        self.strike_first: Callable[[], object] = lambda: None
+
+    def wrap(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self.calls.append(name)
+            fault = self.fault
+            if fault is not None and self.struck and fault.sticky:
+                raise Unavailable("injected: still gone", code="injected")
+            due = fault is not None and name == fault.method and self.calls.count(name) == fault.call
+            if due and not fault.after:
+                self.strike()
+            result = call(*args, **kwargs)
+            if due and fault.after:
+                self.strike()
+            return result
+
+        return wrapped
+
+    def strike(self) -> None:
+        self.struck = True
+        self.strike_first()
+        if self.fault.crash:
+            os._exit(CRASHED)
+        raise Unavailable(f"injected: {self.fault}", code="injected")
+
+
+class Faulty:
+    """Any object, struck."""
+
+    def __init__(self, target: object, striker: Striker) -> None:
+        self._target = target
+        self._striker = striker
+
+    def __getattr__(self, name: str) -> Any:
+        return self._striker.wrap(name, getattr(self._target, name))
+
+
+class TopicLog:
+    """What Kafka is to the lifecycle: a log elsewhere, on a server that may be down."""
+
+    def __init__(self, folder: Path, topic: str) -> None:
+        self._folder = folder
+        self._topic = folder / topic
+
+    def _reach(self) -> None:
+        if (self._folder / "down").exists():
+            raise Unavailable("the broker does not answer", code="log-unavailable")
+
+    def create(self) -> None:
+        self._reach()
+        self._folder.mkdir(exist_ok=True)
+        self._topic.touch()
+
+    def drop(self) -> None:
+        self._reach()
+        self._topic.unlink(missing_ok=True)
+
+    def exists(self) -> bool:
+        self._reach()
+        return self._topic.exists()
+
+    def identity(self) -> dict[str, str]:
+        self._reach()
+        assert self._topic.exists()
+        return {"system": "kafka", "topic": self._topic.name, "topic_id": "t", "cluster_id": "c"}
+
+
+class TestTables(ManagedTables):
+    """The real steps; only Kafka is a folder."""
+
+    __test__ = False
+
+    def __init__(self, warehouse: str) -> None:
+        super().__init__(LocalStorage(), AMBIENT)
+        self.topics = Path(warehouse) / TOPICS
+
+    @contextmanager
+    def _log(self, table: PhysicalTable) -> Iterator[Any]:
+        if table.definition.options["log.system"] != "kafka":
+            with super()._log(table) as log:
+                yield log
+        else:
+            topic = table.definition.options["log.kafka.topic"]
+            yield TopicLog(self.topics, topic or f"{table.database}.{table.name}.{table.table_id}")
+
+
+def running_service(warehouse: str, fault: Fault | None = None, wait_s: float = 30.0) -> CatalogService:
+    """A service as one that has been running for a while: it does not recover at its start."""
+    engine = open_engine(default_database_url(warehouse))
+    event.listen(engine, "connect", _without_fsync)
+    locks = FileLocks(Path(f"{engine.url.database}-locks"), AMBIENT, wait_s)
+    migrate(engine, locks)
+    striker = Striker(fault)
+    repository, steps = Faulty(Repository(engine), striker), Faulty(TestTables(warehouse), striker)
+    service = CatalogService(Lifecycle(warehouse, repository, steps, locks, AMBIENT), engine)
+    service.striker = striker
+    OPEN.append(service)
+    return service
+
+
+def _without_fsync(connection: Any, _: object) -> None:
+    """What a killed process has written, the kernel has: only a power cut needs fsync, and that takes long."""
+    connection.execute("PRAGMA synchronous = OFF")
+
+
+def restarted(warehouse: str) -> tuple[CatalogService, list[str]]:
+    """A service that has just started, with what it recovered."""
+    service = running_service(warehouse)
+    return service, service._lifecycle.recover()
+
+
+# ------------------------------------------------------------------------------------------ requests
+
+KAFKA = {"log.system": "kafka", "log.kafka.bootstrap.servers": "broker:9092"}
+OPTIONS = {"embedded": {"bucket": "2"}, "kafka": {"bucket": "2", **KAFKA}, "none": {"log.system": "none"}}
+
+
+def orders(log: str = "embedded", **changes: Any) -> CreateTable:
+    arguments = {
+        "name": "orders",
+        "sql_schema": "id BIGINT, name STRING",
+        "primary_key": ("id",),
+        "options": OPTIONS[log],
+    } | changes
+    return CreateTable(**arguments)
+
+
+def with_database(warehouse: str, *tables: CreateTable) -> None:
+    """The database ``shop``, with tables."""
+    service = running_service(warehouse)
+    service.create_database(CreateDatabase(name="shop"), if_not_exists=True)
+    for table in tables:
+        service.create_table("shop", table)
+    service.close()
+
+
+def act(service: CatalogService, action: str, log: str) -> None:
+    """One request, by name, so that another process can be told to make it."""
+    if action == "create":
+        service.create_table("shop", orders(log))
+    elif action == "drop":
+        service.drop_table("shop", "orders")
+    elif action == "drop-database":
+        service.drop_database("shop", cascade=True)
+    else:
+        raise AssertionError(action)
+
+
+# ------------------------------------------------------------------------------------------ processes
+
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.catalog_service.faults", "catalog_service.server", "pytest"])
+
+
+def run_and_die(warehouse: str, action: str, log: str, fault: Fault) -> None:
+    """Makes a request in a process that the fault kills."""
+    process = PROCESSES.Process(target=_run, args=(warehouse, action, log, fault))
+    process.start()
+    process.join(60)
+    assert process.exitcode == CRASHED, f"exit code {process.exitcode}: the fault did not strike"
+
+
+def _run(warehouse: str, action: str, log: str, fault: Fault) -> None:
+    act(running_service(warehouse, fault), action, log)
+
+
+# ------------------------------------------------------------------------------------------ the doctor
+
+
+def check(warehouse: str) -> list[str]:
+    """Asserts that every table is whole and that nothing else lies around; gives the tables as ``db.table``."""
+    engine = open_engine(default_database_url(warehouse))
+    repository = Repository(engine)
+    with engine.connect() as connection:
+        databases = connection.execute(select(DATABASES)).all()
+        tables = connection.execute(select(TABLES)).all()
+        debts = connection.execute(select(LOG_DEBTS)).all()
+    assert all(row.state == State.ACTIVE for row in [*databases, *tables]), (databases, tables)
+    assert debts == []
+    topics = set()
+    for row in tables:
+        topics |= _check_table(warehouse, repository.leftover(row.database, row.name))
+    engine.dispose()
+    _check_folders(Path(warehouse), {row.name for row in databases}, {(t.database, t.name) for t in tables})
+    assert _names(Path(warehouse) / TOPICS) == topics
+    return sorted(f"{row.database}.{row.name}" for row in tables)
+
+
+def _check_table(warehouse: str, row: Any) -> set[str]:
+    location = f"{warehouse}/{row.database}/{row.name}"
+    state = FileStore.open(LocalStorage(), location, AMBIENT).state()
+    assert state.table_id == row.table_id
+    assert state.definition == row.definition
+    system = row.definition.options["log.system"]
+    assert state.log_identity.get("system", "none") == system
+    if system == "kafka":
+        return {row.definition.options["log.kafka.topic"] or f"{row.database}.{row.name}.{row.table_id}"}
+    config = log_config(row.definition, database=row.database, table=row.name, table_id=row.table_id, location=location)
+    if config is not None:
+        with open_log(config, AMBIENT) as log:
+            assert log.exists()
+            assert log.identity() == state.log_identity
+    return set()
+
+
+def _check_folders(warehouse: Path, databases: set[str], tables: set[tuple[str, str]]) -> None:
+    folders = {p.name for p in warehouse.iterdir() if p.is_dir()} - {TOPICS, "catalog.db-locks"}
+    assert folders <= databases, f"orphan folders: {folders - databases}"
+    found = {(d, name) for d in folders for name in _names(warehouse / d)}
+    assert found == tables, f"orphans {found - tables}, missing {tables - found}"
+    _check_locks(warehouse / "catalog.db-locks")
+
+
+def _check_locks(folder: Path) -> None:
+    """A killed process leaves the file of its lock, but not the lock."""
+    locks = FileLocks(folder, AMBIENT)
+    for name in _names(folder):
+        with locks.try_hold(name.removesuffix(".lock")) as held:
+            assert held, f"{name} is still held"
+    assert _names(folder) == set()
+
+
+def _names(folder: Path) -> set[str]:
+    return set(os.listdir(folder)) if folder.exists() else set()

@@ -1,0 +1,85 @@
+"""The service as a process: it says where it is, stops well, and does not fight over a port."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from catalog_service.client import CreateTable, connect
+from catalog_service.server import run, serving
+from filestore.errors import InvalidRequest, Unavailable
+from tests.catalog_service.faults import check
+
+RUN = "import sys; from catalog_service.server import run; run(sys.argv[1], port=0)"
+
+
+@contextmanager
+def process(warehouse: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The service, and its URL as it printed it."""
+    with subprocess.Popen([sys.executable, "-c", RUN, warehouse], stdout=subprocess.PIPE, text=True) as running:
+        try:
+            line = running.stdout.readline()
+            found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
+            assert found, line
+            assert found[1] != "0"
+            assert warehouse in line
+            yield running, found[0]
+        finally:
+            running.kill()
+
+
+@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+def test_it_prints_its_url_serves_and_stops(warehouse: str, stop: signal.Signals) -> None:
+    with process(warehouse) as (running, url):
+        with connect(url) as catalog:
+            catalog.create_database("shop")
+            catalog.create_table("shop", CreateTable.of("orders", "id BIGINT"))
+            running.send_signal(stop)
+            assert running.wait(30) == 0
+        assert running.stdout.read() == ""
+    assert check(warehouse) == ["shop.orders"]
+
+
+def test_two_services_share_a_catalog_and_one_may_be_killed(warehouse: str) -> None:
+    with process(warehouse) as (first, url), process(warehouse) as (_, other):
+        with connect(url) as catalog, connect(other) as twin:
+            catalog.create_database("shop")
+            info = twin.create_table("shop", CreateTable.of("orders", "id BIGINT"))
+            assert catalog.get_table("shop", "orders").table_id == info.table_id
+        first.kill()
+        first.wait(30)
+        with connect(other) as twin:
+            twin.drop_database("shop", cascade=True)
+    assert check(warehouse) == []
+
+
+def test_a_taken_port(warehouse: str, tmp_path) -> None:
+    with serving(warehouse) as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*another port") as caught:
+            run(str(tmp_path / "other"), port=port)
+    assert caught.value.code == "port-in-use"
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_unknown_host(warehouse: str) -> None:
+    with pytest.raises(Unavailable) as caught:
+        run(warehouse, host="no.such.host.invalid", port=0)
+    assert caught.value.code == "port-in-use"
+
+
+def test_an_empty_token_is_no_token(warehouse: str) -> None:
+    with pytest.raises(InvalidRequest):
+        run(warehouse, port=0, token="")
+
+
+def test_start_up_errors_are_raised(tmp_path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(Unavailable), serving(str(tmp_path / "file" / "warehouse")):
+        pass
