@@ -1,0 +1,110 @@
+"""Fault test 4 and 5: compactions among all that a table's model does, at every pace, failing at every storage call."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule, run_state_machine_as_test
+
+from compaction.choice import sorted_runs
+from compaction.local import commit_compaction, compact_slots, compact_table, plan_compaction
+from compaction.merge import CompactionResult
+from filestore.delta.state import TableState
+from filestore.errors import Conflict, Unavailable
+from tests.faults import FailAt, Killed
+from tests.model.model import SHAPES, Shape
+from tests.model.steps import faults, rows_of
+from tests.model.test_model import Machine
+
+Begun = tuple[TableState, list[CompactionResult]]
+
+
+class CompactedMachine(Machine):
+    """A table's life with compactions in it. `holds` checks all rows and the doctor after each step."""
+
+    begun: Begun | None = None
+    replaced = False
+
+    @rule(full=st.booleans())
+    def compact(self, full: bool) -> None:
+        store = self.model.store
+        snapshot = compact_table(store, full=full)
+        if snapshot is not None:
+            self.replaced = True
+            self.model.history[snapshot.version] = self.model.rows
+        if full:
+            definition = store.state().definition
+            assert all(len(sorted_runs(files, definition)) == 1 for files in store.state().slots().values())
+            assert compact_table(store, full=True) is None
+
+    @precondition(lambda self: self.begun is None)
+    @rule(full=st.booleans())
+    def begin_compaction(self, full: bool) -> None:
+        """Merges; others commit before it does."""
+        state = self.model.store.state()
+        tasks = plan_compaction(state, full=full)
+        self.begun = (state, compact_slots(self.model.store.files(state), tasks)) if tasks else None
+        self.replaced = False
+
+    @precondition(lambda self: self.begun is not None)
+    @rule()
+    def finish_compaction(self) -> None:
+        """Commits what was begun: it succeeds unless its inputs were replaced as a whole."""
+        assert self.begun is not None
+        (state, results), self.begun = self.begun, None
+        try:
+            snapshot = commit_compaction(self.model.store, state, results)
+        except Conflict:
+            assert self.replaced
+            return
+        self.replaced = True
+        self.model.history[snapshot.version] = self.model.rows
+
+    @rule(data=st.data())
+    def overwrite(self, data: st.DataObject) -> None:
+        self.replaced = True
+        self.model.write(data.draw(rows_of(self.shape), label="rows"), overwrite=True)
+
+    @rule(data=st.data(), fault=faults(), overwrite=st.booleans())
+    def fail(self, data: st.DataObject, fault: FailAt, overwrite: bool) -> None:
+        self.replaced |= overwrite
+        self.model.write_failing(data.draw(rows_of(self.shape), label="rows"), fault, overwrite=overwrite)
+
+    @rule(fault=faults(), full=st.booleans())
+    def fail_to_compact(self, fault: FailAt, full: bool) -> None:
+        """A compaction that dies at some storage call; whether it took effect or not, no row differs."""
+        self.model.storage.hook = fault
+        try:
+            compact_table(self.model.store, full=full)
+        except (Killed, Unavailable):
+            assert fault.fired
+        self.model.storage.hook = lambda call: None
+        before = max(self.model.history)
+        self.model.restart()
+        for version in range(before + 1, self.model.store.state().version + 1):
+            self.replaced = True
+            self.model.history[version] = self.model.rows
+
+
+def run(shape: Shape, *, examples: int, steps: int) -> None:
+    parts: dict[str, Any] = {"shape": shape}
+    machine = type("CompactedMachineOf" + shape.name.title().replace("-", ""), (CompactedMachine,), parts)
+    chosen = settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, phases=(Phase.explicit, Phase.generate)
+    )
+    run_state_machine_as_test(machine, settings=chosen)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_no_compaction_changes_a_row(shape: Shape) -> None:
+    run(shape, examples=5, steps=10)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+def test_no_compaction_changes_a_row_in_a_long_life(shape: Shape) -> None:
+    run(shape, examples=40, steps=25)

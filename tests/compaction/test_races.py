@@ -1,0 +1,95 @@
+"""Fault test 4: two writers and two compactors at the same buckets, all at once."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from compaction.local import compact_table
+from filestore.errors import Conflict
+from filestore.table import FileStore
+from tests.tables import assert_healthy, create, define, read, read_deltalake, read_polars, reopen, write
+
+SECONDS = 4.0
+KEYS = 3000
+
+
+def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
+    store = create(
+        folder / "t", define("id BIGINT, v BIGINT", ("id",), bucket=2, num__sorted__run_compaction__trigger=3)
+    )
+    write(store, [{"id": i, "v": -1} for i in range(KEYS)])
+    done: dict[int, dict[int, int | None]] = {}
+    ended = threading.Event()
+
+    def writer(seed: int, opened: FileStore) -> int:
+        dice = random.Random(seed)
+        number = 0
+        while not ended.is_set():
+            number += 1
+            ids = [dice.randrange(KEYS) for _ in range(dice.choice([3, 300]))]
+            deletes = dice.random() < 0.2
+            value = None if deletes else seed * 1_000_000 + number
+            kind = "-D" if deletes else "+U"
+            committed = write(opened, [{"id": i, "v": value, "_kind": kind} for i in ids])
+            done[committed.snapshot.version] = dict.fromkeys(ids, value)
+        return number
+
+    def compactor(seed: int, opened: FileStore) -> tuple[int, int]:
+        dice = random.Random(seed)
+        committed = conflicts = 0
+        while not ended.is_set():
+            try:
+                committed += compact_table(opened, full=dice.random() < 0.3) is not None
+            except Conflict:
+                conflicts += 1
+        return committed, conflicts
+
+    jobs: list[Callable[[int, FileStore], Any]] = [writer, writer, compactor, compactor]
+    with ThreadPoolExecutor(len(jobs)) as pool:
+        futures = [pool.submit(job, seed, reopen(store)) for seed, job in enumerate(jobs, start=1)]
+        time.sleep(SECONDS)
+        ended.set()
+    writes = [future.result() for future in futures[:2]]
+    compactions = [future.result() for future in futures[2:]]
+
+    expected: dict[int, int | None] = dict.fromkeys(range(KEYS), -1)
+    for version in sorted(done):
+        expected |= done[version]
+    wanted = {i: v for i, v in expected.items() if v is not None}
+    rows = read(store)
+    assert {row["id"]: row["v"] for row in rows} == wanted
+    assert rows == read_polars(store.location) == read_deltalake(store.location)
+    assert_healthy(reopen(store))
+    assert len(done) == sum(writes), "a write was reported that is in no version"
+    assert sum(committed for committed, _ in compactions) > 0, f"compactions starved: {compactions}, writes: {writes}"
+
+
+def test_a_compactor_keeps_up_with_a_hot_stream(folder: Path) -> None:
+    """Every commit kills all rows of the one before, so inputs die out under the compaction; it still commits."""
+    store = create(folder / "t", define("id BIGINT, v BIGINT", ("id",), num__sorted__run_compaction__trigger=2))
+    write(store, [{"id": i, "v": -1} for i in range(KEYS)])
+    ended = threading.Event()
+
+    def stream(opened: FileStore) -> int:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            write(opened, [{"id": i, "v": number} for i in range(100)])
+        return number
+
+    with ThreadPoolExecutor(1) as pool:
+        writes = pool.submit(stream, reopen(store))
+        opened = reopen(store)
+        until = time.monotonic() + SECONDS
+        committed = sum(compact_table(opened) is not None for _ in iter(lambda: time.monotonic() < until, False))
+        ended.set()
+    assert committed > 0
+    assert {row["v"] for row in read(store) if row["id"] < 100} == {writes.result()}
+    assert len(read(store)) == KEYS
+    assert_healthy(reopen(store))
