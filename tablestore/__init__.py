@@ -1,0 +1,74 @@
+"""Tablestore: managed tables with primary keys, kept as plain Delta tables with a log beside them.
+
+    import tablestore
+    store = tablestore.connect("warehouse")              # or the URL of a catalog service
+    store.create_database("shop", if_not_exists=True)
+    orders = store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"])
+    orders.write(arrow_table)                            # an upsert; gives a Snapshot
+    orders.scan(where="status = 'PAID'").to_polars()
+    for changes in orders.follow(): ...                  # the snapshot, then every change, endlessly
+
+For Spark see `tablestore.spark`. Errors are a small tree, grouped by what to do next: see `filestore.errors`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from filestore.errors import (
+    AlreadyExists,
+    CommitUnknown,
+    Conflict,
+    Corrupt,
+    InvalidRequest,
+    NotFound,
+    TableStoreError,
+    Unavailable,
+    Unsupported,
+)
+from filestore.model.rowkind import RowKind
+from filestore.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from tablestore.store import Store, connect
+    from tablestore.table import Scan, Table
+
+__all__ = [
+    "AlreadyExists",
+    "CommitUnknown",
+    "Conflict",
+    "Corrupt",
+    "InvalidRequest",
+    "NotFound",
+    "RowKind",
+    "Scan",
+    "Snapshot",
+    "Store",
+    "Table",
+    "TableStoreError",
+    "Unavailable",
+    "Unsupported",
+    "connect",
+]
+
+# The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
+# nothing, since they import this package only to reach `tablestore.transaction`.
+_LAZY = {
+    "Scan": "tablestore.table",
+    "Store": "tablestore.store",
+    "Table": "tablestore.table",
+    "connect": "tablestore.store",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads the door when it is first used (PEP 562)."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(__all__)

@@ -1,0 +1,15 @@
+"""The command line: `main` is what ``tablestore`` runs.
+
+    app        the commands and their order; how errors end a command
+    arguments  options that several commands share          opening   from them to a store or a table
+    output     lines, tables, JSON, errors                  text      rows as lines (imports Arrow and polars)
+    start      serve, demo                                  catalog   databases, tables, create, drop
+    describe   describe, snapshots                          rows      scan, write
+    follow     follow                                       care      doctor, compact
+
+Nothing here but `text` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
+"""
+
+from tablestore.cli.app import app, main
+
+__all__ = ["app", "main"]

@@ -1,0 +1,82 @@
+"""The commands, in the order in which ``--help`` shows them, and how an error ends one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from filestore.errors import TableStoreError
+from tablestore.cli import care, catalog, describe, follow, rows, start
+from tablestore.cli.output import complain
+
+__all__ = ["app", "main"]
+
+
+class _Commands(TyperGroup):
+    """Turns an error that the project raises on purpose into one line and exit code 1; usage errors give 2."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except TableStoreError as error:
+            complain(error)
+            raise typer.Exit(1) from error
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+app = typer.Typer(
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+_PANELS: dict[str, dict[str, Callable[..., None]]] = {
+    "Start": {"demo": start.demo, "serve": start.serve},
+    "Databases and tables": {
+        "databases": catalog.databases,
+        "tables": catalog.tables,
+        "create": catalog.create,
+        "drop": catalog.drop,
+        "describe": describe.describe,
+        "snapshots": describe.snapshots,
+    },
+    "Rows": {"scan": rows.scan, "write": rows.write, "follow": follow.follow},
+    "Care": {"doctor": care.doctor, "compact": care.compact},
+}
+
+for _panel, _commands in _PANELS.items():
+    for _name, _command in _commands.items():
+        app.command(_name, rich_help_panel=_panel)(_command)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tablestore {version('lakehouse-tablestore')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _tablestore(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Managed tables with primary keys: plain Delta tables with a log of changes beside them.
+
+    Commands find the store by [bold]--catalog[/bold] or $TABLESTORE_CATALOG: the URL of a catalog service, or the
+    path of a warehouse, which needs no service. New here? Run [bold]tablestore demo[/bold].
+    """
+
+
+def main() -> None:
+    """Runs the command line."""
+    app(prog_name="tablestore")

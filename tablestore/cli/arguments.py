@@ -1,0 +1,59 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+__all__ = [
+    "DEFAULT_WAREHOUSE",
+    "AsJson",
+    "Catalog",
+    "Columns",
+    "Format",
+    "OutputFormat",
+    "TableName",
+    "Token",
+    "moment",
+]
+
+DEFAULT_WAREHOUSE = "./warehouse"
+
+
+class Format(StrEnum):
+    """How rows are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+def moment(text: str) -> datetime:
+    """A point in time from ISO 8601; without a zone it is UTC."""
+    try:
+        value = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no time: write it as 2026-01-31T12:00:00Z") from error
+    return value if value.tzinfo else value.replace(tzinfo=UTC)
+
+
+Catalog = Annotated[
+    str,
+    typer.Option(
+        "--catalog",
+        "-c",
+        envvar="TABLESTORE_CATALOG",
+        metavar="URL|PATH",
+        help="A catalog service's URL, or a warehouse's path.",
+    ),
+]
+Token = Annotated[
+    str | None,
+    typer.Option("--token", envvar="TABLESTORE_TOKEN", help="What the catalog service asks for."),
+]
+TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="Aligned columns, or one JSON object a line.")]
+Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns, in this order.")]

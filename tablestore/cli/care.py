@@ -1,0 +1,72 @@
+"""``doctor``, ``compact``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
+from tablestore.cli.opening import open_table
+from tablestore.cli.output import note, print_json, print_lines, print_table
+
+if TYPE_CHECKING:
+    from filestore.doctor import Report
+
+__all__ = ["compact", "doctor"]
+
+
+def doctor(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+    """Check every invariant of a table on its stored bytes. Changes nothing. Exit code 1 if one is broken."""
+    with open_table(name, catalog, token) as table:
+        report = table.examine()
+    if as_json:
+        print_json(_as_dict(name, report))
+    else:
+        _print_report(name, report)
+    if not report.healthy:
+        raise typer.Exit(1)
+
+
+def _print_report(name: str, report: Report) -> None:
+    if report.findings:
+        print_table(
+            ["severity", "invariant", "what was found"], [(f.severity, f.code, f.message) for f in report.findings]
+        )
+        print_lines([""])
+    problems = len(report.problems)
+    state = "healthy" if report.healthy else f"{problems} problem{'s' if problems > 1 else ''}"
+    others = len(report.findings) - problems
+    rest = f", {others} other finding{'s' if others > 1 else ''}" if others else ""
+    print_lines([f"{name} at version {report.version}: {state}{rest} ({report.files} files, {report.rows:,} rows)"])
+
+
+def _as_dict(name: str, report: Report) -> dict[str, object]:
+    return {
+        "table": name,
+        "location": report.location,
+        "version": report.version,
+        "files": report.files,
+        "rows": report.rows,
+        "healthy": report.healthy,
+        "findings": [
+            {"severity": f.severity, "invariant": f.code, "path": f.path, "message": f.message} for f in report.findings
+        ],
+    }
+
+
+def compact(
+    name: TableName,
+    full: Annotated[bool, typer.Option("--full", help="Merge every bucket into one run.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Merge the sorted runs of the buckets that have many. Readers and writers go on meanwhile."""
+    with open_table(name, catalog, token) as table:
+        before = len(table.files())
+        snapshot = table.compact(full=full)
+        after = len(table.files())
+    if snapshot is None:
+        note(f"{name} needs no compaction ({before} files)")
+    else:
+        note(f"version {snapshot.version}: {before} files before, {after} now")

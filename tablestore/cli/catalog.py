@@ -1,0 +1,124 @@
+"""``databases``, ``tables``, ``create``, ``drop``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from filestore.errors import InvalidRequest
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Token
+from tablestore.cli.opening import open_store
+from tablestore.cli.output import note, print_json, print_lines
+
+__all__ = ["create", "databases", "drop", "tables"]
+
+_Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
+
+
+def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+    """List the databases."""
+    with open_store(catalog, token) as store:
+        _print_names(store.list_databases(), as_json)
+
+
+def tables(
+    database: Annotated[str | None, typer.Argument(metavar="DB", help="Of this database only.")] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the tables, as DB.TABLE."""
+    with open_store(catalog, token) as store:
+        wanted = store.list_databases() if database is None else [database]
+        _print_names([f"{d}.{table}" for d in wanted for table in store.list_tables(d)], as_json)
+
+
+def create(  # noqa: PLR0913  # a command's options are its arguments
+    name: _Name,
+    schema: Annotated[
+        str | None,
+        typer.Argument(metavar="COLUMNS", help="A table's columns: 'id BIGINT, name STRING, day DATE'."),
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", "-k", metavar="A,B,…", help="The primary key: writes become upserts."),
+    ] = None,
+    partition_by: Annotated[
+        str | None, typer.Option("--partition-by", metavar="A,B,…", help="Partition columns.")
+    ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="A table option; may be repeated."),
+    ] = None,
+    comment: Annotated[str | None, typer.Option("--comment", help="Free text.")] = None,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error if it is there.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Create a database, or a table in one.
+
+    [dim]tablestore create shop
+    tablestore create shop.orders 'id BIGINT, status STRING' --key id --option bucket=4[/dim]
+    """
+    given = (schema, key, partition_by, option, comment)
+    if "." not in name and any(given):
+        raise InvalidRequest(
+            f"{name!r} is a database, which has no columns, key or options: write {name}.TABLE", code="bad-name"
+        )
+    if "." in name and schema is None:
+        raise InvalidRequest(
+            f"a table needs columns: tablestore create {name} 'id BIGINT, name STRING'", code="no-columns"
+        )
+    with open_store(catalog, token, make=True) as store:
+        if schema is None:
+            store.create_database(name, if_not_exists=if_not_exists)
+        else:
+            store.create_table(
+                name,
+                schema,
+                primary_key=_names(key),
+                partition_by=_names(partition_by),
+                options=_options(option or ()),
+                comment=comment,
+                if_not_exists=if_not_exists,
+            )
+    note(f"created {name}")
+
+
+def drop(
+    name: _Name,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="A database's tables go with it.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it is not there.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Drop a table with its files and its log, or a database."""
+    with open_store(catalog, token) as store:
+        if not yes:
+            typer.confirm(f"Drop {name} for good?", abort=True, err=True)
+        if "." in name:
+            store.drop_table(name, if_exists=if_exists)
+        else:
+            store.drop_database(name, if_exists=if_exists, cascade=cascade)
+    note(f"dropped {name}")
+
+
+def _names(text: str | None) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()] if text else []
+
+
+def _options(given: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in given]
+    if wrong := [text for text, equals, _ in pairs if not equals]:
+        raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint="--option")
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _print_names(names: list[str], as_json: bool) -> None:
+    if as_json:
+        print_json(names)
+    else:
+        print_lines(names)

@@ -1,0 +1,109 @@
+"""``follow``: a table's changes, as they come, until Ctrl-C."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import datetime
+from enum import StrEnum
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tablestore.cli.arguments import (
+    DEFAULT_WAREHOUSE,
+    Catalog,
+    Columns,
+    Format,
+    OutputFormat,
+    TableName,
+    Token,
+    moment,
+)
+from tablestore.cli.opening import open_table
+from tablestore.cli.output import note, print_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    import pyarrow as pa
+
+__all__ = ["follow"]
+
+_KIND = "_kind"
+
+
+class _From(StrEnum):
+    FULL = "full"
+    LATEST = "latest"
+    TIMESTAMP = "from-timestamp"
+
+
+def follow(  # noqa: PLR0913  # a command's options are its arguments
+    name: TableName,
+    scan: Annotated[
+        _From,
+        typer.Option("--scan", help="All rows and then changes; changes from now on; or changes after --timestamp."),
+    ] = _From.FULL,
+    timestamp: Annotated[
+        datetime | None,
+        typer.Option("--timestamp", parser=moment, metavar="TIME", help="ISO 8601; UTC if it has no zone."),
+    ] = None,
+    until: Annotated[
+        int | None, typer.Option("--until", metavar="VERSION", min=0, help="End after this version.")
+    ] = None,
+    columns: Columns = None,
+    output: OutputFormat = Format.TABLE,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Print a table's changes as they come, each with its kind: +I, +U or -D. Ctrl-C ends it."""
+    if (scan is _From.TIMESTAMP) != (timestamp is not None):
+        raise typer.BadParameter("--scan from-timestamp and --timestamp go together", param_hint="--timestamp")
+    with _interruptible() as stopped, open_table(name, catalog, token) as table:
+        from tablestore.cli.text import chosen  # brings Arrow and polars
+
+        wanted = [_KIND, *chosen(table.schema.names, columns)]
+        changes = table.follow(str(scan), timestamp=timestamp, stop=stopped if until is None else until)
+        note(f"following {name}; Ctrl-C ends it")
+        with closing(_generator(changes)) as batches:
+            _print_changes(batches, wanted, output, stopped)
+
+
+def _print_changes(
+    changes: Iterator[pa.RecordBatch], columns: list[str], output: Format, stopped: threading.Event
+) -> None:
+    import pyarrow as pa
+
+    from tablestore.cli.text import Aligned, json_lines
+
+    aligned = Aligned()
+    for batch in changes:
+        if stopped.is_set():
+            return
+        rows = pa.Table.from_batches([batch]).select(columns)
+        if rows.num_rows:
+            print_lines(json_lines(rows) if output is Format.JSON else aligned.lines(rows))
+
+
+def _generator(changes: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
+    yield from changes
+
+
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Ctrl-C sets the event, so that what is being printed is printed to its end; a second one does not wait."""
+    stopped = threading.Event()
+
+    def stop(_: int, __: FrameType | None) -> None:
+        stopped.set()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)

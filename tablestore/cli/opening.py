@@ -1,0 +1,49 @@
+"""From ``--catalog`` and ``--token`` to a store or a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filestore.errors import NotFound
+
+if TYPE_CHECKING:
+    from tablestore.store import Store
+    from tablestore.table import Table
+
+__all__ = ["open_store", "open_table"]
+
+
+@contextmanager
+def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterator[Store]:
+    """Connects.
+
+    Args:
+        catalog: What the user gave.
+        token: Likewise.
+        make: A warehouse that is not there is made. Otherwise that is an error: a mistyped path would show an empty
+            catalog, and leave a folder behind.
+
+    Raises:
+        NotFound: ``no-warehouse``.
+    """
+    # Here and not above: it brings Arrow, polars and SQLAlchemy, and `--help` shall not wait for them.
+    from tablestore.store import connect
+
+    if not make and "://" not in catalog and not Path(catalog).expanduser().is_dir():
+        raise NotFound(
+            f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or make it with "
+            "`tablestore create`",
+            code="no-warehouse",
+        )
+    with connect(catalog, token=token) as store:
+        yield store
+
+
+@contextmanager
+def open_table(name: str, catalog: str, token: str | None) -> Iterator[Table]:
+    """Opens a table, and lets its connection go afterwards."""
+    with open_store(catalog, token) as store:
+        yield store.table(name)

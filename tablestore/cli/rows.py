@@ -1,0 +1,139 @@
+"""``scan``, ``write``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tablestore.cli.arguments import (
+    DEFAULT_WAREHOUSE,
+    Catalog,
+    Columns,
+    Format,
+    OutputFormat,
+    TableName,
+    Token,
+)
+from tablestore.cli.opening import open_table
+from tablestore.cli.output import note, print_lines
+
+if TYPE_CHECKING:
+    import polars as pl
+    import pyarrow as pa
+
+    from tablestore.table import Scan
+
+__all__ = ["scan", "write"]
+
+_ROWS_SHOWN = 20
+
+
+def scan(  # noqa: PLR0913  # a command's options are its arguments
+    name: TableName,
+    where: Annotated[
+        str | None, typer.Option("--where", "-w", metavar="CONDITION", help="SQL: \"amount > 10 AND day = 'x'\".")
+    ] = None,
+    columns: Columns = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=0, help=f"Default: {_ROWS_SHOWN} as a table, all as JSON."),
+    ] = None,
+    output: OutputFormat = Format.TABLE,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Print a table's rows, of now or of an earlier version."""
+    from tablestore.cli.text import chosen  # brings Arrow and polars
+
+    if limit is None and output is Format.TABLE:
+        limit = _ROWS_SHOWN
+    with open_table(name, catalog, token) as table:
+        wanted = None if columns is None else chosen(table.schema.names, columns)
+        more = _print_rows(table.scan(wanted, where, version), output, limit)
+    if more and limit:
+        note(f"the first {limit} rows; --limit gives more")
+
+
+def _print_rows(rows: Scan, output: Format, limit: int | None) -> bool:
+    """Prints at most so many rows; whether there are more."""
+    from tablestore.cli.text import Aligned, json_lines
+
+    aligned, left = Aligned(), limit
+    for batch in _gathered(rows.to_batches(), _ROWS_SHOWN):
+        part = batch if left is None else batch.slice(0, left)
+        print_lines(json_lines(part) if output is Format.JSON else aligned.lines(part))
+        if left is not None:
+            if batch.num_rows > left:
+                return True
+            left -= batch.num_rows
+    return False
+
+
+def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Small batches as one, so that what a screen shows is aligned as a whole."""
+    import pyarrow as pa
+
+    waiting: list[pa.RecordBatch] = []
+    for batch in batches:
+        waiting.append(batch)
+        if sum(b.num_rows for b in waiting) > rows:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def write(
+    name: TableName,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="Ends with .parquet, .csv, .json or .ndjson; - is JSON from standard input."
+        ),
+    ],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="The rows replace the whole table.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Write a file's rows as one commit: upserts, if the table has a primary key.
+
+    Columns are matched by name. A column [bold]_kind[/bold] (+I, -U, +U, -D) says what each row does. JSON is one
+    object a line, or one array.
+    """
+    with open_table(name, catalog, token) as table:
+        snapshot = table.write(_read(file), overwrite=overwrite)
+    counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
+    note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))
+
+
+def _read(file: Path) -> pl.DataFrame:
+    import polars as pl
+
+    kind = file.suffix.lower()
+    try:
+        match kind:
+            case ".parquet":
+                return pl.read_parquet(file)
+            case ".csv":
+                # texts: the table's types decide what they become, not what the first lines look like
+                return pl.read_csv(file, infer_schema=False)
+            case ".json" | ".ndjson" | ".jsonl":
+                return _read_json(file.read_bytes())
+            case "" if str(file) == "-":
+                return _read_json(sys.stdin.buffer.read())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="FILE") from error
+    raise typer.BadParameter(f"{file}: not one of .parquet, .csv, .json, .ndjson", param_hint="FILE")
+
+
+def _read_json(text: bytes) -> pl.DataFrame:
+    import polars as pl
+
+    if text.lstrip().startswith(b"["):
+        return pl.read_json(text, infer_schema_length=None)
+    return pl.read_ndjson(text, infer_schema_length=None)

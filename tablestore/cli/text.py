@@ -1,0 +1,92 @@
+"""Rows as lines: aligned columns for people, JSON for programs. Whole columns at a time, never value by value."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from log.formats.json_rows import encode_rows
+
+__all__ = ["Aligned", "chosen", "json_lines"]
+
+_GAP = "  "
+_WIDEST = 32
+_NULL = "null"
+
+
+def json_lines(rows: pa.Table) -> list[str]:
+    """One JSON object a row, in the form that the log has too (log/PROTOCOL.md, section 3.2)."""
+    return encode_rows(rows).to_list()
+
+
+def chosen(available: Sequence[str], columns: str | None) -> list[str]:
+    """The columns of a text such as ``a,b``; all of them for None.
+
+    Raises:
+        InvalidRequest: ``unknown-column``.
+    """
+    if columns is None:
+        return list(available)
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    if unknown := [name for name in names if name not in available]:
+        raise InvalidRequest(
+            f"there is no column {unknown[0]!r}; the columns are {', '.join(available)}", code="unknown-column"
+        )
+    return names
+
+
+class Aligned:
+    """Lines whose columns stay aligned over all batches; a wider value in a later one widens its column from there on.
+
+    No value is ever cut: one that is wider than `_WIDEST` pushes the rest of its line to the right.
+    """
+
+    def __init__(self) -> None:
+        self._widths: dict[str, int] = {}
+
+    def lines(self, rows: pa.Table) -> list[str]:
+        """The rows' lines, after a header if they are the first ones."""
+        texts = pl.DataFrame({name: _text(rows, name) for name in rows.column_names})
+        first = not self._widths
+        self._widths = {n: max(_width(texts[n]), self._widths.get(n, 0)) for n in texts.columns}
+        padded = [self._padded(name, rows.schema.field(name).type) for name in texts.columns]
+        lines = texts.select(pl.concat_str(padded, separator=_GAP).str.strip_chars_end()).to_series()
+        return [*([self._header(rows.schema)] if first else []), *lines.to_list()]
+
+    def _padded(self, name: str, kind: pa.DataType) -> pl.Expr:
+        width = self._widths[name]
+        return pl.col(name).str.pad_start(width) if _is_number(kind) else pl.col(name).str.pad_end(width)
+
+    def _header(self, schema: pa.Schema) -> str:
+        titles = (
+            f.name.rjust(self._widths[f.name]) if _is_number(f.type) else f.name.ljust(self._widths[f.name])
+            for f in schema
+        )
+        return _GAP.join(titles).rstrip()
+
+
+def _width(texts: pl.Series) -> int:
+    longest = texts.str.len_chars().max()
+    return max(len(texts.name), min(_WIDEST, longest if isinstance(longest, int) else 0))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _text(rows: pa.Table, name: str) -> pl.Series:
+    kind = rows.schema.field(name).type
+    if pa.types.is_nested(kind) or pa.types.is_binary(kind):
+        # the JSON of a row that has this column alone, without the object around it
+        around = len(json.dumps({name: 0}, ensure_ascii=False, separators=(",", ":"))) - 2
+        texts = encode_rows(rows.select([name])).str.slice(around).str.head(-1)
+    elif pa.types.is_timestamp(kind):
+        format_ = "%Y-%m-%d %H:%M:%S%.f" + ("Z" if kind.tz else "")
+        texts = pl.Series(name, rows.column(name)).dt.strftime(format_).fill_null(_NULL)
+    else:
+        texts = pl.Series(name, rows.column(name)).cast(pl.String).fill_null(_NULL)
+    return texts.str.replace_all("\n", "\\n", literal=True)

@@ -1,0 +1,26 @@
+"""Keeps Spark's chatter out of the way, and keeps it: it goes to a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["errors_to"]
+
+
+@contextmanager
+def errors_to(file: Path) -> Iterator[None]:
+    """Standard error goes to the file. A process that is started meanwhile, such as a JVM, keeps it so for life."""
+    sys.stderr.flush()
+    before = os.dup(2)
+    with file.open("ab") as log:
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)

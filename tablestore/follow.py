@@ -1,0 +1,138 @@
+"""Following a table without Spark: the snapshot's rows, then the log, version by version."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from datetime import datetime
+
+import pyarrow as pa
+
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest, NotFound
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.read import read_file
+from filestore.table import FileStore
+from log.store import LogConfig, LogStore
+from log.systems import open_log
+from tablestore.hybrid import FromLog, Replaced, Step, steps
+from tablestore.moments import milliseconds
+
+__all__ = ["Follower", "Stop", "change_schema", "rows_of_files", "table_replaced"]
+
+Stop = int | threading.Event | Callable[[], bool] | None
+
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.002, 0.05
+
+
+def change_schema(schema: pa.Schema) -> pa.Schema:
+    """A table's schema as changes have it: all nullable, since a delete needs its key only, and ``_kind`` last."""
+    return pa.schema([*(f.with_nullable(True) for f in schema), pa.field(KIND_COLUMN, pa.string())])
+
+
+class Follower:
+    """Follows one table. Waits for new versions by asking for the next log entry, which is one cheap look."""
+
+    def __init__(self, files: FileStore, log: LogConfig) -> None:
+        self._files = files
+        self._config = log
+
+    def follow(
+        self, scan: str, timestamp: datetime | None, version: int | None, stop: Stop
+    ) -> Iterator[pa.RecordBatch]:
+        """See `tablestore.Table.follow`."""
+        state = self._files.state()
+        start = self._required(self._start(state, scan, timestamp, version))
+        with_rows = version is None and scan == "full"
+        return self._run(state if with_rows else None, start, stop)
+
+    def _required(self, version: int) -> Commit:
+        entry = self._files.log.commit(version)
+        if entry is None:
+            raise NotFound(f"{self._files.location} has no version {version}", code="no-such-version")
+        return entry
+
+    def _start(self, state: TableState, scan: str, timestamp: datetime | None, version: int | None) -> int:
+        if version is not None:
+            return version
+        if scan == "from-timestamp":
+            if timestamp is None:
+                raise InvalidRequest("scan='from-timestamp' needs timestamp=…", code="bad-scan-mode")
+            return self._files.version_at(milliseconds(timestamp))
+        if scan not in ("full", "latest"):
+            raise InvalidRequest(
+                f"scan={scan!r} is not known: use 'full', 'latest' or 'from-timestamp'", code="bad-scan-mode"
+            )
+        return state.version
+
+    def _run(self, state: TableState | None, at: Commit, stop: Stop) -> Iterator[pa.RecordBatch]:
+        if state is not None:
+            yield from rows_of_files(self._files, state, RowKind.INSERT)
+        with open_log(self._config, self._files.ambient) as log:
+            while not _reached(stop, at.version):
+                following = yield from self._version_after(log, at, stop)
+                if following is None:
+                    return
+                at = following
+
+    def _version_after(self, log: LogStore, at: Commit, stop: Stop) -> Generator[pa.RecordBatch, None, Commit | None]:
+        """The changes of the next version, waiting for it; returns that version, or None if told to stop waiting."""
+        wait = _SHORTEST_WAIT_S
+        while (commit := self._files.log.commit(at.version + 1)) is None:
+            if _asked(stop):
+                return None
+            if wait == _LONGEST_WAIT_S:
+                self._require_same_table(at)
+            self._files.ambient.sleep(wait)
+            wait = min(wait * 2, _LONGEST_WAIT_S)
+        self._require_same_table(at)
+        for step in steps([commit.snapshot()]):
+            yield from self._changes(log, step)
+        return commit
+
+    def _require_same_table(self, at: Commit) -> None:
+        """A table of the same name that was made later has versions of the same numbers."""
+        entry = self._files.log.commit(at.version)
+        if entry is None or entry.timestamp_ms != at.timestamp_ms:
+            raise table_replaced(self._files.location)
+
+    def _changes(self, log: LogStore, step: Step) -> Iterator[pa.RecordBatch]:
+        match step:
+            case FromLog(transactions=transactions):
+                for batch in log.read(transactions):
+                    # as the snapshot's rows have it, so that all batches make one table
+                    yield batch.rows.cast(pa.schema([f.with_nullable(True) for f in batch.rows.schema]))
+            case Replaced(version):
+                yield from rows_of_files(self._files, self._files.state(version - 1), RowKind.DELETE)
+                yield from rows_of_files(self._files, self._files.state(version), RowKind.INSERT)
+
+
+def table_replaced(location: str) -> NotFound:
+    """The error of a reader whose table is no longer there, whether or not another took its place."""
+    return NotFound(
+        f"the table at {location} was dropped, or dropped and made again, since this reader began: open it anew",
+        code="table-replaced",
+    )
+
+
+def rows_of_files(files: FileStore, state: TableState, kind: RowKind) -> Iterator[pa.RecordBatch]:
+    """All live rows of a version as changes of one kind."""
+    schema = change_schema(state.definition.schema.to_arrow())
+    table = files.files(state)
+    for file in sorted(state.files.values(), key=lambda f: f.path):
+        for rows in read_file(table, file):
+            kinds = pa.repeat(str(kind), rows.num_rows)
+            yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
+
+
+def _reached(stop: Stop, version: int) -> bool:
+    if isinstance(stop, int):
+        return version >= stop
+    return isinstance(stop, threading.Event) and stop.is_set()
+
+
+def _asked(stop: Stop) -> bool:
+    if isinstance(stop, threading.Event):
+        return stop.is_set()
+    return callable(stop) and bool(stop())

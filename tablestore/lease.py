@@ -1,0 +1,98 @@
+"""Who still writes: a file for each commit in the making, locked for as long as its writer's driver lives.
+
+A log transaction that no snapshot names belongs to a write in progress or to a dead one. The lock tells: the operating
+system frees it when the process ends, however it ends. The file goes when the write ended well; one that stays behind
+unlocked tells every later writer that there may be something to tidy up. Local file systems only, as the store itself
+for now.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from filestore.errors import Unavailable
+from filestore.layout import LOG_STORE, join
+
+__all__ = ["abandoned", "forget", "holds_lease", "lease"]
+
+_FOLDER = f"{LOG_STORE}/leases"
+
+
+@contextmanager
+def lease(location: str, commit_id: str) -> Iterator[None]:
+    """Holds the lease of a commit; it ends with the block or with the process. After an error its file stays."""
+    path = _path(location, commit_id)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = _acquire(path)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot lock {path}: {error.strerror or error}; a writer needs to write below the table's folder",
+            code="storage-error",
+        ) from error
+    try:
+        yield
+        path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
+
+
+def holds_lease(location: str, commit_id: str) -> bool:
+    """Whether the writer of that commit lives.
+
+    REQUIRES: the writer was seen at work (its log transaction is there), so that it had its lease by then.
+    """
+    return _locked(_path(location, commit_id))
+
+
+def abandoned(location: str) -> list[str]:
+    """Commits whose writers died or failed. One that is just beginning may be among them: it has written nothing."""
+    folder = Path(join(location, _FOLDER))
+    try:
+        found = sorted(os.listdir(folder))
+    except FileNotFoundError:
+        return []
+    return [commit_id for commit_id in found if not _locked(folder / commit_id)]
+
+
+def forget(location: str, commit_ids: Iterable[str]) -> None:
+    """Removes the files of abandoned commits after they were tidied up; what is locked meanwhile stays."""
+    for commit_id in commit_ids:
+        path = _path(location, commit_id)
+        if not _locked(path):
+            path.unlink(missing_ok=True)
+
+
+def _acquire(path: Path) -> int:
+    while True:
+        handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        try:
+            # `forget` of another process may have removed it before it was locked
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                return handle
+        except FileNotFoundError:
+            pass
+        os.close(handle)
+
+
+def _locked(path: Path) -> bool:
+    try:
+        handle = os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(handle)
+    return False
+
+
+def _path(location: str, commit_id: str) -> Path:
+    return Path(join(location, _FOLDER)) / commit_id

@@ -1,0 +1,114 @@
+"""What a crash left in the log, and how the next writer mends it (log/PROTOCOL.md, "Recovery").
+
+Transactions that a snapshot names are committed; those that none names, and whose writer is dead, are aborted. The
+snapshot decided both already: this only lets the log's own readers know.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+
+from filestore.ambient import Ambient
+from filestore.delta.state import TableState
+from filestore.model.log_range import LogTransaction
+from filestore.table import FileStore
+from log.store import LogConfig, LogStore, parse_transaction_id
+from log.systems import open_log
+from tablestore.lease import abandoned, forget, holds_lease
+
+__all__ = ["Recovery"]
+
+logger = logging.getLogger(__name__)
+
+
+class Recovery:
+    """Ends log transactions of one table, and remembers those that it has seen end.
+
+    Args:
+        files: The table.
+        log: Its log; None for a table without one, for which there is nothing to do.
+        ambient: Clock and ids, for the log.
+    """
+
+    def __init__(self, files: FileStore, log: LogConfig | None, ambient: Ambient) -> None:
+        self._files = files
+        self._config = log
+        self._ambient = ambient
+        self._ended: set[str] = set()
+        self._swept = False
+
+    @property
+    def ended(self) -> frozenset[str]:
+        """Transactions that need no more care: the next commit drops them from the table's list."""
+        return frozenset(self._ended)
+
+    def before_write(self, state: TableState) -> None:
+        """Rolls committed transactions forward and aborts those of dead writers.
+
+        The log is asked for the latter once, and again whenever a writer has left its lease behind.
+
+        Raises:
+            Unavailable: the log does not answer: a write would not get through either.
+        """
+        if self._config is None:
+            return
+        listed = state.open_transactions
+        self._ended &= {t.id for t in listed}
+        waiting = [t for t in listed if t.id not in self._ended]
+        dead = abandoned(self._files.location)
+        if self._swept and not waiting and not dead:
+            return
+        with open_log(self._config, self._ambient) as log:
+            self._commit(log, waiting)
+            if dead or not self._swept:
+                log.abort_unnamed(self._is_dead)
+                forget(self._files.location, dead)
+                self._swept = True
+
+    def look_again(self) -> None:
+        """Something could not be tidied up: the next `before_write` asks the log again."""
+        self._swept = False
+
+    def commit(self, transactions: Sequence[LogTransaction]) -> None:
+        """Ends the transactions of a snapshot that stands."""
+        if self._config is not None and transactions:
+            with open_log(self._config, self._ambient) as log:
+                self._commit(log, transactions)
+
+    def abort(self, transactions: Iterable[LogTransaction]) -> None:
+        """Ends transactions that no snapshot names or ever will."""
+        given_up = list(transactions)
+        if self._config is not None and given_up:
+            with open_log(self._config, self._ambient) as log:
+                log.end(given_up, commit=False)
+
+    def abort_strays(self, commit_id: str, named: Iterable[LogTransaction]) -> None:
+        """Aborts what other attempts of a commit's tasks have left: all that the commit does not name.
+
+        REQUIRES: no task of the commit is at work any more.
+        """
+        if self._config is None:
+            return
+        names = {t.id for t in named}
+        with open_log(self._config, self._ambient) as log:
+            log.abort_unnamed(lambda id_: parse_transaction_id(id_)[1] == commit_id and id_ not in names)
+
+    def _commit(self, log: LogStore, transactions: Sequence[LogTransaction]) -> None:
+        if not transactions:
+            return
+        report = log.end(transactions, commit=True)
+        self._ended.update(report.ended, report.lost)
+        for lost in report.lost:
+            logger.warning(
+                "log transaction %s of a committed snapshot was aborted by the log: readers of tablestore still see "
+                "its records, other consumers do not",
+                lost,
+            )
+
+    def _is_dead(self, transaction_id: str) -> bool:
+        """IMPORTANT: the lease first, the history second. A dead writer commits nothing more, a living one may."""
+        _, commit_id, _ = parse_transaction_id(transaction_id)
+        if holds_lease(self._files.location, commit_id):
+            return False
+        return all(t.id != transaction_id for t in self._files.state().open_transactions)

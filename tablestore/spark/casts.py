@@ -1,0 +1,125 @@
+"""A DataFrame's columns in the table's types: what fits is cast, what would change a value is an error.
+
+Spark's own cast cuts 1.5 to 1, matches the fields of structs by position, and without ANSI mode makes nulls of what it
+cannot read. Here fields are matched by name, as columns are, and a value that does not come back the same is refused.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegralType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from filestore.errors import InvalidRequest
+
+__all__ = ["BAD_VALUE", "fitted"]
+
+BAD_VALUE = "tablestore: bad-value: "
+"""What the message of the error begins with that a value raises which does not fit."""
+
+_TIMES = (DateType, TimestampType, TimestampNTZType)
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+
+def fitted(column: Column, given: DataType, wanted: DataType, path: str) -> Column:
+    """The column as that type.
+
+    Raises:
+        InvalidRequest: no value of the given type fits (``bad-type``), or a struct has a field that is not wanted
+            (``unknown-column``) or lacks one that must not be null (``missing-column``). A single value that does not
+            fit fails the job, with a message that begins with `BAD_VALUE`.
+    """
+    if given.simpleString() == wanted.simpleString():
+        return column
+    if isinstance(given, NullType):
+        return column.cast(wanted)
+    if isinstance(given, StructType) and isinstance(wanted, StructType):
+        return _struct(column, given, wanted, path)
+    if isinstance(given, ArrayType) and isinstance(wanted, ArrayType):
+        elements = given.elementType, wanted.elementType
+        return F.transform(column, lambda e: fitted(e, *elements, f"{path}.element"))
+    if isinstance(given, MapType) and isinstance(wanted, MapType):
+        keys, values = (given.keyType, wanted.keyType), (given.valueType, wanted.valueType)
+        column = F.transform_keys(column, lambda k, _: fitted(k, *keys, f"{path}.key"))
+        return F.transform_values(column, lambda _, v: fitted(v, *values, f"{path}.value"))
+    if _nested(given) or _nested(wanted):
+        raise InvalidRequest(
+            f"column {path!r} is {given.simpleString()} and does not fit {wanted.simpleString()}", code="bad-type"
+        )
+    return column.cast(wanted) if _lossless(given, wanted) else _checked(column, given, wanted, path)
+
+
+def _struct(column: Column, given: StructType, wanted: StructType, path: str) -> Column:
+    for name in given.names:
+        if name not in wanted.names:
+            raise InvalidRequest(
+                f"the rows have a field {path}.{name!r} that the table lacks; the fields of {path!r} are "
+                f"{', '.join(wanted.names)}",
+                code="unknown-column",
+            )
+    fields = []
+    for field in wanted:
+        if field.name in given.names:
+            kind = given[field.name].dataType
+            value = fitted(column.getField(field.name), kind, field.dataType, f"{path}.{field.name}")
+        elif field.nullable:
+            value = F.lit(None).cast(field.dataType)
+        else:
+            raise InvalidRequest(
+                f"the rows lack the field {path}.{field.name}, which is NOT NULL", code="missing-column"
+            )
+        fields.append(value.alias(field.name))
+    return F.when(column.isNotNull(), F.struct(*fields))
+
+
+def _nested(kind: DataType) -> bool:
+    return isinstance(kind, StructType | ArrayType | MapType)
+
+
+def _lossless(given: DataType, wanted: DataType) -> bool:
+    """Whether every value fits. Floats lose digits in FLOAT, as they do everywhere."""
+    if isinstance(wanted, StringType):
+        return True
+    if isinstance(wanted, FloatType | DoubleType):
+        return isinstance(given, FloatType | DoubleType)
+    if isinstance(given, _TIMES) and isinstance(wanted, TimestampType | TimestampNTZType):
+        return True
+    if isinstance(given, IntegralType | DecimalType) and isinstance(wanted, IntegralType | DecimalType):
+        (whole, scale), (room, places) = _digits(given), _digits(wanted)
+        fits = whole <= room and scale <= places
+        return fits and (isinstance(wanted, DecimalType) or isinstance(given, IntegralType))
+    return False
+
+
+def _digits(kind: DataType) -> tuple[int, int]:
+    """Digits before and behind the point."""
+    if isinstance(kind, DecimalType):
+        return kind.precision - kind.scale, kind.scale
+    return _DIGITS[kind.simpleString()], 0
+
+
+def _checked(column: Column, given: DataType, wanted: DataType, path: str) -> Column:
+    """A cast whose result, cast back, must be what was given; of a text it only must be there."""
+    value = column.try_cast(wanted)
+    read = isinstance(given, StringType)
+    same = column.isNull() | value.isNotNull() if read else value.cast(given).eqNullSafe(column)
+    text = F.concat(
+        F.lit(f"{BAD_VALUE}column {path!r} is {given.simpleString()} and holds "),
+        column.cast(StringType()),
+        F.lit(f", which does not fit {wanted.simpleString()}"),
+    )
+    return F.when(same, value).otherwise(F.raise_error(text).cast(wanted))

@@ -1,0 +1,153 @@
+"""`SparkStore`: managed tables as DataFrames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from filestore.delta.conflict import AppVersion
+from filestore.errors import InvalidRequest
+from filestore.model.snapshot import Snapshot
+from tablestore.moments import in_utc
+from tablestore.spark.opened import location_options
+from tablestore.spark.source import TableStoreSource
+from tablestore.spark.write import spark_runner
+from tablestore.store import Store
+from tablestore.transaction import TableWriter
+
+__all__ = ["SparkStore"]
+
+
+class SparkStore:
+    """The tables of a `Store` in a Spark session. Rows never pass the driver.
+
+    Args:
+        spark: A session with Delta, such as `spark_session` makes.
+        store: From `tablestore.connect`.
+    """
+
+    def __init__(self, spark: SparkSession, store: Store) -> None:
+        self.spark = spark
+        self.store = store
+        self._writers: dict[str, TableWriter] = {}
+        spark.dataSource.register(TableStoreSource)
+
+    def write(self, name: str, df: DataFrame, overwrite: bool = False) -> Snapshot:
+        """Writes a DataFrame as one commit: upserts if the table has a primary key, else inserts.
+
+        Args:
+            name: ``database.table``.
+            df: Columns are matched by name. A column ``_kind`` says what each row does; without it a row is put.
+            overwrite: The rows replace the whole table.
+
+        Returns:
+            The snapshot: ``.version``, ``.timestamp``, ``.log_offsets`` by bucket.
+
+        Raises:
+            InvalidRequest: rows that do not fit. Nothing was changed.
+            Conflict: lost against other writers. Nothing was changed.
+        """
+        return self._write(self._writer(name), df, overwrite, None)
+
+    def read(
+        self,
+        name: str,
+        version: int | None = None,
+        timestamp: datetime | None = None,
+        fresh: bool = False,
+    ) -> DataFrame:
+        """The table as a native Delta scan: Catalyst prunes columns and pushes filters.
+
+        Args:
+            name: ``database.table``.
+            version: The state of that version.
+            timestamp: The state at that time.
+            fresh: Also what the log holds beyond the snapshot: with ``log.consistency = transactional``, nothing.
+        """
+        if version is not None and (timestamp is not None or fresh):
+            raise InvalidRequest("give only one of version, timestamp and fresh", code="bad-time-travel")
+        table = self.store.table(name)
+        if timestamp is not None:
+            version = table.version_at(timestamp)
+        reader = self.spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(table.location)
+
+    def read_stream(
+        self,
+        name: str,
+        scan: str = "full",
+        *,
+        timestamp: datetime | None = None,
+        max_rows_per_batch: int | None = None,
+    ) -> DataFrame:
+        """The table's changes as a streaming DataFrame with ``_kind``: the snapshot's rows first, then the log.
+
+        Changes of one key keep their order within a micro-batch: they come in one partition. A restarted query goes
+        on exactly where its checkpoint says.
+
+        Args:
+            name: ``database.table``.
+            scan: ``full``, ``latest`` or ``from-timestamp``.
+            timestamp: For ``from-timestamp``.
+            max_rows_per_batch: Limits a micro-batch to whole files and versions of about so many rows.
+        """
+        reader = self.spark.readStream.format("tablestore").options(**location_options(self.store.table(name).handle))
+        reader = reader.option("changes", "true").option("scan", scan)
+        if timestamp is not None:
+            reader = reader.option("timestamp", in_utc(timestamp).isoformat())
+        if max_rows_per_batch is not None:
+            reader = reader.option("maxRowsPerBatch", max_rows_per_batch)
+        return reader.load(name)
+
+    def write_stream(
+        self, name: str, df: DataFrame, *, checkpoint: str, trigger: dict[str, Any] | None = None
+    ) -> StreamingQuery:
+        """Writes a streaming DataFrame, each micro-batch as one commit, exactly once.
+
+        The commit carries the query's id and the batch's number, so a batch that is replayed after a crash changes
+        nothing.
+
+        Args:
+            name: ``database.table``.
+            df: A streaming DataFrame, as for `write`.
+            checkpoint: Where Spark keeps the query's progress.
+            trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
+        """
+        writer = self._writer(name)
+        query_id = _QueryId(self.spark, checkpoint)
+
+        def batch(rows: DataFrame, number: int) -> None:
+            self._write(writer, rows, False, AppVersion(f"spark.{query_id()}", number))
+
+        stream = df.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
+        return (stream.trigger(**trigger) if trigger else stream).start()
+
+    def _writer(self, name: str) -> TableWriter:
+        """The table's writer; kept, since it knows the newest version and reads only what is newer."""
+        table = self.store.table(name)
+        return self._writers.setdefault(table.handle.table_id, table.writer())
+
+    def _write(self, writer: TableWriter, df: DataFrame, overwrite: bool, app: AppVersion | None) -> Snapshot:
+        return writer.write(spark_runner(df, writer.definition), overwrite=overwrite, app=app, retries=True)
+
+
+class _QueryId:
+    """A query's id, which Spark writes into the checkpoint before the first batch and keeps over restarts."""
+
+    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
+        self._read: Callable[[], str] = lambda: str(
+            json.loads(spark.read.text(f"{checkpoint}/metadata").collect()[0].value)["id"]
+        )
+        self._known: str | None = None
+
+    def __call__(self) -> str:
+        if self._known is None:
+            self._known = self._read()
+        return self._known

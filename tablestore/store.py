@@ -1,0 +1,138 @@
+"""`connect` and `Store`: the door without Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from catalog_service.client import Catalog
+from catalog_service.client import connect as connect_catalog
+from catalog_service.wire import CreateTable, TableInfo
+from filestore.ambient import Ambient, system_ambient
+from filestore.errors import InvalidRequest
+from filestore.model.schema import Schema
+from filestore.storage import LocalStorage
+from tablestore.handle import TableHandle
+from tablestore.table import Table
+
+__all__ = ["Store", "connect"]
+
+
+def connect(target: str, token: str | None = None, *, database: str | None = None) -> Store:
+    """Connects to a table store.
+
+    Args:
+        target: The URL of a catalog service (``http://127.0.0.1:8080``), or the path of a warehouse: then the
+            catalog is a SQLite file in it and no service is needed.
+        token: Sent to a service that asks for one.
+        database: For a warehouse: the URL of another catalog database than the SQLite file.
+
+    Raises:
+        Unavailable: the service or the warehouse does not answer.
+    """
+    return Store(target, connect_catalog(target, token=token, database=database), system_ambient(), token)
+
+
+class Store:
+    """Databases and tables of one catalog. Close it, or use it in a ``with``."""
+
+    def __init__(self, target: str, catalog: Catalog, ambient: Ambient, token: str | None = None) -> None:
+        self.target = target
+        self.token = token
+        self._catalog = catalog
+        self._ambient = ambient
+
+    def __repr__(self) -> str:
+        return f"Store({self.target!r})"
+
+    def create_database(self, name: str, if_not_exists: bool = False) -> None:
+        """Makes a database. `AlreadyExists` unless `if_not_exists`; `InvalidRequest` for a bad name."""
+        self._catalog.create_database(name, if_not_exists=if_not_exists)
+
+    def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None:
+        """Drops a database; one with tables only with `cascade`, which drops them."""
+        self._catalog.drop_database(name, if_exists=if_exists, cascade=cascade)
+
+    def list_databases(self) -> list[str]:
+        """Names of all databases, sorted."""
+        return self._catalog.list_databases()
+
+    def list_tables(self, database: str) -> list[str]:
+        """Names of a database's tables, sorted. `NotFound` if there is no such database."""
+        return self._catalog.list_tables(database)
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema | str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Makes a table: catalog entry, Delta table at version 0, and log.
+
+        Args:
+            name: ``database.table``.
+            schema: Arrow, or a SQL column list such as ``"id BIGINT, name STRING"``.
+            primary_key: Key columns: writes become upserts. They are NOT NULL, whether or not the schema says so.
+            partition_by: Partition columns; with a primary key they must be part of it.
+            options: See the options reference.
+            comment: Free text.
+            if_not_exists: An existing table of that name is given instead of `AlreadyExists`.
+
+        Raises:
+            InvalidRequest: a bad name, type, key or option. Nothing was made.
+        """
+        database, table = _split(name)
+        request = CreateTable.of(
+            table,
+            _schema(schema, primary_key),
+            primary_key=primary_key,
+            partition_by=partition_by,
+            options=options,
+            comment=comment,
+        )
+        return self._open(self._catalog.create_table(database, request, if_not_exists=if_not_exists))
+
+    def table(self, name: str) -> Table:
+        """Opens a table. `NotFound` if there is none."""
+        return self._open(self._catalog.get_table(*_split(name)))
+
+    def drop_table(self, name: str, if_exists: bool = False) -> None:
+        """Drops a table with its files and its log."""
+        self._catalog.drop_table(*_split(name), if_exists=if_exists)
+
+    def close(self) -> None:
+        """Lets go of connections."""
+        self._catalog.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self, info: TableInfo) -> Table:
+        return Table(TableHandle(info.database, info.name, info.table_id, info.location, LocalStorage(), self._ambient))
+
+
+def _split(name: str) -> tuple[str, str]:
+    database, dot, table = name.partition(".")
+    if not dot or not database or not table or "." in table:
+        raise InvalidRequest(f"{name!r} is not a table name: write database.table", code="bad-name")
+    return database, table
+
+
+def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | str:
+    if isinstance(schema, str):
+        return schema
+    parsed = Schema.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
+    return parsed.required(primary_key)

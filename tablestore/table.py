@@ -1,0 +1,229 @@
+"""`Table`: one managed table without Spark, on the same kernel as `tablestore.spark`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from compaction.local import compact_table
+from filestore.delta.conflict import AppVersion
+from filestore.delta.state import TableState
+from filestore.doctor import Report, examine
+from filestore.errors import InvalidRequest, TableStoreError, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
+from filestore.model.snapshot import Snapshot
+from filestore.predicate import Predicate
+from filestore.scan import plan_scan, scan
+from filestore.table import FileStore
+from filestore.write import sort_rows
+from log.store import LogConfig
+from tablestore.follow import Follower, Stop
+from tablestore.handle import TableHandle
+from tablestore.incoming import Rows, conform
+from tablestore.moments import milliseconds
+from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
+
+__all__ = ["Scan", "Table"]
+
+
+class Table:
+    """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
+
+    def __init__(self, handle: TableHandle) -> None:
+        self.handle = handle
+        self.filestore = handle.files()
+        self._writer = TableWriter(self.filestore, self._log_config(), handle.ambient)
+
+    def __repr__(self) -> str:
+        try:
+            return f"Table({self.handle.identifier!r}, version={self.filestore.state().version})"
+        except TableStoreError as error:
+            return f"Table({self.handle.identifier!r}, {error.code})"
+
+    @property
+    def location(self) -> str:
+        """The Delta table's path: any Delta reader opens it."""
+        return self.handle.location
+
+    @property
+    def definition(self) -> TableDefinition:
+        """Schema, keys and options."""
+        return self.filestore.state().definition
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow."""
+        return self.definition.schema.to_arrow()
+
+    def write(self, rows: Rows, overwrite: bool = False, *, app: tuple[str, int] | None = None) -> Snapshot:
+        """Writes rows as one commit: upserts if the table has a primary key, else inserts.
+
+        Args:
+            rows: Arrow or polars. A column ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does;
+                without it a row is put, replacing the one with its key. Of rows with one key the last wins.
+            overwrite: The rows replace the whole table.
+            app: An id and number of your own: a second write with the same ones (or a lower number) changes
+                nothing, so that a job can be retried blindly.
+
+        Returns:
+            The snapshot that holds the rows; of an earlier attempt, if `app` was written already.
+
+        Raises:
+            InvalidRequest: rows that do not fit. Nothing was changed.
+            Conflict: lost against other writers. Nothing was changed.
+            Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
+        """
+        definition = self.definition
+        batches = sort_rows(conform(rows, definition), definition).to_batches()
+
+        def run(job: WriteJob) -> Sequence[TaskOutcome]:
+            return [job.run(batches, "0.0")] if batches else []
+
+        number = None if app is None else AppVersion(*app)
+        return self._writer.write(run, overwrite=overwrite, app=number)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        version: int | None = None,
+        fresh: bool = False,
+        *,
+        timestamp: datetime | None = None,
+    ) -> Scan:
+        """Reads the table: `Scan.to_arrow`, `Scan.to_polars` or `Scan.to_batches` run it.
+
+        Args:
+            columns: Which columns; all if None.
+            where: A SQL condition such as ``"amount > 10 AND region = 'eu'"``, or a polars expression.
+            version: The state of that version (time travel).
+            fresh: Also what the log holds beyond the newest snapshot. With ``log.consistency = transactional`` that
+                is nothing, since a change becomes visible together with its snapshot.
+            timestamp: The state at that time; give either this or `version`.
+        """
+        if version is not None and timestamp is not None:
+            raise InvalidRequest("give either version or timestamp, not both", code="bad-time-travel")
+        if fresh and (version is not None or timestamp is not None):
+            raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
+        if timestamp is not None:
+            version = self.version_at(timestamp)
+        return Scan(self.filestore, self.filestore.state(version), columns, where)
+
+    def follow(
+        self,
+        scan: str = "full",
+        *,
+        timestamp: datetime | None = None,
+        version: int | None = None,
+        stop: Stop = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The table's rows and then its changes as they are committed: Arrow batches with ``_kind``.
+
+        Args:
+            scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change. ``latest``: later
+                changes only. ``from-timestamp``: changes after the state at `timestamp`.
+            timestamp: For ``from-timestamp``.
+            version: Instead of `scan`: changes after that version.
+            stop: When to end, since it is endless otherwise: a version number to end after, a `threading.Event`, or
+                a function that is asked whenever nothing is waiting.
+
+        Raises:
+            Unsupported: the table has no log (``log.system = none``).
+            NotFound: ``log-gap``: changes are gone from the log; start again with ``scan="full"``.
+        """
+        return Follower(self.filestore, self._required_log()).follow(scan, timestamp, version, stop)
+
+    def snapshots(self, limit: int | None = None) -> list[Snapshot]:
+        """The table's history, newest first."""
+        return self.filestore.snapshots(limit)
+
+    def files(self, version: int | None = None) -> list[DataFile]:
+        """The live data files, by path."""
+        return sorted(self.filestore.state(version).files.values(), key=lambda f: f.path)
+
+    def detail(self) -> dict[str, Any]:
+        """What the table is and holds now, as plain values."""
+        return _detail(self.handle, self.filestore.state())
+
+    def compact(self, full: bool = False) -> Snapshot | None:
+        """Merges sorted runs: of the buckets that have many, or of all with ``full=True``; None if none needs it."""
+        return compact_table(self.filestore, full=full)
+
+    def examine(self) -> Report:
+        """Checks every invariant of FORMAT.md on the stored bytes; what ``tablestore doctor`` prints."""
+        return examine(self.filestore)
+
+    def writer(self) -> TableWriter:
+        """What writes the table, for code that brings its rows in another way, such as Spark."""
+        return self._writer
+
+    def version_at(self, timestamp: datetime) -> int:
+        """The newest version committed at or before that time; `NotFound` if the table is younger."""
+        return self.filestore.version_at(milliseconds(timestamp))
+
+    def _log_config(self) -> LogConfig | None:
+        return self.handle.log(self.definition)
+
+    def _required_log(self) -> LogConfig:
+        config = self._log_config()
+        if config is None:
+            raise Unsupported(
+                f"table {self.handle.identifier} has no log (log.system = none), so its changes cannot be followed: "
+                "create it with log.system = embedded or kafka",
+                code="no-log",
+            )
+        return config
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """A read that was planned on one version and runs when its rows are asked for."""
+
+    filestore: FileStore
+    state: TableState
+    columns: Sequence[str] | None
+    where: Predicate | None
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches of about a row group: memory stays bounded."""
+        plan = plan_scan(self.state, self.columns, self.where)
+        for part in scan(self.filestore.files(self.state), plan):
+            yield from part.to_batches()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        schema = self.state.definition.schema
+        wanted = schema if self.columns is None else schema.select(self.columns)
+        return pa.Table.from_batches(self.to_batches(), schema=wanted.to_arrow())
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
+def _detail(handle: TableHandle, state: TableState) -> dict[str, Any]:
+    definition = state.definition
+    return {
+        "name": handle.identifier,
+        "table_id": state.table_id,
+        "location": handle.location,
+        "format": "delta",
+        "schema": definition.schema.to_sql(),
+        "primary_key": list(definition.primary_key),
+        "partition_by": list(definition.partition_by),
+        "options": definition.options.as_dict(),
+        "comment": definition.comment,
+        "version": state.version,
+        "files": len(state.files),
+        "bytes": sum(f.size for f in state.files.values()),
+        "rows": sum(f.live_rows for f in state.files.values()),
+        "log_offsets": state.log_offsets,
+    }

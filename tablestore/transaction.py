@@ -1,0 +1,335 @@
+"""One write across both stores: files, log, snapshot, in the only order that loses nothing (log/PROTOCOL.md).
+
+1. Recover: log transactions that earlier snapshots name are ended, those of dead writers aborted.
+2. Tasks fold rows into new files and *prepare* log transactions. Nothing is visible yet.
+3. The snapshot is committed. It names files, offsets and log transactions: from here on the write has happened.
+4. The log transactions are ended. A crash before that is mended by step 1 of a later write.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from filestore import layout
+from filestore.ambient import Ambient
+from filestore.delta.commit import Committed
+from filestore.delta.conflict import AppVersion, Proposal
+from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
+from filestore.errors import CommitUnknown, TableStoreError
+from filestore.fold import ChangeSink, SlotResult, look_again
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile, Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.snapshot import Operation, Snapshot
+from filestore.table import FileStore
+from filestore.write import WriteResult, fold_sorted
+from filestore.writer import TableFiles
+from log.store import LogConfig, LogStore, LogWriter
+from log.systems import open_log
+from tablestore.lease import lease
+from tablestore.recovery import Recovery
+
+__all__ = ["Runner", "TableWriter", "TaskOutcome", "WriteJob"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What one task of a write did, or the error for which another try would be in vain."""
+
+    results: tuple[SlotResult, ...] = ()
+    transaction: LogTransaction | None = None
+    error: TableStoreError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """All that a task needs to know of a write; picklable, so that Spark can send it.
+
+    Attributes:
+        table: Where files go.
+        base: Live files by slot; empty for an overwrite, which looks nothing up.
+        log: The log to write to; None for a table without one, and for an overwrite.
+        transaction_prefix: ``{table uuid}/{commit id}``.
+    """
+
+    table: TableFiles
+    base: Mapping[Slot, Sequence[DataFile]]
+    log: LogConfig | None
+    transaction_prefix: str
+
+    def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
+        """Folds sorted batches (see `filestore.write.fold_sorted`).
+
+        Args:
+            batches: The task's rows.
+            attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
+        """
+        return self._logged(attempt, lambda sink: fold_sorted(self.table, self.base, batches, sink), set())
+
+    def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
+        """Works results out again after other commits changed their slots; `base` is the newest."""
+        return self._logged(
+            attempt,
+            lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
+            _paths(earlier),
+        )
+
+    def _logged(
+        self, attempt: str, work: Callable[[ChangeSink | None], Iterable[SlotResult]], keep: set[str]
+    ) -> TaskOutcome:
+        """Does the work with a log transaction beside it. After an error its files go, but for those to keep."""
+        done: list[SlotResult] = []
+        try:
+            if self.log is None:
+                done.extend(work(None))
+                return TaskOutcome(tuple(done))
+            with open_log(self.log, self.table.ambient) as log:
+                return self._with_log(log, attempt, work, done)
+        except BaseException:
+            with suppress(TableStoreError):  # the error that led here is the one to tell
+                for path in _paths(done) - keep:
+                    self.table.storage.delete(self.table.path(path))
+            raise
+
+    def _with_log(
+        self,
+        log: LogStore,
+        attempt: str,
+        work: Callable[[ChangeSink | None], Iterable[SlotResult]],
+        done: list[SlotResult],
+    ) -> TaskOutcome:
+        writer = log.begin(f"{self.transaction_prefix}/{attempt}")
+        try:
+            done.extend(work(_sink(writer, self.table)))
+            return TaskOutcome(tuple(done), writer.prepare())
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
+    columns = [*table.definition.schema.names, "_kind"]
+
+    def append(slot: Slot, rows: pa.Table) -> None:
+        writer.append(slot.bucket, rows.select(columns))
+
+    return append
+
+
+Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
+"""Brings a write's rows to `WriteJob.run`, in this process or as a Spark job."""
+
+
+class TableWriter:
+    """Writes one table, one write at a time."""
+
+    def __init__(self, files: FileStore, log: LogConfig | None, ambient: Ambient) -> None:
+        self._files = files
+        self._config = log
+        self._ambient = ambient
+        self._recovery = Recovery(files, log, ambient)
+
+    @property
+    def definition(self) -> TableDefinition:
+        """The table's newest definition."""
+        return self._files.state().definition
+
+    def write(
+        self,
+        run: Runner,
+        *,
+        overwrite: bool = False,
+        app: AppVersion | None = None,
+        retries: bool = False,
+    ) -> Snapshot:
+        """Writes what the runner brings, as one commit.
+
+        Args:
+            run: Brings the rows.
+            overwrite: The rows replace the table's.
+            app: The caller's own number of the write: the same one again changes nothing.
+            retries: The runner may try a task more than once, so attempts that it does not tell of may have left
+                log transactions open.
+
+        Raises:
+            InvalidRequest: rows that do not fit; nothing was changed.
+            Conflict: lost against other writers; nothing was changed.
+            Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
+        """
+        base = self._files.state()
+        self._recovery.before_write(base)
+        proposal = self._proposal(base, self._ambient.new_id(), overwrite, app)
+        if app is not None and base.app_versions.get(app.app_id, -1) >= app.version:
+            return self._commit(base, proposal, ()).snapshot
+        with self._leased(proposal.commit_id):
+            snapshot = self._write(run, base, proposal)
+            if retries:
+                self._later(snapshot, lambda: self._recovery.abort_strays(proposal.commit_id, snapshot.transactions))
+            return snapshot
+
+    def _leased(self, commit_id: str) -> AbstractContextManager[None]:
+        return nullcontext() if self._config is None else lease(self._files.location, commit_id)
+
+    def _write(self, run: Runner, base: TableState, proposal: Proposal) -> Snapshot:
+        overwrite = proposal.replaces_all
+        job = WriteJob(
+            self._files.files(base),
+            {} if overwrite else base.slots(),
+            None if overwrite else self._config,
+            f"{base.table_id}/{proposal.commit_id}",
+        )
+        return self._commit(base, proposal, self._outcomes(run, job, proposal)).snapshot
+
+    def _outcomes(self, run: Runner, job: WriteJob, proposal: Proposal) -> tuple[TaskOutcome, ...]:
+        """What the tasks did. If one failed, as a value or as the whole runner, the others' work is removed."""
+        outcomes: tuple[TaskOutcome, ...] = ()
+        try:
+            outcomes = tuple(run(job))
+            if errors := [o.error for o in outcomes if o.error is not None]:
+                raise errors[0]
+            if proposal.replaces_all and self._config is not None:
+                outcomes = (*outcomes, self._log_overwrite(job))
+        except BaseException:
+            attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
+            self._discard(attempt, [o.transaction for o in outcomes if o.transaction is not None])
+            raise
+        return outcomes
+
+    def _proposal(self, base: TableState, commit_id: str, overwrite: bool, app: AppVersion | None) -> Proposal:
+        return Proposal(
+            operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
+            commit_id=commit_id,
+            base_version=base.version,
+            replaces_all=overwrite,
+            app=app,
+            ended=self._recovery.ended,
+        )
+
+    def _log_overwrite(self, job: WriteJob) -> TaskOutcome:
+        """A control record in each partition: a reader of the log alone learns that it has to start again."""
+        assert self._config is not None
+        with open_log(self._config, self._ambient) as log:
+            writer = log.begin(f"{job.transaction_prefix}/overwrite.0")
+            try:
+                for bucket in range(self._config.buckets):
+                    writer.control(bucket, {"control": "overwrite"})
+                return TaskOutcome(transaction=writer.prepare())
+            except BaseException:
+                writer.abort()
+                raise
+
+    def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
+        attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
+        transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
+        keyed = bool(base.definition.primary_key) and not proposal.replaces_all
+        touches = frozenset(r.slot for r in attempt.result.results) if keyed else frozenset()
+        proposal = replace(
+            attempt.result.apply(proposal),
+            touches=touches,
+            transactions=transactions,
+            ended=self._recovery.ended,
+        )
+        try:
+            committed = self._files.commit(base, proposal, attempt.rebase)
+        except CommitUnknown:
+            raise  # nobody knows: files and log transactions must stay
+        except TableStoreError:
+            self._discard(attempt, transactions)
+            raise
+        if committed.snapshot.commit_id != proposal.commit_id:
+            self._discard(attempt, transactions)  # the same app version was committed by another attempt
+            return committed
+        self._finish(attempt, committed.snapshot)
+        return committed
+
+    def _finish(self, attempt: _Attempt, snapshot: Snapshot) -> None:
+        self._later(snapshot, lambda: self._recovery.commit(snapshot.transactions))
+        self._later(snapshot, attempt.forget_unused)
+
+    def _later(self, snapshot: Snapshot, work: Callable[[], None]) -> None:
+        """The snapshot stands, so no error may say that the write failed: the next writer mends what is left."""
+        try:
+            work()
+        except TableStoreError as error:
+            self._recovery.look_again()
+            logger.warning("version %d is committed; its log follows later: %s", snapshot.version, error)
+
+    def _discard(self, attempt: _Attempt, transactions: Sequence[LogTransaction]) -> None:
+        """Nothing refers to the attempt's files and records: remove them, as far as the stores answer."""
+        named = (*transactions, *attempt.compensations)
+        for work in (
+            attempt.forget_files,
+            lambda: self._recovery.abort(named),
+            lambda: self._recovery.abort_strays(attempt.proposal.commit_id, ()),
+        ):
+            try:
+                work()
+            except TableStoreError as error:
+                # the error that led here is the one to tell; the lease's file tells the next writer
+                self._recovery.look_again()
+                logger.warning("leftovers of commit %s stay behind: %s", attempt.proposal.commit_id, error)
+
+
+class _Attempt:
+    """The results of a write while it is fought through: rebased as often as other writers are faster."""
+
+    def __init__(self, files: FileStore, log: LogConfig | None, proposal: Proposal, result: WriteResult) -> None:
+        self._files = files
+        self._log = log
+        self.proposal = proposal
+        self.result = result
+        self.compensations: list[LogTransaction] = []
+        self._written: set[str] = set()
+        self._note(result)
+
+    def rebase(self, proposal: Proposal, state: TableState, slots: frozenset[Slot]) -> Proposal:
+        table = self._files.files(state)
+        job = WriteJob(table, state.slots(), self._log, f"{state.table_id}/{proposal.commit_id}")
+        earlier = [r for r in self.result.results if r.slot in slots]
+        outcome = job.run_again(earlier, f"again.{state.version}")
+        self.result = self.result.with_slots(outcome.results)
+        self._note(self.result)
+        rebased = self.result.apply(proposal)
+        if outcome.transaction is None:
+            return rebased
+        self.compensations.append(outcome.transaction)
+        return replace(rebased, transactions=(*rebased.transactions, outcome.transaction))
+
+    def _note(self, result: WriteResult) -> None:
+        self._written |= _paths(result.results)
+
+    def forget_unused(self) -> None:
+        """Removes what the commit does not name: runs of deleted keys, and vectors that a rebase replaced."""
+        used = {f.path for r in self.result.results for f in r.adds} | _vector_files(self.result.results)
+        self._delete(self._written - used)
+
+    def forget_files(self) -> None:
+        """Removes everything: the attempt failed."""
+        self._delete(self._written)
+
+    def _delete(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._files.storage.delete(layout.join(self._files.location, path))
+
+
+def _paths(results: Iterable[SlotResult]) -> set[str]:
+    """All files that those results brought, relative to the table."""
+    listed = list(results)
+    adds = {f.path for r in listed for f in r.new_files}
+    return adds | _vector_files(listed) | {r.deleted_keys for r in listed if r.deleted_keys}
+
+
+def _vector_files(results: Iterable[SlotResult]) -> set[str]:
+    return {vector_file(f.vector) for r in results for f in (*r.vectors, *r.adds) if f.vector}
+
+
+def _results(outcomes: Sequence[TaskOutcome]) -> tuple[SlotResult, ...]:
+    return tuple(result for outcome in outcomes for result in outcome.results)

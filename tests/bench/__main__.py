@@ -1,0 +1,218 @@
+"""``python -m tests.bench [--rows N] [--upserts K] [--merges K] [--memory-rows N]``.
+
+Absolute times on a busy machine are noise, so peers take turns within one run and ratios of medians are printed
+beside what is asked of them. Exit status 1 if an answer is wrong; a missed ratio is shown, not hidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import polars as pl
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+from rich.console import Console
+from rich.table import Table
+
+from tablestore.jars import cache_root
+from tablestore.spark import spark_session
+from tests.bench.peers import Merge, Ours, Parquet, Peer
+from tests.bench.workload import Workload, workload
+
+
+@dataclass
+class Timings:
+    """Seconds by what was done and who did it."""
+
+    seconds: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, stage: str, who: str, work: Callable[[], object]) -> object:
+        begin = time.perf_counter()
+        result = work()
+        self.seconds[stage, who].append(time.perf_counter() - begin)
+        return result
+
+    def last(self, stage: str, who: str) -> float:
+        return self.seconds[stage, who][-1]
+
+    def median(self, stage: str, who: str) -> float | None:
+        values = self.seconds.get((stage, who))
+        return statistics.median(values) if values else None
+
+    def ratio(self, stage: str, who: str, other: str) -> float:
+        mine, theirs = self.median(stage, who), self.median(stage, other)
+        return mine / theirs if mine and theirs else math.nan
+
+
+def session(folder: Path) -> SparkSession:
+    return spark_session(
+        "tablestore-bench",
+        {
+            "spark.master": "local[2]",
+            "spark.driver.memory": "6g",
+            "spark.sql.shuffle.partitions": "4",
+            "spark.local.dir": str(folder / "spark"),
+            "spark.sql.parquet.compression.codec": "zstd",
+            "spark.hadoop.parquet.compression.codec.zstd.level": "1",
+        },
+    )
+
+
+def run(spark: SparkSession, work: Workload, folder: Path, merges: int, console: Console) -> Timings:
+    """All stages on fresh tables; peers take turns at every upsert."""
+    timings = Timings()
+    ours, logged = Ours(spark, folder, "none"), Ours(spark, folder, "embedded")
+    peers: list[Peer] = [Parquet(folder), ours, logged, *([Merge(spark, folder)] if merges else [])]
+    read = spark.read.parquet
+    for peer in peers:
+        timings.take("load", peer.name, lambda peer=peer: peer.load(read(str(work.base))))
+        console.print(f"  load: {peer.name} {timings.last('load', peer.name):.1f} s")
+    for number, file in enumerate(work.upserts):
+        for peer in peers:
+            if isinstance(peer, Merge) and number >= merges:
+                continue
+            timings.take("upsert", peer.name, lambda peer=peer, file=file: peer.upsert(read(str(file))))
+        seconds = ", ".join(f"{p.name} {timings.last('upsert', p.name):.2f} s" for p in peers)
+        console.print(f"  upsert {number + 1} of {len(work.upserts)}: {seconds}")
+    for peer in peers:
+        if peer.table() is not None:
+            done = merges if isinstance(peer, Merge) else len(work.upserts)
+            scan(timings, peer.name, lambda peer=peer: peer.table(), work, done)
+    delta = spark.read.format("delta")
+    scan(timings, "Delta's own reader", lambda: delta.load(ours.managed.location), work, len(work.upserts))
+    local_reads(timings, ours, work)
+    return timings
+
+
+def scan(timings: Timings, who: str, table: Callable[[], DataFrame], work: Workload, done: int) -> None:
+    for _ in range(3):
+        row = timings.take("count+sum", who, lambda: table().agg(F.count("*"), F.sum("amount")).collect()[0])
+        check(who, row[0], row[1], work.counts[done], work.sums[done])
+        timings.take("all columns", who, lambda: table().select(F.sum(F.hash("*"))).collect())
+    for key in work.point_keys[:5]:
+        timings.take("point", who, lambda key=key: table().where(F.col("order_id") == key).collect())
+
+
+def local_reads(timings: Timings, ours: Ours, work: Workload) -> None:
+    table, location = ours.managed, ours.managed.location
+    done = len(work.upserts)
+    for _ in range(3):
+        rows = timings.take("local all columns", "table.scan", lambda: table.scan().to_arrow())
+        frame = pl.from_arrow(rows.select(["amount"]))
+        check("table.scan", len(frame), frame["amount"].sum(), work.counts[done], work.sums[done])
+        timings.take("local all columns", "polars.scan_delta", lambda: pl.scan_delta(location).collect())
+    for key in work.point_keys:
+        where = f"order_id = {key}"
+        timings.take("local point", "table.scan", lambda where=where: table.scan(where=where).to_arrow())
+        timings.take(
+            "local point",
+            "polars.scan_delta",
+            lambda key=key: pl.scan_delta(location).filter(pl.col("order_id") == key).collect(),
+        )
+
+
+def check(who: str, count: int, total: float, wanted: int, wanted_total: float) -> None:
+    if count != wanted or not math.isclose(total, wanted_total, rel_tol=1e-9):
+        raise SystemExit(f"{who} gives {count} rows and sum {total}, it must be {wanted} and {wanted_total}")
+
+
+def worker_memory_mb() -> int:
+    """The largest peak of a living Python worker of Spark, in MiB (VmHWM; Linux)."""
+    peaks = [0]
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if any("pyspark" in part for part in child.cmdline()) and "java" not in child.name():
+                status = Path(f"/proc/{child.pid}/status").read_text()
+                peaks += [int(line.split()[1]) // 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+        except (psutil.NoSuchProcess, FileNotFoundError):
+            continue
+    return max(peaks)
+
+
+def memory(spark: SparkSession, work: Workload, folder: Path, rows: int) -> int:
+    """Loads `rows` rows (the base again and again under other keys) and upserts once; the workers' peak."""
+    peer = Ours(spark, folder / f"memory-{rows}", "embedded")
+    base = spark.read.parquet(str(work.base))
+    parts = [base.withColumn("order_id", F.col("order_id") + k * work.rows) for k in range(rows // work.rows)]
+    table = parts[0]
+    for part in parts[1:]:
+        table = table.unionByName(part)
+    peer.load(table)
+    peer.upsert(spark.read.parquet(str(work.upserts[0])))
+    return worker_memory_mb()
+
+
+def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
+    table = Table("stage", "who", "runs", "median s", "worst s")
+    for (stage, who), values in timings.seconds.items():
+        table.add_row(stage, who, str(len(values)), f"{statistics.median(values):.3f}", f"{max(values):.3f}")
+    console.print(table)
+    ours, logged, floor, merge = "tablestore, log none", "tablestore, log embedded", Parquet.name, Merge.name
+    delta = "Delta's own reader"
+    asked = [
+        ("upsert / Parquet append", timings.ratio("upsert", ours, floor), "≤ 1.5"),
+        ("upsert with embedded log / Parquet append", timings.ratio("upsert", logged, floor), ""),
+        ("Delta MERGE / upsert", timings.ratio("upsert", merge, ours), "≥ 5"),
+        ("load / Parquet write", timings.ratio("load", ours, floor), "≤ 1.5"),
+        ("load with embedded log / Parquet write", timings.ratio("load", logged, floor), ""),
+        ("count+sum / Delta's own on the same files", timings.ratio("count+sum", ours, delta), "≤ 1.2"),
+        ("all columns / Delta's own on the same files", timings.ratio("all columns", ours, delta), "≤ 1.2"),
+        (
+            "local scan / polars on the same files",
+            timings.ratio("local all columns", "table.scan", "polars.scan_delta"),
+            "",
+        ),
+        ("local point / polars on the same files", timings.ratio("local point", "table.scan", "polars.scan_delta"), ""),
+    ]
+    ratios = Table("ratio", "measured", "asked")
+    for name, value, wanted in asked:
+        ratios.add_row(name, "-" if math.isnan(value) else f"{value:.2f}", wanted)
+    for rows, peak in peaks.items():
+        ratios.add_row(f"peak of a Python worker at {rows:,} rows", f"{peak} MiB", "≤ 1024 MiB")
+    console.print(ratios)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--upserts", type=int, default=10)
+    parser.add_argument("--upsert-rows", type=int, default=250_000)
+    parser.add_argument("--merges", type=int, default=3, help="how many of the upserts MERGE takes part in")
+    parser.add_argument("--memory-rows", type=int, nargs="*", default=[5_000_000, 20_000_000])
+    arguments = parser.parse_args()
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="tablestore-bench-"))
+    try:
+        console.print("making the workload (once)")
+        cache = cache_root() / "bench"
+        work = workload(cache, arguments.rows, arguments.upserts, arguments.upsert_rows)
+        small = workload(cache, 20_000, 3, 2_000)
+        spark = session(folder)
+        console.print("warming up")
+        run(spark, small, folder / "warm", 1 if arguments.merges else 0, Console(quiet=True))
+        console.print("measuring")
+        timings = run(spark, work, folder / "run", arguments.merges, console)
+        peaks = {}
+        for rows in arguments.memory_rows:
+            console.print(f"memory at {rows:,} rows")
+            peaks[rows] = memory(spark, work, folder, rows)
+        report(timings, peaks, console)
+        spark.stop()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""A store in memory, the command line beside it in this process or in one of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tablestore import Store, Table
+from tablestore.cli import app
+from tests.cli.programs import Program
+from tests.warehouses import warehouse
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with warehouse() as opened:
+        yield opened
+
+
+@pytest.fixture
+def orders(store: Store) -> Table:
+    return store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"], options={"bucket": "2"})
+
+
+@pytest.fixture
+def run(store: Store) -> Run:
+    """Runs a command on the store, in this process."""
+
+    def call(*arguments: object, stdin: str | None = None, catalog: str = store.target) -> Result:
+        runner = CliRunner(env={"TABLESTORE_CATALOG": catalog, "NO_COLOR": "1", "COLUMNS": "120"})
+        return runner.invoke(app, [str(a) for a in arguments], input=stdin)
+
+    return call
+
+
+@pytest.fixture
+def start(store: Store) -> Iterator[Callable[..., Program]]:
+    """Starts a command on the store, in a process of its own; killed at the end if it still runs."""
+    with ExitStack() as stack:
+        yield lambda *arguments: stack.enter_context(Program(arguments, TABLESTORE_CATALOG=store.target))

@@ -1,0 +1,252 @@
+"""What each command does, in this process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from tablestore import Store, Table
+from tests.cli.conftest import Run
+from tests.warehouses import rows
+
+
+def put(table: Table, *ids: int, status: str = "OPEN") -> int:
+    return table.write(pa.table({"id": ids, "status": [status] * len(ids)})).version
+
+
+# ------------------------------------------------------------------------------------ databases and tables
+
+
+def test_a_first_database_makes_the_warehouse(run: Run, tmp_path: Path) -> None:
+    fresh = str(tmp_path / "fresh")
+    assert run("create", "shop", catalog=fresh).exit_code == 0
+    assert run("databases", catalog=fresh).stdout == "shop\n"
+
+
+def test_a_table_is_created_as_told(run: Run, store: Store) -> None:
+    columns = "region STRING, id BIGINT, amount DECIMAL(10,2)"
+    result = run(
+        *("create", "shop.sales", columns, "--key", "region,id", "--partition-by", "region"),
+        *("--option", "bucket=3", "-o", "log.system=none", "--comment", "all of it"),
+    )
+    assert result.exit_code == 0
+    definition = store.table("shop.sales").definition
+    assert definition.primary_key == ("region", "id")
+    assert definition.partition_by == ("region",)
+    assert definition.options.as_dict() == {"bucket": "3", "log.system": "none"}
+    assert definition.comment == "all of it"
+
+
+def test_creating_again_is_an_error_unless_told_otherwise(run: Run, orders: Table) -> None:
+    again = ("create", "shop.orders", "id BIGINT", "--key", "id")
+    assert "error[table-exists]" in run(*again).stderr
+    assert run(*again, "--if-not-exists").exit_code == 0
+    assert run("create", "shop").exit_code == 1
+    assert run("create", "shop", "--if-not-exists").exit_code == 0
+
+
+def test_lists(run: Run, store: Store, orders: Table) -> None:
+    store.create_database("other")
+    store.create_table("other.things", "id INT")
+    assert run("databases").stdout.split() == ["other", "shop"]
+    assert run("tables").stdout.split() == ["other.things", "shop.orders"]
+    assert run("tables", "shop").stdout.split() == ["shop.orders"]
+    assert json.loads(run("tables", "--json").stdout) == ["other.things", "shop.orders"]
+
+
+def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
+    assert run("drop", "shop.orders", stdin="n\n").exit_code == 1
+    assert store.list_tables("shop") == ["orders"]
+    assert run("drop", "shop.orders", stdin="y\n").exit_code == 0
+    assert store.list_tables("shop") == []
+    assert run("drop", "shop.orders", "--yes", "--if-exists").exit_code == 0
+
+
+def test_a_database_goes_with_its_tables_only_if_told(run: Run, store: Store, orders: Table) -> None:
+    assert "error[database-not-empty]" in run("drop", "shop", "--yes").stderr
+    assert run("drop", "shop", "--yes", "--cascade").exit_code == 0
+    assert store.list_databases() == []
+
+
+def test_describe(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    shown = run("describe", "shop.orders").stdout
+    assert "primary key" in shown
+    assert "`id` BIGINT NOT NULL" in shown
+    detail = json.loads(run("describe", "shop.orders", "--json").stdout)
+    assert (detail["rows"], detail["version"], detail["primary_key"]) == (2, 1, ["id"])
+
+
+def test_snapshots_newest_first_with_their_offsets(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    last = orders.write(pa.table({"id": [1], "_kind": ["-D"]}))
+    found = json.loads(run("snapshots", "shop.orders", "--json").stdout)
+    assert [s["version"] for s in found] == [2, 1, 0]
+    assert found[0]["log_offsets"] == {str(b): end for b, end in last.log_offsets.items()}
+    lines = run("snapshots", "shop.orders", "--limit", 2).stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["version", "2", "1"]
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+
+
+def test_scan_as_json_gives_all_rows(run: Run, orders: Table) -> None:
+    put(orders, *range(50))
+    lines = run("scan", "shop.orders", "--format", "json").stdout.splitlines()
+    assert sorted(json.loads(line)["id"] for line in lines) == list(range(50))
+
+
+def test_scan_as_a_table_is_aligned_and_short(run: Run, orders: Table) -> None:
+    put(orders, *range(50))
+    result = run("scan", "shop.orders")
+    lines = result.stdout.splitlines()
+    assert len(lines) == 21
+    assert len({line.index("OPEN") for line in lines[1:]}) == 1
+    assert "the first 20 rows" in result.stderr
+    assert len(run("scan", "shop.orders", "--limit", 50).stdout.splitlines()) == 51
+    assert "the first" not in run("scan", "shop.orders", "--limit", 50).stderr
+
+
+def test_scan_filters_selects_and_travels(run: Run, orders: Table) -> None:
+    put(orders, 1, 2, 3)
+    put(orders, 2, status="PAID")
+    paid = run("scan", "shop.orders", "--where", "status = 'PAID'", "--columns", "status,id", "-f", "json")
+    assert paid.stdout == '{"status":"PAID","id":2}\n'
+    then = run("scan", "shop.orders", "--version", 1, "-w", "id = 2", "-f", "json")
+    assert json.loads(then.stdout) == {"id": 2, "status": "OPEN"}
+
+
+def test_scan_of_nothing_prints_nothing(run: Run, orders: Table) -> None:
+    assert run("scan", "shop.orders").stdout == ""
+    assert run("scan", "shop.orders", "-f", "json").stdout == ""
+
+
+def test_every_type_can_be_printed(run: Run, store: Store) -> None:
+    columns = (
+        "a BOOLEAN, b BIGINT, c DOUBLE, d DECIMAL(10,2), e STRING, f BINARY, g DATE, h TIMESTAMP, "
+        "i ARRAY<INT>, j MAP<STRING, INT>, k STRUCT<x: INT, y: STRING>"
+    )
+    table = store.create_table("shop.all", columns)
+    values = {"b": 1, "e": "two\nlines", "f": b"\x00", "i": [1], "j": [("k", 1)], "k": {"x": 1, "y": None}}
+    table.write(pa.Table.from_pylist([values, {}], schema=table.schema))
+    shown = run("scan", "shop.all").stdout
+    assert len(shown.splitlines()) == 3
+    assert "two\\nlines" in shown
+    assert '{"x":1,"y":null}' in shown
+    assert len(run("scan", "shop.all", "-f", "json").stdout.splitlines()) == 2
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".ndjson", ".json"])
+def test_write_upserts_a_file(run: Run, orders: Table, tmp_path: Path, suffix: str) -> None:
+    put(orders, 1, 2)
+    file = tmp_path / f"rows{suffix}"
+    frame = pl.DataFrame({"id": [2, 3], "status": ["PAID", None], "_kind": ["+U", "+I"]})
+    writers = {".csv": frame.write_csv, ".ndjson": frame.write_ndjson, ".json": frame.write_json}
+    writers.get(suffix, frame.write_parquet)(file)
+    result = run("write", "shop.orders", file)
+    assert result.exit_code == 0
+    assert "version 2" in result.stderr
+    assert rows(orders) == [{"id": 1, "status": "OPEN"}, {"id": 2, "status": "PAID"}, {"id": 3, "status": None}]
+
+
+def test_write_takes_json_from_standard_input_and_overwrites(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    assert run("write", "shop.orders", "-", "--overwrite", stdin='{"id": 7, "status": "NEW"}\n').exit_code == 0
+    assert rows(orders) == [{"id": 7, "status": "NEW"}]
+
+
+def test_what_scan_prints_write_takes(run: Run, store: Store, orders: Table) -> None:
+    put(orders, 1, 2)
+    copy = store.create_table("shop.copy", "id BIGINT, status STRING", primary_key=["id"])
+    assert run("write", "shop.copy", "-", stdin=run("scan", "shop.orders", "-f", "json").stdout).exit_code == 0
+    assert rows(copy) == rows(orders)
+
+
+def test_csv_values_take_the_tables_types(run: Run, store: Store, tmp_path: Path) -> None:
+    store.create_table("shop.typed", "id INT, code STRING, day DATE, at TIMESTAMP, price DECIMAL(10,2), ok BOOLEAN")
+    file = tmp_path / "rows.csv"
+    file.write_text("id,code,day,at,price,ok\n1,007,2026-01-31,2026-01-31T12:00:00Z,9.90,true\n2,,,,,\n")
+    assert run("write", "shop.typed", file).exit_code == 0
+    first, second = (json.loads(line) for line in run("scan", "shop.typed", "-f", "json").stdout.splitlines())
+    assert (first["code"], first["day"], first["price"], first["ok"]) == ("007", "2026-01-31", "9.90", True)
+    assert second == {"id": 2, "code": None, "day": None, "at": None, "price": None, "ok": None}
+
+
+# ---------------------------------------------------------------------------------------------------- care
+
+
+def test_the_doctor_is_content(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    result = run("doctor", "shop.orders")
+    assert result.exit_code == 0
+    assert "shop.orders at version 1: healthy" in result.stdout
+    assert json.loads(run("doctor", "shop.orders", "--json").stdout)["healthy"] is True
+
+
+def test_compact(run: Run, orders: Table) -> None:
+    put(orders, 1)
+    assert "needs no compaction" in run("compact", "shop.orders").stderr
+    for number in range(3):
+        put(orders, *range(number * 100, number * 100 + 100))
+    before = rows(orders)
+    result = run("compact", "shop.orders", "--full")
+    assert result.exit_code == 0
+    assert "2 now" in result.stderr
+    assert rows(orders) == before
+
+
+# --------------------------------------------------------------------------------------------------- errors
+
+
+def test_an_error_is_one_line_and_exit_code_1(run: Run) -> None:
+    result = run("describe", "shop.nothing")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("error[table-not-found]: ")
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("scan", "orders"), "bad-name"),
+        (("create", "shop.t", "id BIGNT"), "bad-column-list"),
+        (("create", "shop.t", "id BIGINT", "-o", "buckt=2"), "unknown-option"),
+        (("create", "shop.t"), "no-columns"),
+        (("create", "other", "id BIGINT"), "bad-name"),
+        (("scan", "shop.orders", "--columns", "id,nme"), "unknown-column"),
+        (("follow", "shop.orders", "--columns", "nme"), "unknown-column"),
+        (("tables", "-c", "/nowhere/at/all"), "no-warehouse"),
+    ],
+)
+def test_wrong_requests_name_their_code(run: Run, orders: Table, arguments: tuple[str, ...], code: str) -> None:
+    result = run(*arguments)
+    assert (result.exit_code, result.stderr.partition(":")[0]) == (1, f"error[{code}]")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("scan",),
+        ("scan", "shop.orders", "--format", "xml"),
+        ("scan", "shop.orders", "--limit", "-1"),
+        ("follow", "shop.orders", "--scan", "from-timestamp"),
+        ("follow", "shop.orders", "--timestamp", "2026-01-01"),
+        ("follow", "shop.orders", "--scan", "from-timestamp", "--timestamp", "yesterday"),
+        ("write", "shop.orders", "/no/such/file.csv"),
+        ("write", "shop.orders", __file__),
+        ("create", "shop.t", "id BIGINT", "-o", "bucket"),
+        ("nonsense",),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(run: Run, orders: Table, arguments: tuple[str, ...]) -> None:
+    assert run(*arguments).exit_code == 2
+
+
+def test_looking_at_a_warehouse_that_is_not_there_makes_none(run: Run, tmp_path: Path) -> None:
+    assert run("tables", catalog=str(tmp_path / "typo")).exit_code == 1
+    assert list(tmp_path.iterdir()) == []

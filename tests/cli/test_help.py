@@ -1,0 +1,56 @@
+"""Every command explains itself, and asking for it costs next to nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from typer.testing import CliRunner
+
+from tablestore.cli import app
+from tests.cli.programs import ROOT
+
+COMMANDS = [command.name for command in app.registered_commands]
+HEAVY = {"deltalake", "fastapi", "httpx", "numpy", "polars", "pyarrow", "pyspark", "sqlalchemy"}
+
+
+def test_all_commands_of_the_contract_are_there() -> None:
+    assert set(COMMANDS) >= {"demo", "serve", "follow", "doctor", "compact", "databases", "tables", "create", "drop"}
+    assert set(COMMANDS) >= {"describe", "snapshots", "scan", "write"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_explains_itself(command: str) -> None:
+    result = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, [command, "--help"])
+    assert result.exit_code == 0
+    assert f"tablestore {command}" in result.output or f" {command} " in result.output
+    assert "Show this message and exit" in result.output
+
+
+@pytest.mark.parametrize("command", set(COMMANDS) - {"demo", "serve"})
+def test_a_command_takes_catalog_and_token(command: str) -> None:
+    result = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1"}).invoke(app, [command, "-h"])
+    for wanted in ("--catalog", "-c", "TABLESTORE_CATALOG", "--token", "TABLESTORE_TOKEN"):
+        assert wanted in result.output
+
+
+def test_nothing_alone_shows_the_help() -> None:
+    result = CliRunner().invoke(app, [])
+    assert "Managed tables with primary keys" in result.output
+
+
+def test_the_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert result.exit_code == 0
+    assert result.output.startswith("tablestore 0.")
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom tablestore.cli import app\n"
+        "try:\n    app(['follow', '--help'])\n"
+        f"except SystemExit:\n    print(sorted({HEAVY} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"

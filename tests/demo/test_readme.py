@@ -1,0 +1,76 @@
+"""What the README shows really runs, and what it links to is there."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tablestore
+from tablestore.cli import app
+from tests.cli.programs import ROOT
+
+PAGES = ("README.md", "CONTRIBUTING.md")
+
+
+def blocks() -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```", (ROOT / "README.md").read_text(encoding="utf-8"), re.M | re.S)
+
+
+def execute(block: str, names: dict[str, Any]) -> None:
+    exec(compile(block, "README.md", "exec"), names)
+
+
+def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    assert names["orders"].scan().to_polars().sort("id")["status"].to_list() == ["PAID", "OPEN"]
+    printed = capsys.readouterr().out
+    assert "'_kind': '+I'" in printed
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_lines_for_spark_run(tmp_path: Path) -> None:
+    """In a process of their own, as a user runs them: the folder is relative, and Spark begins where they begin."""
+    program = tmp_path / "readme.py"
+    program.write_text("\n".join(blocks()[:2]) + "\nspark.stop()\n", encoding="utf-8")
+    # the JVM's first compiler alone: the program ends before the second has paid for itself
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    done = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "|  PAID|       27.0|" in done.stdout
+    with tablestore.connect(str(tmp_path / "warehouse")) as store:
+        copy = store.table("shop.copy").scan().to_polars().sort("id")
+    assert copy.rows() == [(2, "PAID", 20.0), (3, "OPEN", 3.0), (4, "PAID", 7.0)]
+
+
+def test_the_ten_lines_are_about_ten() -> None:
+    lines = [line for line in blocks()[0].splitlines() if line.strip() and "import" not in line]
+    assert len(lines) <= 10
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_and_paths_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    linked = re.findall(r"\]\(([^)#]+)\)", text)
+    named = re.findall(r"`((?:filestore|log|compaction|catalog_service|tablestore|tests)/[\w./]*)`", text)
+    missing = [path for path in [*linked, *named] if not (ROOT / path).exists()]
+    assert missing == []
+
+
+def test_its_commands_and_tasks_exist() -> None:
+    text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
+    commands = {command.name for command in app.registered_commands}
+    assert set(re.findall(r"^tablestore (\w+)", text, re.M)) <= commands
+    tasks = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= tasks

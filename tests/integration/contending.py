@@ -1,0 +1,85 @@
+"""Processes that write one table at the same time, and note what they were told of each commit."""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from filestore.errors import Conflict
+from tablestore import Table
+from tests.integration.crashing import PROCESSES, address, reach
+from tests.warehouses import Row, to_arrow
+
+__all__ = ["Told", "contend", "history"]
+
+KEYS = 200
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a writer was told of one of its commits: the version, or that it lost."""
+
+    version: int | None
+    commit_id: str | None
+    rows: list[Row]
+
+
+def contend(table: Table, folder: Path, seed: int, writers: int, seconds: float) -> list[Told]:
+    """Runs writers for that long; gives all that they were told."""
+    files = [folder / f"writer-{n}.json" for n in range(writers)]
+    start = PROCESSES.Barrier(writers)
+    running = [
+        PROCESSES.Process(target=_write, args=(address(table), seed, n, seconds, start, str(files[n])))
+        for n in range(writers)
+    ]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(seconds + 120)
+    assert [p.exitcode for p in running] == [0] * writers
+    return [Told(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
+
+
+def _write(where: Any, seed: int, writer: int, seconds: float, start: Any, file: str) -> None:
+    dice = random.Random(f"{seed}.{writer}")
+    table = reach(where)
+    with open(file, "w") as told:
+        start.wait(60)
+        until = time.monotonic() + seconds
+        number = 0
+        while time.monotonic() < until:
+            number += 1
+            rows = _batch(dice, writer, number)
+            try:
+                snapshot = table.write(to_arrow(table, rows))
+                answer = {"version": snapshot.version, "commit_id": snapshot.commit_id}
+            except Conflict:
+                answer = {"version": None, "commit_id": None}
+            told.write(json.dumps({**answer, "rows": rows}) + "\n")
+
+
+def _batch(dice: random.Random, writer: int, number: int) -> list[Row]:
+    rows = []
+    for key in dice.sample(range(KEYS), dice.randint(1, 30)):
+        put = dice.random() < 0.85
+        rows.append(
+            {
+                "id": key,
+                "writer": writer if put else None,
+                "number": number if put else None,
+                "at": dice.randrange(100),
+                "_kind": "+U" if put else "-D",
+            }
+        )
+    return rows
+
+
+def history(told: list[Told]) -> list[Told]:
+    """The commits that were acknowledged, in the order of versions, which must be all the versions there are."""
+    acknowledged = sorted((t for t in told if t.version is not None), key=lambda t: t.version or 0)
+    assert [t.version for t in acknowledged] == list(range(1, len(acknowledged) + 1))
+    return acknowledged

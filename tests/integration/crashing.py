@@ -1,0 +1,186 @@
+"""Writers that die at a chosen moment, and what they write: batches that are a function of their number."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tablestore.recovery
+import tablestore.transaction
+from filestore.ambient import system_ambient
+from filestore.storage import LocalStorage
+from log.systems import open_log
+from tablestore.handle import TableHandle
+from tablestore.table import Table
+from tests.faults import Call, FaultyStorage
+from tests.warehouses import to_arrow
+
+__all__ = [
+    "APP",
+    "KEYS",
+    "Death",
+    "Row",
+    "acknowledge",
+    "acknowledged",
+    "address",
+    "after",
+    "batch",
+    "die_writing",
+    "reach",
+    "struck",
+    "write_on",
+]
+
+APP = "crasher"
+KEYS = 40
+
+Row = dict[str, Any]
+
+# Children are forked from a process that has imported all this once: a round costs milliseconds.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.integration.crashing"])
+
+
+def batch(seed: int, number: int) -> list[Row]:
+    """Some puts and deletes of a small set of keys; each row says whose it is."""
+    dice = random.Random(f"{seed}.{number}")
+    found = []
+    for key in dice.sample(range(KEYS), dice.randint(1, 12)):
+        kind = "-D" if dice.random() < 0.25 else "+U"
+        found.append({"id": key, "batch": number if kind == "+U" else None, "_kind": kind})
+    return found
+
+
+def after(seed: int, numbers: Iterable[int]) -> list[Row]:
+    """The table's rows when those batches were written in order."""
+    rows: dict[int, Row] = {}
+    for number in numbers:
+        for row in batch(seed, number):
+            if row["_kind"] == "-D":
+                rows.pop(row["id"], None)
+            else:
+                rows[row["id"]] = {"id": row["id"], "batch": row["batch"]}
+    return [rows[key] for key in sorted(rows)]
+
+
+@dataclass(frozen=True)
+class Death:
+    """When a process kills itself, as ``kill -9`` would: before or after its n-th call of storage or log."""
+
+    call: int
+
+
+def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, until: int | None = None) -> bool:
+    """A process that writes batches from `start` on until it dies; whether it did, or came to the batch `until`."""
+    process = PROCESSES.Process(target=_write, args=(address(table), seed, start, str(acks), death, until))
+    process.start()
+    process.join(60)
+    if process.exitcode is None:
+        process.kill()
+        process.join()
+        raise AssertionError("the writer hangs")
+    assert process.exitcode in (0, -signal.SIGKILL), f"the writer ended with {process.exitcode} instead of dying"
+    return process.exitcode != 0
+
+
+def address(table: Table) -> tuple[str, str, str, str]:
+    handle = table.handle
+    return handle.database, handle.name, handle.table_id, handle.location
+
+
+def reach(address: tuple[str, str, str, str], strike: Callable[[], None] = lambda: None) -> Table:
+    """A table in another process, on a storage that strikes before and after each call."""
+
+    def hook(call: Call) -> None:
+        if call.operation != "append" or call.done:  # of which a file has many
+            strike()
+
+    return Table(TableHandle(*address, FaultyStorage(LocalStorage(), hook), system_ambient()))
+
+
+def _write(
+    address: tuple[str, str, str, str], seed: int, start: int, acks: str, death: Death, until: int | None
+) -> None:
+    with struck(Countdown(death.call)) as strike:
+        write_on(reach(address, strike), seed, start, Path(acks), until)
+
+
+def write_on(table: Table, seed: int, start: int, acks: Path, until: int | None = None) -> None:
+    """Writes batches one after the other, noting each that was acknowledged."""
+    number = start
+    while until is None or number < until:
+        table.write(to_arrow(table, batch(seed, number)), app=(APP, number))
+        acknowledge(acks, number)
+        number += 1
+
+
+def acknowledge(acks: Path, number: int) -> None:
+    """Notes that a batch's writer was told that it is written."""
+    handle = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.write(handle, f"{number}\n".encode())
+    os.close(handle)
+
+
+def acknowledged(acks: Path) -> int:
+    """How many batches were."""
+    return len(acks.read_text().splitlines()) if acks.exists() else 0
+
+
+class Countdown:
+    """Kills this process at its n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+class struck(AbstractContextManager[Callable[[], None]]):  # noqa: N801  # reads as a verb
+    """While it lasts, logs that writers open strike before and after each call, too."""
+
+    MODULES = (tablestore.transaction, tablestore.recovery)
+
+    def __init__(self, strike: Callable[[], None]) -> None:
+        self._strike = strike
+
+    def __enter__(self) -> Callable[[], None]:
+        for module in self.MODULES:
+            module.open_log = lambda *how: _Struck(open_log(*how), self._strike)
+        return self._strike
+
+    def __exit__(self, *exc: object) -> None:
+        for module in self.MODULES:
+            module.open_log = open_log
+
+
+class _Struck:
+    """A log, or a writer of one."""
+
+    def __init__(self, inner: Any, strike: Callable[[], None]) -> None:
+        self._inner = inner
+        self._strike = strike
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._inner.close()
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._strike()
+            result = getattr(self._inner, name)(*args, **kwargs)
+            self._strike()
+            return _Struck(result, self._strike) if name == "begin" else result
+
+        return call

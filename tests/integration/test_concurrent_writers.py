@@ -1,0 +1,98 @@
+"""Four processes upsert overlapping keys: no update is lost, no key doubled, each commit is known or a conflict."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tablestore import Store, Table
+from tests.integration.contending import Told, contend, history
+from tests.integration.foreign import ForeignConsumer
+from tests.servers.kafka import KafkaBroker
+from tests.tables import in_order
+from tests.warehouses import assert_whole, open_in_log, replay
+
+SCHEMA = "id BIGINT, writer INT, number INT, at INT"
+WRITERS = 4
+
+
+class LiveReader(threading.Thread):
+    """Follows the table from its beginning while the writers are at work, and to the end once they have finished."""
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self._table = table
+        self.finished = threading.Event()
+        self.changes: list[dict[str, Any]] = []
+
+    def run(self) -> None:
+        for batch in self._table.follow(stop=self.finished.is_set):
+            self.changes += batch.to_pylist()
+
+
+def modelled(told: list[Told], sequence: bool) -> list[dict[str, Any]]:
+    """The table after those commits, in the order of their versions."""
+    state: dict[int, dict[str, Any]] = {}
+    for commit in told:
+        for change in commit.rows:
+            row = {name: value for name, value in change.items() if name != "_kind"}
+            stored = state.get(row["id"])
+            if sequence and stored is not None and stored["at"] > row["at"]:
+                continue
+            if change["_kind"] == "-D":
+                state.pop(row["id"], None)
+            else:
+                state[row["id"]] = row
+    return in_order(state.values())
+
+
+def run(table: Table, folder: Path, seed: int, seconds: float, sequence: bool = False) -> None:
+    reader = LiveReader(table)
+    reader.start()
+    try:
+        told = contend(table, folder, seed, WRITERS, seconds)
+    finally:
+        reader.finished.set()
+        reader.join(60)
+    newest = table.filestore.state().version
+    acknowledged = history(told)
+    lost = len(told) - len(acknowledged)
+    print(f"{len(acknowledged)} commits, {lost} conflicts")
+    assert newest == len(acknowledged)
+    assert len(acknowledged) > WRITERS
+    by_version = {s.version: s.commit_id for s in table.snapshots()}
+    assert all(by_version[t.version] == t.commit_id for t in acknowledged)
+    found = assert_whole(table)
+    assert found == modelled(acknowledged, sequence)
+    assert not reader.is_alive()
+    assert replay(reader.changes, ["id"]) == found
+
+
+@pytest.fixture(params=["last-row-wins", "sequence-field"])
+def sequence(request: pytest.FixtureRequest) -> bool:
+    return request.param == "sequence-field"
+
+
+@pytest.fixture(params=[pytest.param(30.0, marks=pytest.mark.slow), 4.0], ids=["long", "short"])
+def seconds(request: pytest.FixtureRequest) -> float:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: bool, seconds: float) -> None:
+    options = {"bucket": "2"} | ({"sequence.field": "at"} if sequence else {})
+    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
+    run(table, folder, seed, seconds, sequence)
+    assert open_in_log(table) == []
+
+
+def test_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed: int, sequence: bool) -> None:
+    """A foreign consumer that applies records as they come may differ: Kafka's order is not that of the snapshots."""
+    options = {"bucket": "2", "log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap}
+    options |= {"sequence.field": "at"} if sequence else {}
+    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
+    with ForeignConsumer(table) as foreign:
+        run(table, folder, seed, 5.0, sequence)
+        foreign.catch_up()

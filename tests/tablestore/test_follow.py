@@ -1,0 +1,190 @@
+"""Following a table without Spark: the snapshot and then the log, no row lost, none twice."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from log.systems import open_log
+from tablestore import Store, Table
+from tests.waiting import until
+from tests.warehouses import assert_whole, changes, replay, rows
+
+
+def put(table: Table, *ids: int, name: str = "a") -> int:
+    return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
+
+
+def gone(table: Table, *ids: int) -> int:
+    return table.write(pa.table({"id": ids, "_kind": ["-D"] * len(ids)})).version
+
+
+def kinds(found: list[dict]) -> list[tuple[str, int]]:
+    return sorted((row["_kind"], row["id"]) for row in found)
+
+
+def test_full_gives_the_rows_and_then_the_changes(orders: Table) -> None:
+    put(orders, 1, 2, 3)
+    put(orders, 2, name="b")
+    following = orders.follow(stop=4)
+    put(orders, 3, 4, name="c")
+    gone(orders, 1)
+    found = [row for batch in following for row in batch.to_pylist()]
+    assert kinds(found[:3]) == [("+I", 1), ("+I", 2), ("+I", 3)]
+    assert kinds(found[3:]) == [("+I", 4), ("+U", 3), ("-D", 1)]
+    assert replay(found, ["id"]) == rows(orders)
+
+
+def test_where_it_begins_is_decided_when_it_is_asked_not_when_it_is_read(orders: Table) -> None:
+    put(orders, 1)
+    latest, full = orders.follow(scan="latest", stop=2), orders.follow(stop=2)
+    put(orders, 2)
+    assert [b.column("id").to_pylist() for b in latest] == [[2]]
+    assert [b.column("id").to_pylist() for b in full] == [[1], [2]]
+
+
+def test_after_a_version(orders: Table) -> None:
+    for i in range(1, 5):
+        put(orders, i)
+    assert kinds(changes(orders, version=2)) == [("+I", 3), ("+I", 4)]
+    assert kinds(changes(orders, version=0)) == [("+I", i) for i in range(1, 5)]
+    assert changes(orders, version=4) == []
+
+
+def test_an_overwrite_is_the_old_rows_leaving_and_the_new_ones_coming(orders: Table) -> None:
+    put(orders, 1, 2)
+    put(orders, 2, name="b")
+    orders.write(pa.table({"id": [2, 7], "name": ["x", "y"]}), overwrite=True)
+    put(orders, 7, name="z")
+    found = changes(orders, version=2)
+    assert kinds(found[:4]) == [("+I", 2), ("+I", 7), ("-D", 1), ("-D", 2)]
+    assert [row["name"] for row in found[:2] if row["id"] == 2] == ["b"], "the rows as they were"
+    assert kinds(found[4:]) == [("+U", 7)]
+    assert_whole(orders)
+
+
+def test_an_overwrite_by_nothing_empties_the_table(orders: Table) -> None:
+    put(orders, 1, 2)
+    orders.write(pa.table({"id": pa.array([], pa.int64())}), overwrite=True)
+    assert kinds(changes(orders, version=1)) == [("-D", 1), ("-D", 2)]
+    assert rows(orders) == []
+    put(orders, 3)
+    assert_whole(orders, leftovers=False)
+
+
+def test_commits_without_rows_and_compactions_give_nothing(orders: Table) -> None:
+    put(orders, 1)
+    orders.write(pa.table({"id": pa.array([], pa.int64())}))
+    assert changes(orders, version=1) == []
+
+
+def test_an_append_table_is_followed_too(store: Store) -> None:
+    events = store.create_table("shop.events", "id BIGINT, name STRING", options={"bucket": "2"})
+    put(events, 1, 1, 2)
+    put(events, 1)
+    assert kinds(changes(events)) == [("+I", 1), ("+I", 1), ("+I", 1), ("+I", 2)]
+    assert_whole(events)
+
+
+def test_a_partitioned_table_is_followed_too(store: Store) -> None:
+    table = store.create_table(
+        "shop.parts",
+        "day DATE, id BIGINT, name STRING",
+        primary_key=["day", "id"],
+        partition_by=["day"],
+        options={"bucket": "2"},
+    )
+    days = pa.array([0, 1, 1, 2], pa.date32())
+    table.write(pa.table({"day": days, "id": [1, 1, 2, 2], "name": list("abcd")}))
+    table.write(pa.table({"day": days[:2], "id": [1, 1], "_kind": ["-D", "+U"], "name": ["", "x"]}))
+    assert len(assert_whole(table)) == 3
+
+
+def test_stop_by_event_and_by_function(orders: Table) -> None:
+    put(orders, 1)
+    put(orders, 2)
+    event = threading.Event()
+    event.set()
+    assert [b.num_rows for b in orders.follow(stop=event)] == [1, 1], "the rows that were there, then it asks"
+    asked = iter([False, False, True])
+    assert sum(b.num_rows for b in orders.follow(version=0, stop=lambda: next(asked))) == 2
+    assert sum(b.num_rows for b in orders.follow(version=0, stop=lambda: True)) == 2, "asked when nothing is waiting"
+
+
+def test_it_waits_for_what_is_still_to_come(orders: Table) -> None:
+    event = threading.Event()
+    got: list[int] = []
+
+    def read() -> None:
+        for batch in orders.follow(scan="latest", stop=event):
+            got.extend(batch.column("id").to_pylist())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for i in range(5):
+        put(orders, i)
+        until(lambda i=i: got == list(range(i + 1)))
+    event.set()
+    reader.join(10)
+    assert not reader.is_alive()
+
+
+def test_nothing_is_lost_or_doubled_while_writers_go_on(orders: Table) -> None:
+    stop = threading.Event()
+
+    def write(start: int) -> None:
+        for i in range(15):
+            put(orders, *range(start + i, start + i + 20), name=f"{start}.{i}")
+
+    writers = [threading.Thread(target=write, args=(n * 10,)) for n in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        found: list[dict] = []
+        for batch in orders.follow(stop=30):
+            found += batch.to_pylist()
+    finally:
+        for writer in writers:
+            writer.join(60)
+        stop.set()
+    assert replay(found, ["id"]) == assert_whole(orders)
+
+
+def test_modes_that_do_not_exist_are_refused(orders: Table) -> None:
+    for how in ({"scan": "earliest"}, {"scan": "from-timestamp"}):
+        with pytest.raises(InvalidRequest) as caught:
+            orders.follow(**how)
+        assert caught.value.code == "bad-scan-mode"
+    with pytest.raises(NotFound) as missing:
+        orders.follow(version=9)
+    assert missing.value.code == "no-such-version"
+
+
+def test_a_table_without_a_log_is_refused(store: Store) -> None:
+    table = store.create_table("shop.quiet", "id BIGINT", primary_key=["id"], options={"log.system": "none"})
+    with pytest.raises(Unsupported) as caught:
+        table.follow()
+    assert caught.value.code == "no-log"
+
+
+def test_a_gap_in_the_log_is_an_error_never_silence(orders: Table) -> None:
+    put(orders, 1, 2, 3, 4)
+    put(orders, 5, 6)
+    config = orders.handle.log(orders.definition)
+    with open_log(config, orders.handle.ambient) as log:
+        log.trim({bucket: 1 for bucket in range(2)})
+    with pytest.raises(NotFound) as caught:
+        changes(orders, version=0)
+    assert caught.value.code == "log-gap"
+    assert replay(changes(orders), ["id"]) == rows(orders), "a full scan needs none of it"
+
+
+def test_a_reader_that_leaves_lets_go(orders: Table) -> None:
+    put(orders, 1)
+    following: Iterator[pa.RecordBatch] = orders.follow()
+    next(following)
+    following.close()  # type: ignore[attr-defined]

@@ -1,0 +1,41 @@
+"""The seam, planned: which steps lead through which snapshots."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.snapshot import Operation, Snapshot
+from tablestore.hybrid import FromLog, Replaced, steps
+
+A = LogTransaction("t/a/0.0", (LogRange(0, 0, 3, 3), LogRange(1, 5, 9, 2)))
+B = LogTransaction("t/b/0.0", (LogRange(0, 3, 4, 1),))
+
+
+def snapshot(version: int, operation: Operation, *transactions: LogTransaction) -> Snapshot:
+    return Snapshot(version, datetime(2026, 1, 1, tzinfo=UTC), operation, "c", {}, transactions)
+
+
+def test_a_write_is_read_from_its_transactions_in_the_commits_order() -> None:
+    [step] = steps([snapshot(1, Operation.WRITE, B, A)])
+    assert step == FromLog(1, (B, A))
+    assert step.rows == 6  # records, not offsets: others' records and markers lie between
+
+
+def test_an_overwrite_replaces_whatever_its_transactions_hold() -> None:
+    assert list(steps([snapshot(4, Operation.OVERWRITE, A)])) == [Replaced(4)]
+
+
+def test_commits_that_move_no_rows_give_no_step() -> None:
+    quiet = [snapshot(0, Operation.CREATE), snapshot(1, Operation.WRITE), snapshot(2, Operation.COMPACT)]
+    assert list(steps(quiet)) == []
+
+
+def test_steps_keep_the_order_of_versions() -> None:
+    history = [
+        snapshot(1, Operation.WRITE, A),
+        snapshot(2, Operation.COMPACT),
+        snapshot(3, Operation.OVERWRITE, A),
+        snapshot(4, Operation.WRITE, B),
+    ]
+    assert list(steps(history)) == [FromLog(1, (A,)), Replaced(3), FromLog(4, (B,))]

@@ -1,0 +1,91 @@
+"""A lease says whether the writer of a commit lives, whatever happened to it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tablestore.lease import abandoned, forget, holds_lease, lease
+from tests.folders import memory_folder
+from tests.waiting import until
+
+PROCESSES = multiprocessing.get_context("spawn")
+
+
+@pytest.fixture
+def table() -> Iterator[str]:
+    with memory_folder() as folder:
+        yield str(folder)
+
+
+def test_it_is_held_while_the_block_runs_and_gone_afterwards(table: str) -> None:
+    assert not holds_lease(table, "c")
+    with lease(table, "c"):
+        assert holds_lease(table, "c")
+        assert abandoned(table) == []
+    assert not holds_lease(table, "c")
+    assert abandoned(table) == []
+
+
+def test_after_an_error_it_is_not_held_and_its_file_tells_the_next_writer(table: str) -> None:
+    with pytest.raises(KeyError), lease(table, "c"):
+        raise KeyError
+    assert not holds_lease(table, "c")
+    assert abandoned(table) == ["c"]
+    forget(table, ["c"])
+    assert abandoned(table) == []
+
+
+def test_a_lease_that_is_held_is_not_forgotten(table: str) -> None:
+    with lease(table, "c"):
+        forget(table, ["c", "never-was"])
+        assert holds_lease(table, "c")
+
+
+def hold(table: str, ready: object) -> None:
+    with lease(table, "c"):
+        ready.set()  # type: ignore[attr-defined]
+        threading.Event().wait()
+
+
+def test_a_process_that_is_killed_lets_go(table: str) -> None:
+    ready = PROCESSES.Event()
+    writer = PROCESSES.Process(target=hold, args=(table, ready))
+    writer.start()
+    try:
+        assert ready.wait(30)
+        assert holds_lease(table, "c")
+        assert abandoned(table) == []
+    finally:
+        writer.kill()
+        writer.join()
+    assert not holds_lease(table, "c")
+    assert abandoned(table) == ["c"]
+
+
+def test_looking_does_not_disturb_the_writer_nor_another_looker(table: str) -> None:
+    """A janitor may remove a file between its making and its locking: the writer then makes another."""
+    stop = threading.Event()
+    problems: list[str] = []
+
+    def janitor() -> None:
+        while not stop.is_set():
+            forget(table, abandoned(table))
+
+    janitors = [threading.Thread(target=janitor) for _ in range(2)]
+    for thread in janitors:
+        thread.start()
+    for i in range(200):
+        with lease(table, f"c{i}"):
+            if not holds_lease(table, f"c{i}"):
+                problems.append(f"c{i}")
+    stop.set()
+    for thread in janitors:
+        thread.join()
+    assert problems == []
+    until(lambda: not os.listdir(Path(table, "_log", "leases")), 5)
