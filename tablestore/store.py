@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -33,6 +34,8 @@ def connect(target: str, token: str | None = None, *, database: str | None = Non
     Raises:
         Unavailable: the service or the warehouse does not answer.
     """
+    if "://" not in target:
+        target = str(Path(target).absolute())  # Spark's planner is another process, perhaps in another folder
     return Store(target, connect_catalog(target, token=token, database=database), system_ambient(), token)
 
 
