@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import pyarrow as pa
@@ -69,27 +69,19 @@ class Follower:
     def _run(self, state: TableState | None, at: Commit, stop: Stop) -> Iterator[pa.RecordBatch]:
         if state is not None:
             yield from rows_of_files(self._files, state, RowKind.INSERT)
+        ending, wait = _Ending(stop, lambda: self._files.state().version), _SHORTEST_WAIT_S
         with open_log(self._config, self._files.ambient) as log:
-            while not _reached(stop, at.version):
-                following = yield from self._version_after(log, at, stop)
-                if following is None:
-                    return
-                at = following
-
-    def _version_after(self, log: LogStore, at: Commit, stop: Stop) -> Generator[pa.RecordBatch, None, Commit | None]:
-        """The changes of the next version, waiting for it; returns that version, or None if told to stop waiting."""
-        wait = _SHORTEST_WAIT_S
-        while (commit := self._files.log.commit(at.version + 1)) is None:
-            if _asked(stop):
-                return None
-            if wait == _LONGEST_WAIT_S:
-                self._require_same_table(at)
-            self._files.ambient.sleep(wait)
-            wait = min(wait * 2, _LONGEST_WAIT_S)
-        self._require_same_table(at)
-        for step in steps([commit.snapshot()]):
-            yield from self._changes(log, step)
-        return commit
+            while not ending.reached(at.version):
+                if (commit := self._files.log.commit(at.version + 1)) is not None:
+                    self._require_same_table(at)
+                    for step in steps([commit.snapshot()]):
+                        yield from self._changes(log, step)
+                    at, wait = commit, _SHORTEST_WAIT_S
+                    continue
+                if wait == _LONGEST_WAIT_S:
+                    self._require_same_table(at)
+                self._files.ambient.sleep(wait)
+                wait = min(wait * 2, _LONGEST_WAIT_S)
 
     def _require_same_table(self, at: Commit) -> None:
         """A table of the same name that was made later has versions of the same numbers."""
@@ -126,13 +118,15 @@ def rows_of_files(files: FileStore, state: TableState, kind: RowKind) -> Iterato
             yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
 
 
-def _reached(stop: Stop, version: int) -> bool:
-    if isinstance(stop, int):
-        return version >= stop
-    return isinstance(stop, threading.Event) and stop.is_set()
+class _Ending:
+    """When to end. What was committed before the signal is still given, however busy the writers are."""
 
+    def __init__(self, stop: Stop, newest: Callable[[], int]) -> None:
+        self._asked = stop.is_set if isinstance(stop, threading.Event) else stop if callable(stop) else None
+        self._last = stop if isinstance(stop, int) else None
+        self._newest = newest
 
-def _asked(stop: Stop) -> bool:
-    if isinstance(stop, threading.Event):
-        return stop.is_set()
-    return callable(stop) and bool(stop())
+    def reached(self, version: int) -> bool:
+        if self._last is None and self._asked is not None and self._asked():
+            self._last = self._newest()
+        return self._last is not None and version >= self._last

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filestore.errors import Unavailable
@@ -63,7 +63,8 @@ def forget(location: str, commit_ids: Iterable[str]) -> None:
     """Removes the files of abandoned commits after they were tidied up; what is locked meanwhile stays."""
     for commit_id in commit_ids:
         path = _path(location, commit_id)
-        if not _locked(path):
+        # removed under the lock: a writer that was about to take it finds out in `_acquire`
+        with suppress(FileNotFoundError, BlockingIOError), _try_lock(path, fcntl.LOCK_EX):
             path.unlink(missing_ok=True)
 
 
@@ -82,16 +83,23 @@ def _acquire(path: Path) -> int:
 
 def _locked(path: Path) -> bool:
     try:
-        handle = os.open(path, os.O_RDONLY)
+        with _try_lock(path, fcntl.LOCK_SH):
+            return False
     except FileNotFoundError:
         return False
-    try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
+
+
+@contextmanager
+def _try_lock(path: Path, kind: int) -> Iterator[None]:
+    """Raises `FileNotFoundError`, or `BlockingIOError` if another process has it."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, kind | fcntl.LOCK_NB)
+        yield
     finally:
         os.close(handle)
-    return False
 
 
 def _path(location: str, commit_id: str) -> Path:

@@ -130,8 +130,8 @@ class Table:
                 changes only. ``from-timestamp``: changes after the state at `timestamp`.
             timestamp: For ``from-timestamp``.
             version: Instead of `scan`: changes after that version.
-            stop: When to end, since it is endless otherwise: a version number to end after, a `threading.Event`, or
-                a function that is asked whenever nothing is waiting.
+            stop: When to end, since it is endless otherwise: a version number to end after, or a `threading.Event`
+                or function that says so. All that was committed until then is still given.
 
         Raises:
             Unsupported: the table has no log (``log.system = none``).

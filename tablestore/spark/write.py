@@ -38,10 +38,12 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
         InvalidRequest: columns that the table lacks, or that it needs.
     """
     rows = arranged(conformed(df, definition), definition)
+    names = rows.columns
+    numbered = rows.toDF(*(f"c{number}" for number in range(len(names))))  # mapInArrow takes no name with a ` in it
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         try:
-            collected = rows.mapInArrow(_task(job), _OUTCOME).collect()
+            collected = numbered.mapInArrow(_task(job, names), _OUTCOME).collect()
         except PySparkException as error:
             if (ours := _known(str(error))) is None:
                 raise
@@ -87,7 +89,12 @@ def _column(df: DataFrame, name: str, definition: TableDefinition) -> Column:
         if column.nullable:
             return F.lit(None).cast(wanted).alias(name)
         raise InvalidRequest(f"the rows lack the column {name!r}, which is NOT NULL", code="missing-column")
-    return fitted(F.col(f"`{name}`"), df.schema[name].dataType, wanted, name).alias(name)
+    return fitted(_named(name), df.schema[name].dataType, wanted, name).alias(name)
+
+
+def _named(column: str) -> Column:
+    """The column of exactly that name, whatever is in it."""
+    return F.col("`" + column.replace("`", "``") + "`")
 
 
 def spark_type(definition: TableDefinition) -> StructType:
@@ -98,7 +105,7 @@ def spark_type(definition: TableDefinition) -> StructType:
 def arranged(df: DataFrame, definition: TableDefinition) -> DataFrame:
     """Rows as `filestore.write.fold_sorted` wants them: each slot whole in one task, sorted by key."""
     buckets = definition.buckets
-    names = [F.col(f"`{name}`") for name in definition.bucket_key]
+    names = [_named(name) for name in definition.bucket_key]
     bucket = F.pmod(F.hash(*names), F.lit(buckets)) if buckets > 1 else F.lit(0)
     df = df.withColumn(BUCKET_COLUMN, bucket.cast("int"))
     if definition.primary_key:
@@ -107,21 +114,22 @@ def arranged(df: DataFrame, definition: TableDefinition) -> DataFrame:
     tasks, task = buckets, F.col(BUCKET_COLUMN)
     if definition.partition_by:
         tasks = max(buckets, int(df.sparkSession.conf.get("spark.sql.shuffle.partitions") or buckets))
-        partition = [F.col(f"`{name}`") for name in definition.partition_by]
+        partition = [_named(name) for name in definition.partition_by]
         task = F.pmod(F.hash(*partition, F.col(BUCKET_COLUMN)), F.lit(tasks))
     df = df.withColumn(_TASK_COLUMN, task).repartitionById(tasks, F.col(_TASK_COLUMN)).drop(_TASK_COLUMN)
-    order = [F.col(f"`{name}`") for name in definition.sort_key]
+    order = [_named(name) for name in definition.sort_key]
     if definition.partition_by:
-        order = [*(F.col(f"`{n}`") for n in definition.partition_by), F.col(BUCKET_COLUMN), *order]
+        order = [*(_named(n) for n in definition.partition_by), F.col(BUCKET_COLUMN), *order]
     return df.sortWithinPartitions(*order) if order else df
 
 
-def _task(job: WriteJob) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(job: WriteJob, names: Sequence[str]) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         assert context is not None
         attempt = f"{context.partitionId()}.{context.taskAttemptId()}"
-        outcome = _attempt(job, _canonical(batches, job.table.definition), attempt)
+        named = (batch.rename_columns(names) for batch in batches)
+        outcome = _attempt(job, _canonical(named, job.table.definition), attempt)
         yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
 
     return run

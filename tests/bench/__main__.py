@@ -1,4 +1,4 @@
-"""``python -m tests.bench [--rows N] [--upserts K] [--merges K] [--memory-rows N]``.
+"""``python -m tests.bench [--rows N] [--upserts K] [--loads K] [--merges K] [--memory-rows N …]``.
 
 Absolute times on a busy machine are noise, so peers take turns within one run and ratios of medians are printed
 beside what is asked of them. Exit status 1 if an answer is wrong; a missed ratio is shown, not hidden.
@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,6 +29,9 @@ from tablestore.jars import cache_root
 from tablestore.spark import spark_session
 from tests.bench.peers import Merge, Ours, Parquet, Peer
 from tests.bench.workload import Workload, workload
+
+DELTA = "Delta's own reader"
+SCANS = 7
 
 
 @dataclass
@@ -69,39 +72,55 @@ def session(folder: Path) -> SparkSession:
     )
 
 
-def run(spark: SparkSession, work: Workload, folder: Path, merges: int, console: Console) -> Timings:
-    """All stages on fresh tables; peers take turns at every upsert."""
+def run(spark: SparkSession, work: Workload, folder: Path, loads: int, merges: int, console: Console) -> Timings:
+    """All stages on fresh tables; peers take turns at every load, upsert and scan."""
     timings = Timings()
-    ours, logged = Ours(spark, folder, "none"), Ours(spark, folder, "embedded")
-    peers: list[Peer] = [Parquet(folder), ours, logged, *([Merge(spark, folder)] if merges else [])]
     read = spark.read.parquet
-    for peer in peers:
-        timings.take("load", peer.name, lambda peer=peer: peer.load(read(str(work.base))))
-        console.print(f"  load: {peer.name} {timings.last('load', peer.name):.1f} s")
-    for number, file in enumerate(work.upserts):
+    for number in range(loads):
+        below = folder / f"load-{number}"
+        ours, logged = Ours(spark, below, "none"), Ours(spark, below, "embedded")
+        peers: list[Peer] = [Parquet(below), ours, logged, *([Merge(spark, below)] if merges else [])]
         for peer in peers:
-            if isinstance(peer, Merge) and number >= merges:
-                continue
+            timings.take("load", peer.name, lambda peer=peer: peer.load(read(str(work.base))))
+        console.print(line(f"load {number + 1} of {loads}", timings, "load", peers))
+    for number, file in enumerate(work.upserts):
+        turn = [peer for peer in peers if number < merges or not isinstance(peer, Merge)]
+        for peer in turn:
             timings.take("upsert", peer.name, lambda peer=peer, file=file: peer.upsert(read(str(file))))
-        seconds = ", ".join(f"{p.name} {timings.last('upsert', p.name):.2f} s" for p in peers)
-        console.print(f"  upsert {number + 1} of {len(work.upserts)}: {seconds}")
-    for peer in peers:
-        if peer.table() is not None:
-            done = merges if isinstance(peer, Merge) else len(work.upserts)
-            scan(timings, peer.name, lambda peer=peer: peer.table(), work, done)
+        console.print(line(f"upsert {number + 1} of {len(work.upserts)}", timings, "upsert", turn))
+    readers = {
+        peer.name: Reader(peer.table, merges if isinstance(peer, Merge) else len(work.upserts))
+        for peer in peers
+        if not isinstance(peer, Parquet)
+    }
     delta = spark.read.format("delta")
-    scan(timings, "Delta's own reader", lambda: delta.load(ours.managed.location), work, len(work.upserts))
+    readers[DELTA] = Reader(lambda: delta.load(ours.managed.location), len(work.upserts))
+    scans(timings, readers, work)
     local_reads(timings, ours, work)
     return timings
 
 
-def scan(timings: Timings, who: str, table: Callable[[], DataFrame], work: Workload, done: int) -> None:
-    for _ in range(3):
-        row = timings.take("count+sum", who, lambda: table().agg(F.count("*"), F.sum("amount")).collect()[0])
-        check(who, row[0], row[1], work.counts[done], work.sums[done])
-        timings.take("all columns", who, lambda: table().select(F.sum(F.hash("*"))).collect())
-    for key in work.point_keys[:5]:
-        timings.take("point", who, lambda key=key: table().where(F.col("order_id") == key).collect())
+def line(what: str, timings: Timings, stage: str, peers: Sequence[Peer]) -> str:
+    return f"  {what}: " + ", ".join(f"{p.name} {timings.last(stage, p.name):.2f} s" for p in peers)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Gives the current rows, after that many upserts."""
+
+    table: Callable[[], DataFrame]
+    upserts: int
+
+
+def scans(timings: Timings, readers: Mapping[str, Reader], work: Workload) -> None:
+    for turn in range(SCANS):
+        for who, reader in readers.items():
+            table = reader.table
+            row = timings.take("count+sum", who, lambda t=table: t().agg(F.count("*"), F.sum("amount")).collect()[0])
+            check(who, row[0], row[1], work.counts[reader.upserts], work.sums[reader.upserts])
+            timings.take("all columns", who, lambda t=table: t().select(F.sum(F.hash("*"))).collect())
+            key = work.point_keys[turn]
+            timings.take("point", who, lambda t=table, k=key: t().where(F.col("order_id") == k).collect())
 
 
 def local_reads(timings: Timings, ours: Ours, work: Workload) -> None:
@@ -159,15 +178,14 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
         table.add_row(stage, who, str(len(values)), f"{statistics.median(values):.3f}", f"{max(values):.3f}")
     console.print(table)
     ours, logged, floor, merge = "tablestore, log none", "tablestore, log embedded", Parquet.name, Merge.name
-    delta = "Delta's own reader"
     asked = [
         ("upsert / Parquet append", timings.ratio("upsert", ours, floor), "≤ 1.5"),
         ("upsert with embedded log / Parquet append", timings.ratio("upsert", logged, floor), ""),
         ("Delta MERGE / upsert", timings.ratio("upsert", merge, ours), "≥ 5"),
         ("load / Parquet write", timings.ratio("load", ours, floor), "≤ 1.5"),
         ("load with embedded log / Parquet write", timings.ratio("load", logged, floor), ""),
-        ("count+sum / Delta's own on the same files", timings.ratio("count+sum", ours, delta), "≤ 1.2"),
-        ("all columns / Delta's own on the same files", timings.ratio("all columns", ours, delta), "≤ 1.2"),
+        ("count+sum / Delta's own on the same files", timings.ratio("count+sum", ours, DELTA), "≤ 1.2"),
+        ("all columns / Delta's own on the same files", timings.ratio("all columns", ours, DELTA), "≤ 1.2"),
         (
             "local scan / polars on the same files",
             timings.ratio("local all columns", "table.scan", "polars.scan_delta"),
@@ -188,6 +206,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--upserts", type=int, default=10)
     parser.add_argument("--upsert-rows", type=int, default=250_000)
+    parser.add_argument("--loads", type=int, default=3)
     parser.add_argument("--merges", type=int, default=3, help="how many of the upserts MERGE takes part in")
     parser.add_argument("--memory-rows", type=int, nargs="*", default=[5_000_000, 20_000_000])
     arguments = parser.parse_args()
@@ -200,9 +219,9 @@ def main() -> int:
         small = workload(cache, 20_000, 3, 2_000)
         spark = session(folder)
         console.print("warming up")
-        run(spark, small, folder / "warm", 1 if arguments.merges else 0, Console(quiet=True))
+        run(spark, small, folder / "warm", 1, min(arguments.merges, 1), Console(quiet=True))
         console.print("measuring")
-        timings = run(spark, work, folder / "run", arguments.merges, console)
+        timings = run(spark, work, folder / "run", arguments.loads, arguments.merges, console)
         peaks = {}
         for rows in arguments.memory_rows:
             console.print(f"memory at {rows:,} rows")

@@ -25,8 +25,8 @@ class Peer(Protocol):
     def upsert(self, rows: DataFrame) -> None:
         """One commit of changed and new rows."""
 
-    def table(self) -> DataFrame | None:
-        """The current rows; None if only a query over everything would give them."""
+    def table(self) -> DataFrame:
+        """The current rows."""
 
 
 class Ours:
@@ -62,8 +62,8 @@ class Parquet:
 
     upsert = load
 
-    def table(self) -> None:
-        return None
+    def table(self) -> DataFrame:
+        raise NotImplementedError("only a query over all rows would give the current ones")
 
 
 class Merge:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas  # noqa: F401  # which pyarrow imports with its first array: once here, not in each child
+
 import tablestore.recovery
 import tablestore.transaction
 from filestore.ambient import system_ambient

@@ -112,7 +112,17 @@ def test_stop_by_event_and_by_function(orders: Table) -> None:
     assert [b.num_rows for b in orders.follow(stop=event)] == [1, 1], "the rows that were there, then it asks"
     asked = iter([False, False, True])
     assert sum(b.num_rows for b in orders.follow(version=0, stop=lambda: next(asked))) == 2
-    assert sum(b.num_rows for b in orders.follow(version=0, stop=lambda: True)) == 2, "asked when nothing is waiting"
+    assert sum(b.num_rows for b in orders.follow(version=0, stop=lambda: True)) == 2, "what is there first"
+
+
+def test_what_was_committed_before_the_signal_is_given(orders: Table) -> None:
+    def commits_and_says_stop() -> bool:
+        put(orders, 7)
+        return True
+
+    put(orders, 1)
+    following = orders.follow(version=1, stop=commits_and_says_stop)
+    assert [row["id"] for batch in following for row in batch.to_pylist()] == [7]
 
 
 def test_it_waits_for_what_is_still_to_come(orders: Table) -> None:
