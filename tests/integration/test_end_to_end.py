@@ -36,8 +36,8 @@ def test_from_a_service_through_kafka_and_spark_and_back(
             primary_key=["id"],
             options={"bucket": "2"},
         )
-        topics = AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
-        [topic] = [name for name in topics if name.startswith("shop.orders.")]
+        topic = f"shop.orders.{orders.handle.table_id}"
+        assert topic in AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
         lake = SparkStore(spark, store)
 
         def bring_up_to_date() -> None:
