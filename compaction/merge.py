@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import polars as pl
-import pyarrow.parquet as pq
 
 from compaction.choice import Run, sorted_runs
 from filestore.frames import arrow_table
 from filestore.keys import Key, decode_key
 from filestore.model.files import DataFile, Slot
+from filestore.parquet import ParquetReader
 from filestore.row_groups import RowGroups
 from filestore.writer import DataWriter, TableFiles
 
@@ -85,9 +85,8 @@ def _that_fit(table: TableFiles, runs: Sequence[Run]) -> Sequence[Run]:
 
 
 def _largest_group(table: TableFiles, file: DataFile) -> int:
-    with table.storage.open_read(table.path(file.path)) as source:
-        footer = pq.read_metadata(source)
-    return max(int(footer.row_group(i).num_rows) for i in range(footer.num_row_groups))
+    with ParquetReader(table.storage, table.path(file.path)) as parquet:
+        return max(parquet.group_rows)
 
 
 def _written(table: TableFiles, slot: Slot, level: int, frames: Iterable[pl.DataFrame]) -> Run:

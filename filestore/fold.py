@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore.delta.vectors import VectorFileBuilder, positions
 from filestore.lookup import FileLookup
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
+from filestore.parquet import ParquetReader
 from filestore.read import take_rows
 from filestore.rows import adding, checked, compensation, named_kinds
 from filestore.runs import DeletedKeysWriter
@@ -282,8 +282,7 @@ def _own_keys(table: TableFiles, result: SlotResult) -> Iterator[_OwnKeys]:
         sources.append((None, result.deleted_keys))
     for name, path in sources:
         start = 0
-        with pq.ParquetFile(table.storage.open_read(table.path(path))) as file:
-            for group in range(file.num_row_groups):
-                rows = file.read_row_group(group, columns=columns, use_threads=False)
-                yield _OwnKeys(name, np.arange(start, start + rows.num_rows), rows)
-                start += rows.num_rows
+        with ParquetReader(table.storage, table.path(path)) as file:
+            for group, size in enumerate(file.group_rows):
+                yield _OwnKeys(name, np.arange(start, start + size), file.read(group, columns))
+                start += size

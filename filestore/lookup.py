@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore.delta.vectors import positions
 from filestore.keys import decode_key, key_at
 from filestore.model.files import DataFile
+from filestore.parquet import ParquetReader
 from filestore.writer import TableFiles
 
 __all__ = ["FileLookup", "Matches"]
@@ -51,7 +51,7 @@ class FileLookup:
         self._keys = table.definition.sort_key
         self._types = [table.definition.schema.column(c).type for c in self._keys]
         self._extra = tuple(extra)
-        self._parquet: pq.ParquetFile | None = None
+        self._parquet: ParquetReader | None = None
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._cached: tuple[int, pa.Table] | None = None
         self._dead: npt.NDArray[np.uint64] | None = None
@@ -76,17 +76,14 @@ class FileLookup:
             return True
         return decode_key(file.min_key, self._types) <= high and low <= decode_key(file.max_key, self._types)
 
-    def _open(self) -> pq.ParquetFile:
+    def _open(self) -> ParquetReader:
         if self._parquet is None:
-            source = self._table.storage.open_read(self._table.path(self._file.path))
-            self._parquet = pq.ParquetFile(source)
-            footer = self._parquet.metadata
-            sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-            self._starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+            self._parquet = ParquetReader(self._table.storage, self._table.path(self._file.path))
+            self._starts = np.concatenate([[0], np.cumsum(self._parquet.group_rows)]).astype(np.int64)
         return self._parquet
 
     def _groups(self, low: Any, high: Any) -> Iterator[int]:
-        footer = self._open().metadata
+        footer = self._open().footer
         column = _leaf(self._open(), self._keys[0])
         for group in range(footer.num_row_groups):
             bounds = footer.row_group(group).column(column).statistics
@@ -96,7 +93,7 @@ class FileLookup:
     def _read(self, group: int) -> pa.Table:
         if self._cached is None or self._cached[0] != group:
             columns = list(dict.fromkeys((*self._keys, *self._extra)))
-            self._cached = (group, self._open().read_row_group(group, columns=columns, use_threads=False))
+            self._cached = (group, self._open().read(group, columns))
         return self._cached[1]
 
     def _alive(self, rows: Rows) -> npt.NDArray[np.bool_]:
@@ -130,7 +127,7 @@ def _numbered(table: pa.Table, keys: Sequence[str], index: str) -> pl.DataFrame:
     return frame.with_row_index(index)
 
 
-def _leaf(parquet: pq.ParquetFile, column: str) -> int:
+def _leaf(parquet: ParquetReader, column: str) -> int:
     """Which of the file's leaf columns a top-level column is; a struct may have a field of the same name."""
     schema = parquet.schema
     return next(n for n in range(len(schema)) if schema.column(n).path == column)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore.delta.vectors import positions
 from filestore.model.files import DataFile
+from filestore.parquet import ParquetReader
 from filestore.partitions import with_partition
 from filestore.writer import TableFiles
 
@@ -31,14 +31,13 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
     dead = positions(table.storage, table.location, file.vector).astype(np.int64)
     partition = tuple((n, v) for n, v in file.slot.partition if n in wanted.names)
     start = 0
-    with pq.ParquetFile(table.storage.open_read(table.path(file.path))) as parquet:
-        for group in range(parquet.num_row_groups):
-            size = parquet.metadata.row_group(group).num_rows
+    with ParquetReader(table.storage, table.path(file.path)) as parquet:
+        for group, size in enumerate(parquet.group_rows):
             gone = dead[np.searchsorted(dead, start) : np.searchsorted(dead, start + size)] - start
             start += size
             if len(gone) == size:
                 continue
-            rows = parquet.read_row_group(group, columns=stored, use_threads=False)
+            rows = parquet.read(group, stored)
             if len(gone):
                 alive = np.ones(size, dtype=np.bool_)
                 alive[gone] = False
@@ -49,10 +48,9 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
 def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
     """The rows at those ascending positions of a file, dead or alive, row group by row group."""
     start = 0
-    with pq.ParquetFile(table.storage.open_read(table.path(path))) as parquet:
-        for group in range(parquet.num_row_groups):
-            size = parquet.metadata.row_group(group).num_rows
+    with ParquetReader(table.storage, table.path(path)) as parquet:
+        for group, size in enumerate(parquet.group_rows):
             inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + size)] - start
             start += size
             if len(inside):
-                yield parquet.read_row_group(group, use_threads=False).take(pa.array(inside))
+                yield parquet.read(group).take(pa.array(inside))

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow.parquet as pq
 
 from filestore.delta.vectors import positions
 from filestore.frames import polars_schema
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
+from filestore.parquet import ParquetReader, readable
 from filestore.partitions import partition_column
 from filestore.writer import TableFiles
 
@@ -28,12 +28,11 @@ class RowGroups:
     """One file, opened. Memory: the footer, the dead rows' positions, and what a call returns."""
 
     def __init__(self, table: TableFiles, file: DataFile) -> None:
-        path = table.path(file.path)
-        with table.storage.open_read(path) as source:
-            self.footer = pq.read_metadata(source)
-        sizes = [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
-        self._starts = np.cumsum([0, *sizes])
-        self._rows = pl.scan_parquet(path, glob=False, hive_partitioning=False, use_statistics=False)
+        self._path = table.path(file.path)
+        with ParquetReader(table.storage, self._path) as parquet:
+            self.footer = parquet.footer
+            self._starts = np.cumsum([0, *parquet.group_rows])
+        self._rows = pl.scan_parquet(self._path, glob=False, hive_partitioning=False, use_statistics=False)
         self._dead = positions(table.storage, table.location, file.vector).astype(np.int64)
         self._constants = _partition_constants(file, table.definition.schema)
 
@@ -53,7 +52,8 @@ class RowGroups:
         """Those rows of a row group that the mask names; at least one column, partition columns included."""
         stored = [name for name in names if name not in self._constants]
         if stored:
-            rows = self._rows.slice(int(self._starts[group]), len(mask)).select(stored).collect()
+            with readable(self._path):
+                rows = self._rows.slice(int(self._starts[group]), len(mask)).select(stored).collect()
             rows = rows if mask.all() else rows.filter(pl.Series(mask))
         else:
             rows = pl.DataFrame(height=int(mask.sum()))

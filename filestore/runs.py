@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.model.files import Slot
+from filestore.storage import writing
 from filestore.writer import TableFiles, abandon
 
 __all__ = ["DeletedKeysWriter"]
@@ -31,17 +32,19 @@ class DeletedKeysWriter:
         """Adds delete rows, in key order."""
         if rows.num_rows == 0:
             return
-        if self._writer is None:
-            self._sink = self._table.storage.open_write(self._table.path(self._path))
-            self._writer = pq.ParquetWriter(self._sink, self._schema)
-        self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=rows.num_rows)
+        with writing(self._table.path(self._path)):
+            if self._writer is None:
+                self._sink = self._table.storage.open_write(self._table.path(self._path))
+                self._writer = pq.ParquetWriter(self._sink, self._schema)
+            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=rows.num_rows)
 
     def finish(self) -> str | None:
         """Closes the run; its relative path, or None without deletes."""
         if self._writer is None or self._sink is None:
             return None
-        self._writer.close()
-        self._sink.close()
+        with writing(self._table.path(self._path)):
+            self._writer.close()
+            self._sink.close()
         return self._path
 
     def __enter__(self) -> Self:
@@ -51,6 +54,6 @@ class DeletedKeysWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """On an error removes the run."""
-        if error is not None and self._writer is not None and self._sink is not None:
+        if error is not None and self._sink is not None:
             abandon(self._writer, self._sink)
             self._table.storage.delete(self._table.path(self._path))

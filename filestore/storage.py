@@ -10,6 +10,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from filestore.errors import AlreadyExists, NotFound, Unavailable
 
-__all__ = ["FileInfo", "LocalStorage", "Storage"]
+__all__ = ["FileInfo", "LocalStorage", "Storage", "writing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +161,15 @@ class LocalStorage:
             return
         except OSError as error:
             raise _unavailable("delete", path, error) from error
+
+
+@contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Around the writing of an `open_write`: a full disk is `Unavailable`, as everywhere."""
+    try:
+        yield
+    except OSError as error:
+        raise _unavailable("write", path, error) from error
 
 
 def _sync_folder(folder: Path) -> None:

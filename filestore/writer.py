@@ -21,7 +21,7 @@ from filestore.keys import Key, ascending, encode_key, key_at
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.statistics import StatisticsBuilder
-from filestore.storage import Storage
+from filestore.storage import Storage, writing
 
 __all__ = ["DataWriter", "TableFiles", "abandon"]
 
@@ -151,7 +151,13 @@ class _OpenFile:
         self._last: Key | None = None
         encoding = _encoding(table.definition, first_rows)
         self._sink = table.storage.open_write(table.path(self._path))
-        self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **encoding)
+        try:
+            with writing(table.path(self._path)):
+                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **encoding)
+        except BaseException:
+            abandon(None, self._sink)
+            table.storage.delete(table.path(self._path))
+            raise
 
     @property
     def rows(self) -> int:
@@ -166,12 +172,14 @@ class _OpenFile:
             self._first = self._first or key_at(rows, self._sort_key, 0)
             self._last = key_at(rows, self._sort_key, rows.num_rows - 1)
         self._statistics.add(rows)
-        self._writer.write_table(rows, row_group_size=rows.num_rows)
+        with writing(self._table.path(self._path)):
+            self._writer.write_table(rows, row_group_size=rows.num_rows)
 
     def close(self, level: int) -> DataFile:
-        self._writer.close()
-        size = int(self._sink.tell())
-        self._sink.close()
+        with writing(self._table.path(self._path)):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
         return DataFile(
             path=self._path,
             slot=self._slot,
@@ -189,9 +197,9 @@ class _OpenFile:
         return self._path
 
 
-def abandon(writer: pq.ParquetWriter, sink: pa.NativeFile) -> None:
+def abandon(writer: pq.ParquetWriter | None, sink: pa.NativeFile) -> None:
     """Closes a file that will be removed, whatever state it is in: the error that led here is the one to tell."""
-    for thing in (writer, sink):
+    for thing in filter(None, (writer, sink)):
         with contextlib.suppress(OSError, pa.ArrowException):
             thing.close()
 

@@ -19,6 +19,8 @@ import pyarrow.parquet as pq
 from filestore.chunks import BUCKET_COLUMN
 from filestore.layout import RUNS
 from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.parquet import ParquetReader
+from filestore.storage import writing
 from filestore.write import sort_rows
 from filestore.writer import TableFiles
 
@@ -69,7 +71,7 @@ def _run(table: TableFiles, held: Sequence[pa.Table], first: int) -> str:
     ordinals = np.arange(first, first + rows.num_rows)
     rows = sort_rows(rows.append_column(ORDINAL_COLUMN, pa.array(ordinals)), table.definition)
     path = f"{RUNS}/staged-{table.ambient.new_id()}.parquet"
-    with table.storage.open_write(table.path(path)) as sink:
+    with writing(table.path(path)), table.storage.open_write(table.path(path)) as sink:
         pq.write_table(rows, sink, row_group_size=_GROUP_ROWS, compression="lz4")
     return path
 
@@ -132,6 +134,6 @@ def _sorted(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 
 def _groups(table: TableFiles, path: str) -> Iterator[pa.Table]:
-    with pq.ParquetFile(table.storage.open_read(table.path(path))) as file:
-        for group in range(file.num_row_groups):
-            yield file.read_row_group(group, use_threads=False)
+    with ParquetReader(table.storage, table.path(path)) as file:
+        for group in range(len(file.group_rows)):
+            yield file.read(group)
