@@ -1,7 +1,8 @@
 """A sorted stream of batches, cut into chunks of whole keys and single slots (FORMAT.md section 7).
 
 What Spark's sort or a local sort hands over is sorted by slot and key, in batches of any size. The kernel wants
-chunks of about a row group in which no key and no slot is cut in two. Memory: one chunk and one batch.
+chunks of about a row group in which no key and no slot is cut in two. Memory: one chunk and one batch, whatever is in
+them: a chunk ends at a number of bytes too, and of a key with very many rows only the one that wins is kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from filestore.keys import changes
+from filestore.merge import deduplicate
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition, Slot
 from filestore.partitions import partition_values
@@ -20,12 +22,13 @@ from filestore.partitions import partition_values
 __all__ = ["BUCKET_COLUMN", "cut_chunks"]
 
 BUCKET_COLUMN = "_bucket"
+_CHUNK_BYTES = 64 << 20
 
 
 def cut_chunks(
     batches: Iterable[pa.RecordBatch], definition: TableDefinition, rows: int
 ) -> Iterator[tuple[Slot, pa.Table]]:
-    """Chunks of at least `rows` rows, but for the last of a slot; larger only by the rest of a key, or up to twice.
+    """Chunks of about `rows` rows or 64 MB, but for the last of a slot; larger only up to twice.
 
     Args:
         batches: Sorted by partition columns, bucket and key; with the columns of the schema and `BUCKET_COLUMN`.
@@ -35,24 +38,29 @@ def cut_chunks(
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     group_columns = (*slot_columns, *definition.sort_key)
     held: list[pa.RecordBatch] = []
-    held_rows = 0
+    held_rows = held_bytes = 0
     for batch in itertools.chain.from_iterable(_sliced(batch, rows) for batch in batches):
         held.append(batch)
         held_rows += batch.num_rows
-        if held_rows < rows:
+        held_bytes += batch.nbytes
+        if held_rows < rows and held_bytes < _CHUNK_BYTES:
             continue
         table = pa.Table.from_batches(held).combine_chunks()
         cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
         yield from _by_slot(table.slice(0, cut), slot_columns, definition)
         rest = table.slice(cut)
-        held, held_rows = rest.to_batches(), rest.num_rows
+        if definition.primary_key and rest.num_rows > rows // 2:
+            rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
+        held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
     if held_rows:
         yield from _by_slot(pa.Table.from_batches(held).combine_chunks(), slot_columns, definition)
 
 
 def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, batch.num_rows, rows):
-        yield batch.slice(start, rows)
+    """Pieces of at most so many rows and about so many bytes as a chunk has."""
+    size = max(1, min(rows, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1)))
+    for start in range(0, batch.num_rows, size):
+        yield batch.slice(start, size)
 
 
 def _last_cut(table: pa.Table, columns: Sequence[str]) -> int:

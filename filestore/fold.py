@@ -72,12 +72,12 @@ class _Dying:
     def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
         self._table = table
         self._files = {file.path: file for file in files}
-        self._dead: dict[str, list[npt.NDArray[np.int64]]] = {}
+        self._dead: dict[str, list[npt.NDArray[np.uint32]]] = {}  # a file has fewer than 4 billion rows
         self.count = 0
 
     def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
         if len(rows):
-            self._dead.setdefault(path, []).append(rows)
+            self._dead.setdefault(path, []).append(rows.astype(np.uint32))
 
     def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
         """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""

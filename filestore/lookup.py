@@ -2,7 +2,7 @@
 
 Probes come as sorted chunks in ascending order, files are sorted, so each row group's key columns are read once,
 pruned by the footer's statistics. A single integer-like key is found by binary search in numpy, any other key by a
-polars join. Memory: the key columns of one row group for each file.
+polars join. Memory: the key columns of one row group for each file that the probes have reached and not yet passed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.delta.vectors import positions
-from filestore.keys import decode_key, key_at
+from filestore.keys import Key, decode_key, key_at
 from filestore.model.files import DataFile
 from filestore.parquet import ParquetReader
 from filestore.writer import TableFiles
@@ -49,16 +49,25 @@ class FileLookup:
         self._table = table
         self._file = file
         self._keys = table.definition.sort_key
-        self._types = [table.definition.schema.column(c).type for c in self._keys]
+        types = [table.definition.schema.column(c).type for c in self._keys]
+        self._lowest = None if file.min_key is None else decode_key(file.min_key, types)
+        self._highest = None if file.max_key is None else decode_key(file.max_key, types)
         self._extra = tuple(extra)
         self._parquet: ParquetReader | None = None
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._cached: tuple[int, pa.Table] | None = None
         self._dead: npt.NDArray[np.uint64] | None = None
 
+    @property
+    def holds_file(self) -> bool:
+        """Whether the file is open."""
+        return self._parquet is not None
+
     def find(self, probes: pa.Table) -> Iterator[Matches]:
         """The matches of a sorted chunk of unique keys, row group by row group."""
         low, high = key_at(probes, self._keys, 0), key_at(probes, self._keys, probes.num_rows - 1)
+        if self._highest is not None and self._highest < low:
+            self._let_go()  # probes ascend
         if not self._overlaps(low, high):
             return
         for group in self._groups(low[0], high[0]):
@@ -70,11 +79,13 @@ class FileLookup:
                 values = rows.select(self._extra).take(pa.array(found)) if self._extra else None
                 yield Matches(found + self._starts[group], probe, values)
 
-    def _overlaps(self, low: tuple[Any, ...], high: tuple[Any, ...]) -> bool:
-        file = self._file
-        if file.min_key is None or file.max_key is None:
-            return True
-        return decode_key(file.min_key, self._types) <= high and low <= decode_key(file.max_key, self._types)
+    def _overlaps(self, low: Key, high: Key) -> bool:
+        return (self._lowest is None or self._lowest <= high) and (self._highest is None or low <= self._highest)
+
+    def _let_go(self) -> None:
+        if self._parquet is not None:
+            self._parquet.close()
+        self._parquet = self._cached = self._dead = None
 
     def _open(self) -> ParquetReader:
         if self._parquet is None:

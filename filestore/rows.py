@@ -67,7 +67,7 @@ def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     Raises:
         InvalidRequest: a column that is missing or, of those that choose a row's place, has another type; a row kind
             that does not exist, a delete for a table without a key, a null in a key or in a column that is NOT NULL
-            (delete rows need only their key), a day or time that no Spark can show.
+            (delete rows need only their key), a day or time that no Spark can show, a text that is no UTF-8.
     """
     _check_columns(rows, definition)
     required = [c.name for c in definition.schema if not c.nullable]
@@ -109,6 +109,28 @@ def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
                 code="bad-type",
             )
         _check_range(column.name, values)
+        _check_text(column.name, values)
+
+
+def _check_text(name: str, values: pa.ChunkedArray) -> None:
+    """Spark takes any bytes for a text; other readers refuse the whole file for one that is no UTF-8."""
+    if not _holds_text(values.type):
+        return
+    try:
+        for chunk in values.chunks:
+            chunk.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"column {name!r} holds a text that is not UTF-8 ({error}): decode it with its own character set, or make "
+            "the column BINARY",
+            code="bad-value",
+        ) from error
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds_text(kind.field(number).type) for number in range(kind.num_fields))
+    return bool(pa.types.is_string(kind))
 
 
 def _check_range(name: str, values: pa.ChunkedArray) -> None:

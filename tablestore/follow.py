@@ -18,6 +18,7 @@ from log.store import LogConfig, LogStore
 from log.systems import open_log
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
+from tablestore.recovery import require_own_log
 
 __all__ = ["Follower", "Stop", "change_schema", "rows_of_files", "table_replaced"]
 
@@ -71,6 +72,7 @@ class Follower:
             yield from rows_of_files(self._files, state, RowKind.INSERT)
         ending, wait = _Ending(stop, lambda: self._files.state().version), _SHORTEST_WAIT_S
         with open_log(self._config, self._files.ambient) as log:
+            require_own_log(log, self._files.state())
             while not ending.reached(at.version):
                 if (commit := self._files.log.commit(at.version + 1)) is not None:
                     self._require_same_table(at)

@@ -76,7 +76,7 @@ def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     if column.type != field.type:
         _check_fields(column.type, field.type, field.name)
         try:
-            column = column.cast(field.type)
+            column = _cast(column, field)
         except pa.ArrowException as error:
             raise InvalidRequest(
                 f"column {field.name!r} is {column.type} and does not fit {field.type}: {error}", code="bad-value"
@@ -84,6 +84,30 @@ def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     for chunk in column.chunks if pa.types.is_nested(field.type) else ():
         _check_inner_nulls(chunk, field.name)
     return column
+
+
+def _cast(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """Arrow's cast, which refuses much that would change a value, and where it does not, a look at the way back."""
+    given, wanted = column.type, field.type
+    result = column.cast(wanted)
+    cuts = (pa.types.is_timestamp(given) and pa.types.is_date(wanted)) or (
+        pa.types.is_floating(given) and pa.types.is_decimal(wanted)
+    )
+    if pa.types.is_boolean(wanted) and not pa.types.is_string(given):
+        cuts = True
+    if cuts:
+        same = pc.equal(result.cast(given), column)
+    elif pa.types.is_floating(given) and pa.types.is_floating(wanted):
+        same = pc.equal(pc.is_inf(result), pc.is_inf(column))
+    else:
+        return result
+    changed = pc.index(pc.fill_null(same, True), False).as_py()
+    if changed >= 0:
+        raise InvalidRequest(
+            f"column {field.name!r} is {given} and holds {column[changed].as_py()}, which does not fit {wanted}",
+            code="bad-value",
+        )
+    return result
 
 
 def _check_fields(given: pa.DataType, wanted: pa.DataType, path: str) -> None:

@@ -11,15 +11,31 @@ from collections.abc import Iterable, Sequence
 
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
+from filestore.errors import Corrupt
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore, parse_transaction_id
 from log.systems import open_log
 from tablestore.lease import abandoned, forget, holds_lease
 
-__all__ = ["Recovery"]
+__all__ = ["Recovery", "require_own_log"]
 
 logger = logging.getLogger(__name__)
+
+
+def require_own_log(log: LogStore, state: TableState) -> None:
+    """A topic that was deleted and made again counts from 0: the table's offsets mean other records there.
+
+    Raises:
+        Corrupt: ``log-replaced``: it is not the log that the table's offsets are bound to (PROTOCOL.md section 1).
+    """
+    wanted, found = state.log_identity, log.identity()
+    if wanted and found != wanted:
+        raise Corrupt(
+            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: bring that log back, "
+            "or make the table anew from its rows",
+            code="log-replaced",
+        )
 
 
 class Recovery:
@@ -50,6 +66,7 @@ class Recovery:
 
         Raises:
             Unavailable: the log does not answer: a write would not get through either.
+            Corrupt: ``log-replaced``.
         """
         if self._config is None:
             return
@@ -60,6 +77,8 @@ class Recovery:
         if self._swept and not waiting and not dead:
             return
         with open_log(self._config, self._ambient) as log:
+            if not self._swept:
+                require_own_log(log, state)
             self._commit(log, waiting)
             if dead or not self._swept:
                 log.abort_unnamed(self._is_dead)
@@ -86,13 +105,16 @@ class Recovery:
     def abort_strays(self, commit_id: str, named: Iterable[LogTransaction]) -> None:
         """Aborts what other attempts of a commit's tasks have left: all that the commit does not name.
 
-        REQUIRES: no task of the commit is at work any more.
+        Spark may let a copy of a task run on after the commit. What that one leaves is aborted here after the next
+        write: the lease of its commit has ended, so it counts as dead.
         """
         if self._config is None:
             return
         names = {t.id for t in named}
         with open_log(self._config, self._ambient) as log:
-            log.abort_unnamed(lambda id_: parse_transaction_id(id_)[1] == commit_id and id_ not in names)
+            log.abort_unnamed(
+                lambda id_: id_ not in names if parse_transaction_id(id_)[1] == commit_id else self._is_dead(id_)
+            )
 
     def _commit(self, log: LogStore, transactions: Sequence[LogTransaction]) -> None:
         if not transactions:

@@ -140,6 +140,9 @@ class _FileCheck:
         for name in rows.column_names:
             column = rows.column(name)
             self._nulls[name] = self._nulls.get(name, 0) + column.null_count
+            if not _is_text(column):
+                self._wrong(Invariant.TEXT, f"has a text in column {name!r} that is not UTF-8")
+                continue
             if (broken := self._claims.broken_by(name, column)) is not None:
                 self._wrong(Invariant.STATISTICS, f"has {broken}")
 
@@ -171,6 +174,16 @@ class _FileCheck:
             if tagged != key:
                 found = None if key is None else encode_key(key)
                 self._wrong(Invariant.KEY_BOUNDS, f"is tagged with {name} {text} and has {found}")
+
+
+def _is_text(column: pa.ChunkedArray) -> bool:
+    """Whether all texts in a column are texts."""
+    try:
+        for chunk in column.chunks:
+            chunk.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 class _Claims:

@@ -41,6 +41,7 @@ class Invariant(StrEnum):
     BUCKET = "bucket"
     PARTITION = "partition"
     NOT_NULL = "not-null"
+    TEXT = "text"
     KEY_BOUNDS = "key-bounds"
     STATISTICS = "statistics"
     VECTOR = "vector"

@@ -112,11 +112,23 @@ def _digits(kind: DataType) -> tuple[int, int]:
     return _DIGITS[kind.simpleString()], 0
 
 
+def _wider(kind: DataType) -> DataType | None:
+    """What a text is read as to see whether a type cuts it: Spark rounds decimals and drops the time of a day."""
+    if isinstance(kind, DecimalType):
+        return DecimalType(38, max(kind.scale, 38 - (kind.precision - kind.scale)))
+    return TimestampNTZType() if isinstance(kind, DateType) else None
+
+
 def _checked(column: Column, given: DataType, wanted: DataType, path: str) -> Column:
-    """A cast whose result, cast back, must be what was given; of a text it only must be there."""
+    """A cast whose result, cast back, must be what was given; a text is compared with a wider reading of it."""
     value = column.try_cast(wanted)
-    read = isinstance(given, StringType)
-    same = column.isNull() | value.isNotNull() if read else value.cast(given).eqNullSafe(column)
+    if not isinstance(given, StringType):
+        same = value.cast(given).eqNullSafe(column)
+    elif (wider := _wider(wanted)) is not None:
+        whole = column.try_cast(wider)
+        same = value.cast(wider).eqNullSafe(whole) & (column.isNull() | value.isNotNull())
+    else:
+        same = column.isNull() | value.isNotNull()
     text = F.concat(
         F.lit(f"{BAD_VALUE}column {path!r} is {given.simpleString()} and holds "),
         column.cast(StringType()),

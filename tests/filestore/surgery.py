@@ -221,6 +221,11 @@ def _other_ids(rows: pa.Table) -> pa.Table:
 
 # For a table (id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE) with key id and p, partitioned by p, of several
 # versions, with checkpoints at 2 and 4, and with files with and without vectors.
+def _no_text(count: int) -> pa.Array:
+    binary = pa.array([b"\xff"] * count)
+    return pa.Array.from_buffers(pa.string(), count, binary.buffers())
+
+
 _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
     "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
@@ -282,6 +287,10 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
     "rows of another bucket": (Invariant.BUCKET, on_rows(_other_ids)),
     "rows of another partition": (Invariant.PARTITION, on_add(lambda add: add.update(partitionValues={"p": "z"}))),
     "a null where none may be": (Invariant.NOT_NULL, _set_column("need", lambda rows: [None] * rows.num_rows)),
+    "a text of wrong bytes": (
+        Invariant.TEXT,
+        on_rows(lambda rows: rows.set_column(2, "need", _no_text(rows.num_rows))),
+    ),
     "another first key": (
         Invariant.KEY_BOUNDS,
         on_add(lambda add: add["tags"].update({"tablestore.minKey": "[-5]"})),

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from filestore.delta.conflict import AppVersion
-from filestore.errors import InvalidRequest, Unavailable
+from filestore.errors import Corrupt, InvalidRequest, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Table
 from tablestore.lease import abandoned
@@ -81,6 +83,38 @@ def test_attempts_that_the_runner_does_not_tell_of_are_aborted(orders: Table) ->
     snapshot = orders.writer().write(run, retries=True)
     assert [t.id.rpartition("/")[2] for t in snapshot.transactions] == ["0.1"]
     assert open_in_log(orders) == []
+    assert len(assert_whole(orders)) == 2
+
+
+def test_what_a_copy_of_a_task_leaves_after_the_commit_is_aborted_by_the_next_write(orders: Table) -> None:
+    """Spark lets the slower copy of a task run on for a while when the write is over already."""
+    batches = sorted_batches(orders, pa.table({"id": [1, 2], "name": ["x", "y"]}))
+    jobs: list[WriteJob] = []
+
+    def run(job: WriteJob) -> Sequence[TaskOutcome]:
+        jobs.append(job)
+        return [job.run(batches, "0.0")]
+
+    writer = orders.writer()
+    writer.write(run, retries=True)
+    jobs[0].run(batches, "0.1")
+    assert len(open_in_log(orders)) == 1
+    writer.write(runner(orders, 3), retries=True)
+    assert open_in_log(orders) == []
+    assert len(assert_whole(orders)) == 3
+
+
+def test_offsets_of_another_log_are_not_used(orders: Table) -> None:
+    put(orders, 1)
+    [identity] = Path(orders.location).glob("_log/**/log.json")
+    own = identity.read_text()
+    identity.write_text(own.replace(json.loads(own)["log_id"], "of-another-log"))
+    for use in (lambda: on(orders, LocalStorage()).write(runner(orders, 2)), lambda: list(orders.follow(stop=1))):
+        with pytest.raises(Corrupt) as caught:
+            use()
+        assert caught.value.code == "log-replaced"
+    identity.write_text(own)
+    on(orders, LocalStorage()).write(runner(orders, 2))
     assert len(assert_whole(orders)) == 2
 
 

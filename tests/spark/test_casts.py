@@ -26,6 +26,7 @@ FITS: dict[str, Any] = {
     "1L id, 127 i": {"i": 127},
     "1 id, 1.0D l": {"l": 1},
     "1 id, '12' l": {"l": 12},
+    "1 id, '1.50' m": {"m": "1.50"},
     "1 id, 1234.5 m": {"m": "1234.50"},
     "1 id, 3 m": {"m": "3.00"},
     "1 id, 7 d": {"d": 7.0},
@@ -41,6 +42,10 @@ FITS: dict[str, Any] = {
 REFUSED = {
     "1L id, 128 i": "bad-value",
     "1 id, 1.5D l": "bad-value",
+    "1 id, '1.239' m": "bad-value",
+    "1 id, CAST(X'62FFFE' AS STRING) s": "bad-value",
+    "1 id, X'62FFFE' s": "bad-value",
+    "1 id, '2024-01-02 23:59:59' day": "bad-value",
     "1 id, CAST('NaN' AS DOUBLE) l": "bad-value",
     "1 id, 'one' l": "bad-value",
     "1 id, 1.234 m": "bad-value",

@@ -52,7 +52,7 @@ def test_prepared_before_the_snapshot_and_ended_after_it(orders: Table, spy: Log
     writer = on(orders, Watched(spy))
     writer.write(runner(orders, 1, 2))
     acts = [e for e in spy.events if e != "append"]
-    assert acts == ["abort_unnamed", "begin", "prepare", "snapshot", "end commit"]
+    assert acts == ["identity", "abort_unnamed", "begin", "prepare", "snapshot", "end commit"]
 
 
 def test_the_log_is_asked_for_dead_writers_once(orders: Table, spy: LogSpy) -> None:
@@ -66,7 +66,7 @@ def test_an_overwrite_logs_a_control_record_in_each_partition(orders: Table, spy
     put(orders, 1)
     spy.events.clear()
     on(orders, Watched(spy)).write(runner(orders, 7), overwrite=True)
-    recovery, write = ["end commit", "abort_unnamed"], ["begin", "control", "control", "prepare"]
+    recovery, write = ["identity", "end commit", "abort_unnamed"], ["begin", "control", "control", "prepare"]
     assert spy.events == [*recovery, *write, "snapshot", "end commit"]
 
 
