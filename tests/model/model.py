@@ -16,6 +16,7 @@ from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import (
+    Clock,
     PreparedWrite,
     assert_healthy,
     create,
@@ -120,9 +121,10 @@ class Model:
     pending: PreparedWrite | None = None
     pending_rows: Sequence[Row] = ()
     log: Rows = field(default_factory=dict)
+    clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.ambient = seeded(self.seed)
+        self.ambient = seeded(self.seed, self.clock)
         self.storage = FaultyStorage(LocalStorage())
         self.definition = self.shape.define()
         self.store = create(self.folder / "table", self.definition, self.storage, self.ambient)

@@ -1,10 +1,12 @@
 """Fault test 1: random writes, overwrites, deletes, races and crashes at every storage call, against a dict.
 
-After each step the doctor passes, and polars, delta-rs and our reader agree with the dict.
+After each step the doctor passes, and polars, delta-rs and our reader agree with the dict; delta-spark agrees with each
+version that the steps have left.
 """
 
 from __future__ import annotations
 
+import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,7 @@ from tests.faults import FailAt
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Model, Shape, difference, tiny_row_groups
 from tests.model.steps import faults, rows_of
-from tests.tables import in_order
+from tests.tables import Clock, in_order
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -104,22 +106,30 @@ def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> Non
     run(shape, examples=50, steps=20)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
-def test_delta_spark_agrees_after_any_sequence(shape: Shape, spark: SparkSession) -> None:
-    batches = st.lists(st.tuples(rows_of(shape), st.booleans(), st.none() | faults()), min_size=3, max_size=6)
+def test_delta_spark_agrees_with_every_version(shape: Shape, spark: SparkSession) -> None:
+    kinds = st.sampled_from(["write", "overwrite", "race"])
+    steps = st.tuples(kinds, rows_of(shape), rows_of(shape), st.none() | faults())
 
     @settings(max_examples=2, phases=(Phase.generate,))
-    @given(batches)
-    def agree(steps: list[tuple[Rows, bool, FailAt | None]]) -> None:
+    @given(st.lists(steps, min_size=3, max_size=6))
+    def agree(life: list[tuple[str, Rows, Rows, FailAt | None]]) -> None:
         with tiny_row_groups(), memory_folder() as folder:
-            model = Model(folder, shape)
-            for rows, overwrite, fault in steps:
-                if fault is None:
-                    model.write(rows, overwrite=overwrite)
+            model = Model(folder, shape, clock=Clock(time.time_ns() // 1_000_000))  # Delta reads nothing a week old
+            for kind, rows, others, fault in life:
+                if kind == "race":
+                    model.begin(rows)
+                    model.write(others)
+                    model.finish()
+                elif fault is None:
+                    model.write(rows, overwrite=kind == "overwrite")
                 else:
-                    model.write_failing(rows, fault, overwrite=overwrite)
-            frame = spark.read.format("delta").load(model.store.location).select(*model.definition.schema.names)
-            found, expected = in_order(row.asDict() for row in frame.collect()), in_order(model.rows.values())
-            assert found == expected, difference(found, expected)
+                    model.write_failing(rows, fault, overwrite=kind == "overwrite")
+            for version, held in model.history.items():
+                frame = spark.read.format("delta").option("versionAsOf", version).load(model.store.location)
+                rows = [row.asDict() for row in frame.select(*model.definition.schema.names).collect()]
+                found, expected = in_order(rows), in_order(held.values())
+                assert found == expected, difference(found, expected)
 
     agree()
