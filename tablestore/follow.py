@@ -60,7 +60,7 @@ class Follower:
         if scan == "from-timestamp":
             if timestamp is None:
                 raise InvalidRequest("scan='from-timestamp' needs timestamp=…", code="bad-scan-mode")
-            return self._files.version_at(milliseconds(timestamp))
+            return self._files.log.version_to_follow(milliseconds(timestamp))
         if scan not in ("full", "latest"):
             raise InvalidRequest(
                 f"scan={scan!r} is not known: use 'full', 'latest' or 'from-timestamp'", code="bad-scan-mode"

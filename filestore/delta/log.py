@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pyarrow.parquet as pq
 
@@ -16,6 +17,8 @@ from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 
 __all__ = ["Commit", "DeltaLog"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +106,27 @@ class DeltaLog:
         versions = self.versions()
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
         if not found:
-            raise NotFound(f"{self.location} did not exist at {timestamp_ms} ms since 1970", code="no-such-version")
+            raise NotFound(
+                f"{self.location} did not exist at {_iso(timestamp_ms)}: take a later time", code="no-such-version"
+            )
         return versions[found - 1]
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
         """Snapshots, newest first: at most `limit`, all older than version `before`."""
         versions = [v for v in reversed(self.versions()) if before is None or v < before]
         return [self._required(v).snapshot() for v in versions[:limit]]
+
+    def version_to_follow(self, timestamp_ms: int) -> int:
+        """The version after which whatever was committed later than that time comes.
+
+        Of a time before the table's creation that is version 0, which holds no row: all changes came later.
+        """
+        try:
+            return self.version_at(timestamp_ms)
+        except NotFound:
+            if self.versions()[:1] != [0]:
+                raise  # older changes are gone: to begin with what is left would lose them without a word
+            return 0
 
     def _timestamp_ms(self, version: int) -> int:
         return int(self._required(version).snapshot().timestamp.timestamp() * 1000 + 0.5)
@@ -155,3 +172,11 @@ class DeltaLog:
         actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
         info = [a for a in self._required(version).actions if "commitInfo" in a]
         return TableState.initial(version, [*actions, *info])
+
+
+def _iso(timestamp_ms: int) -> str:
+    """A time for people; one that no calendar of Python holds stays a number."""
+    try:
+        return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat()
+    except OverflowError:
+        return f"{timestamp_ms} ms since 1970"

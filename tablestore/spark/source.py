@@ -184,7 +184,7 @@ class _ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if scan in ("full", "latest"):
             return asdict(_Offset.initial(table_id, newest, scan == "full"))
         if scan == "from-timestamp" and "timestamp" in self._options:
-            version = self._store.version_at(milliseconds(_moment(self._options["timestamp"])))
+            version = self._store.log.version_to_follow(milliseconds(_moment(self._options["timestamp"])))
             return asdict(_Offset.initial(table_id, version, full=False))
         raise InvalidRequest(
             f"scan={scan!r} is not known: use 'full', 'latest', or 'from-timestamp' with a timestamp",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import polars as pl
 import pyarrow as pa
@@ -39,6 +39,16 @@ def test_from_a_timestamp_with_or_without_a_zone(orders: Table) -> None:
         assert [row["id"] for row in changes(orders, scan="from-timestamp", timestamp=given)] == [2]
     just_before = moment - timedelta(microseconds=1)
     assert [row["id"] for row in changes(orders, scan="from-timestamp", timestamp=just_before)] == [1, 2]
+
+
+def test_following_from_before_the_creation_gives_all_changes(orders: Table) -> None:
+    """It failed, as time travel does, with a number of milliseconds that nobody can read."""
+    put(orders, 1)
+    put(orders, 2)
+    long_ago = datetime(2020, 1, 1, tzinfo=UTC)
+    assert [row["id"] for row in changes(orders, scan="from-timestamp", timestamp=long_ago)] == [1, 2]
+    with pytest.raises(NotFound, match=r"did not exist at 2020-01-01T00:00:00\+00:00"):
+        orders.scan(timestamp=long_ago)
 
 
 def test_all_batches_make_one_table(orders: Table) -> None:
