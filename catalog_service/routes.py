@@ -125,7 +125,7 @@ def list_databases(service: Service, page_size: PageSize = PAGE_SIZE, page_token
 def create_database(
     body: CreateDatabase, service: Service, response: Response, if_not_exists: IfNotExists = False
 ) -> DatabaseInfo:
-    """Codes: `bad-name`, `database-exists`."""
+    """Codes: `bad-text`, `bad-name`, `database-exists`."""
     info, created = service.create_database(body, if_not_exists=if_not_exists)
     _located(response, created, f"{PREFIX}/databases/{info.name}")
     return info
@@ -188,7 +188,7 @@ def create_table(
 
     A primary-key column is NOT NULL unless it says otherwise, which is refused.
 
-    Codes: `bad-name`, `bad-column-name`, `bad-column-list`, `duplicate-column`, `empty-schema`,
+    Codes: `bad-text`, `bad-name`, `bad-column-name`, `bad-column-list`, `duplicate-column`, `empty-schema`,
     `unsupported-type`, `unknown-column`, `nullable-key`, `key-type`, `key-lacks-partition`, `partition-type`,
     `unknown-option`, `bad-option-value`, `bucket-key`, `sequence-field`, `log-servers`, `table-exists`,
     `location-not-empty`, `log-exists`.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from filestore.model.schema import Schema
+from filestore.model.text import check_texts
 from filestore.model.types import to_sql
 
 __all__ = [
@@ -49,6 +50,13 @@ class _Request(BaseModel):
     """Unknown members are refused: a misspelt one would be silently without effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _storable(cls, data: Any) -> Any:
+        """Before anything else: what UTF-8 cannot say could not even be named in an answer."""
+        check_texts(data)
+        return data
 
 
 class _Answer(BaseModel):

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.options import TableOptions
-from filestore.model.schema import Column, Schema
+from filestore.model.schema import Column, Schema, check_fields
+from filestore.model.text import check_text
 from filestore.model.types import is_key_type, to_sql
 
 __all__ = ["TableDefinition"]
@@ -52,8 +53,10 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, or those of `TableOptions.parse`.
+                ``log-servers``, ``bad-text``, or those of `check_fields` and `TableOptions.parse`.
         """
+        check_fields(schema)
+        _check_texts(options or {}, comment)
         definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
         _check_columns(definition)
         _check_options(definition)
@@ -117,6 +120,13 @@ class TableDefinition:
             TableOptions(tuple(sorted(options.items()))),
             metadata.get("description"),
         )
+
+
+def _check_texts(options: Mapping[str, str], comment: str | None) -> None:
+    for name, value in options.items():
+        check_text(f"option name {name!r}", name)
+        check_text(f"option {name!r}", str(value))
+    check_text("the table's comment", comment or "")
 
 
 def _check_columns(definition: TableDefinition) -> None:

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
+from filestore.model.text import check_text
 
-__all__ = ["Column", "Schema"]
+__all__ = ["Column", "Schema", "check_fields"]
 
 RESERVED_PREFIX = "_"
 
@@ -128,6 +129,45 @@ class Schema:
         return ", ".join(_column_to_sql(c) for c in self.columns)
 
 
+def check_fields(schema: Schema) -> None:
+    """Checks texts, and the names of STRUCT fields at any depth: for new tables, so that stored ones stay readable.
+
+    Raises:
+        InvalidRequest: ``bad-text``, ``bad-column-name`` or ``duplicate-column``.
+    """
+    for column in schema:
+        check_text(f"column name {column.name!r}", column.name)
+        check_text(f"the comment of column {column.name!r}", column.comment or "")
+        _check_type(column.type, column.name)
+
+
+def _check_type(arrow: pa.DataType, path: str) -> None:
+    """Of lists and maps only what is inside matters: their own fields have no names that users gave."""
+    if pa.types.is_list(arrow):
+        _check_type(arrow.value_type, path)
+    elif pa.types.is_map(arrow):
+        _check_type(arrow.key_type, path)
+        _check_type(arrow.item_type, path)
+    elif pa.types.is_struct(arrow):
+        _check_struct(arrow, path)
+
+
+def _check_struct(arrow: pa.StructType, path: str) -> None:
+    seen: set[str] = set()
+    for child in arrow:
+        check_text(f"field name {child.name!r} in column {path!r}", child.name)
+        if not child.name.strip():
+            raise InvalidRequest(f"column {path!r} has a STRUCT field without a name: name it", code="bad-column-name")
+        if child.name.lower() in seen:
+            raise InvalidRequest(
+                f"column {path!r} has the STRUCT field {child.name!r} twice (names are compared without case): "
+                "rename one",
+                code="duplicate-column",
+            )
+        seen.add(child.name.lower())
+        _check_type(child.type, f"{path}.{child.name}")
+
+
 def _check_name(name: str) -> None:
     if not name or name != name.strip():
         raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
@@ -144,12 +184,22 @@ def _check_name(name: str) -> None:
 
 
 def _column_from_arrow(arrow: pa.Field) -> Column:
-    comment = (arrow.metadata or {}).get(b"comment")
+    comment = _comment(arrow)
     try:
         canonical = types.canonical(arrow.type)
     except Unsupported as error:
         raise InvalidRequest(f"column {arrow.name!r}: {error.message}", code="unsupported-type") from error
-    return Column(arrow.name, canonical, arrow.nullable, comment.decode() if comment else None)
+    return Column(arrow.name, canonical, arrow.nullable, comment)
+
+
+def _comment(arrow: pa.Field) -> str | None:
+    comment: bytes = (arrow.metadata or {}).get(b"comment", b"")
+    try:
+        return comment.decode() or None
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"the comment of column {arrow.name!r} is no UTF-8 ({error.reason}): write it as text", code="bad-text"
+        ) from error
 
 
 def _column_to_sql(column: Column) -> str:

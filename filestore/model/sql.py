@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
+from filestore.model.text import check_text
 from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ
 
 __all__ = ["parse_columns", "parse_type"]
@@ -44,8 +45,10 @@ def parse_columns(text: str, primary_key: Collection[str] = ()) -> Schema:
     """The schema of a column list. A key column is NOT NULL unless the text says NULL, as in standard SQL.
 
     Raises:
-        InvalidRequest: not a column list (``bad-column-list``) or an unknown type (``unsupported-type``).
+        InvalidRequest: not a column list (``bad-column-list``), an unknown type (``unsupported-type``), or
+            ``bad-text``.
     """
+    check_text("the column list", text)
     try:
         if not _balanced(text):
             raise _bad_list(text)

@@ -1,0 +1,48 @@
+"""Text that every store takes: what UTF-8 can say, without NUL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from filestore.errors import InvalidRequest
+
+__all__ = ["check_text", "check_texts"]
+
+_SHOWN = 60  # characters of a bad text in the message
+
+
+def check_text(what: str, text: str) -> None:
+    """Refuses text that JSON lets through and files, SQL databases and other readers do not.
+
+    Args:
+        what: Which text it is, for the message.
+        text: As the user wrote it.
+
+    Raises:
+        InvalidRequest: ``bad-text``: half a surrogate pair, which UTF-8 cannot say, or NUL.
+    """
+    wrong = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+    if wrong is not None:
+        raise InvalidRequest(
+            f"{what} holds the character U+{ord(wrong):04X}, which cannot be stored: take it out", code="bad-text"
+        )
+
+
+def check_texts(data: Any) -> None:
+    """Checks every text in a JSON value, names of members too.
+
+    IMPORTANT: no recursion, since a request chooses its own depth.
+
+    Raises:
+        InvalidRequest: ``bad-text``.
+    """
+    waiting = [data]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                check_text(f"{text[:_SHOWN]!r} in the request", text)
+            case Mapping() as members:
+                waiting += [*members.keys(), *members.values()]
+            case list() | tuple() as items:
+                waiting += items
