@@ -18,6 +18,7 @@ from filestore.errors import InvalidRequest, TableStoreError, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
+from filestore.model.text import check_text
 from filestore.predicate import Predicate
 from filestore.scan import plan_scan, scan
 from filestore.table import FileStore
@@ -30,6 +31,8 @@ from tablestore.moments import milliseconds
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
 
 __all__ = ["Scan", "Table"]
+
+_RESERVED_APPS = ("tablestore.", "spark.")
 
 
 class Table:
@@ -69,7 +72,8 @@ class Table:
                 without it a row is put, replacing the one with its key. Of rows with one key the last wins.
             overwrite: The rows replace the whole table.
             app: An id and number of your own: a second write with the same ones (or a lower number) changes
-                nothing, so that a job can be retried blindly.
+                nothing, so that a job can be retried blindly. The number is 0 or more; ids that begin with
+                ``tablestore.`` or ``spark.`` are the store's own.
 
         Returns:
             The snapshot that holds the rows; of an earlier attempt, if `app` was written already.
@@ -79,13 +83,13 @@ class Table:
             Conflict: lost against other writers. Nothing was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
+        number = None if app is None else _app_version(*app)
         definition = self.definition
         batches = sort_rows(conform(rows, definition), definition).to_batches()
 
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
             return [job.run(batches, "0.0")] if batches else []
 
-        number = None if app is None else AppVersion(*app)
         return self._writer.write(run, overwrite=overwrite, app=number)
 
     def scan(
@@ -127,7 +131,8 @@ class Table:
 
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change. ``latest``: later
-                changes only. ``from-timestamp``: changes after the state at `timestamp`.
+                changes only. ``from-timestamp``: changes after the state at `timestamp`; all, if the
+                table is younger.
             timestamp: For ``from-timestamp``.
             version: Instead of `scan`: changes after that version.
             stop: When to end, since it is endless otherwise: a version number to end after, or a `threading.Event`
@@ -207,6 +212,23 @@ class Scan:
         frame = pl.from_arrow(self.to_arrow())
         assert isinstance(frame, pl.DataFrame)
         return frame
+
+
+def _app_version(app_id: str, number: int) -> AppVersion:
+    """A caller's own number: ids of the store and of its Spark sink would make the write, or theirs, do nothing."""
+    if not app_id or app_id.startswith(_RESERVED_APPS):
+        raise InvalidRequest(
+            f"app id {app_id!r} is empty or begins with one of {', '.join(_RESERVED_APPS)}, which the store keeps for "
+            "itself: take another, such as your job's name",
+            code="bad-app",
+        )
+    check_text("the app id", app_id)
+    if not 0 <= number < 2**63:
+        raise InvalidRequest(
+            f"app {app_id!r} has number {number}: numbers go from 0 to 2**63 - 1, and grow from write to write",
+            code="bad-app",
+        )
+    return AppVersion(app_id, number)
 
 
 def _detail(handle: TableHandle, state: TableState) -> dict[str, Any]:

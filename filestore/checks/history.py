@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -102,6 +103,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_info(history, entry)
         _check_files(findings, before, after, entry)
         _check_order(findings, before, after, entry)
+        _check_apps(findings, entry)
         _check_transactions(findings, before, after, entry)
     except _BROKEN as error:
         message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
@@ -221,6 +223,17 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
             message = f"version {entry.version} takes {app!r} from {number} back to {after.app_versions.get(app)}"
             findings.add(code, message, version=entry.version)
+
+
+def _check_apps(findings: Findings, entry: Commit) -> None:
+    apps = Counter(a["txn"]["appId"] for a in entry.actions if "txn" in a)
+    for app, times in apps.items():
+        if times > 1:
+            findings.add(
+                Invariant.APP_VERSION_TWICE,
+                f"version {entry.version} has {times} numbers of {app!r}: readers of Delta may take either",
+                version=entry.version,
+            )
 
 
 def _check_transactions(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:

@@ -31,6 +31,7 @@ class Invariant(StrEnum):
     OFFSET_ORDER = "offset-order"
     OPEN_TRANSACTION = "open-transaction"
     APP_VERSION_ORDER = "app-version-order"
+    APP_VERSION_TWICE = "app-version-twice"
     CHECKPOINT = "checkpoint"
     FILE_MISSING = "file-missing"
     FILE_SIZE = "file-size"

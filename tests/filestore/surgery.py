@@ -19,6 +19,7 @@ from filestore.table import FileStore
 
 __all__ = ["DAMAGES", "Damage", "edit_entry"]
 
+_TWICE = [{"txn": {"appId": "job", "version": 1, "lastUpdated": 0}}] * 2
 Actions = list[dict[str, Any]]
 Damage = Callable[[FileStore], object]
 
@@ -254,6 +255,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
     "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),
+    "two numbers of one app": (Invariant.APP_VERSION_TWICE, on_entry(3, lambda actions: actions.extend(_TWICE))),
     "a checkpoint of another version": (Invariant.CHECKPOINT, _swap_checkpoints),
     "a checkpoint is garbage": (
         Invariant.CHECKPOINT,

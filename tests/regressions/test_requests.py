@@ -93,3 +93,30 @@ def test_an_arrow_comment_that_is_no_text() -> None:
     with pytest.raises(InvalidRequest) as caught:
         Schema.from_arrow(pa.schema([pa.field("id", pa.int32(), metadata={b"comment": b"\xff"})]))
     assert caught.value.code == "bad-text"
+
+
+@pytest.mark.parametrize(
+    "app",
+    [
+        ("tablestore.log.offset.0", 1),
+        ("tablestore.x", 1),
+        ("spark.0b0f6b52", 1),
+        ("", 1),
+        ("job", -1),
+        ("job", 2**63),
+        ("job\ud800", 1),
+    ],
+    ids=ascii,
+)
+def test_a_writers_number_is_its_own(folder: Path, app: tuple[str, int]) -> None:
+    """With an id of the store's own, such as that of the log's offsets, the rows were dropped without a word."""
+    with tablestore.connect(str(folder)) as store:
+        store.create_database("shop")
+        table = store.create_table("shop.t", "id BIGINT", primary_key=["id"])
+        table.write(pa.table({"id": [1]}))
+        with pytest.raises(InvalidRequest) as caught:
+            table.write(pa.table({"id": [2]}), app=app)
+        assert caught.value.code == ("bad-text" if "\ud800" in app[0] else "bad-app")
+        assert rows(table) == [{"id": 1}]
+        table.write(pa.table({"id": [2]}), app=("job", 2**63 - 1))
+        assert rows(table) == read_deltalake(table.location) == [{"id": 1}, {"id": 2}]
