@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Protocol, Self
 
-from catalog_service.embedded import EmbeddedCatalog
+from catalog_service.embedded import EmbeddedCatalog, local_path
 from catalog_service.remote import HttpCatalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.errors import InvalidRequest
 
-__all__ = ["Catalog", "CreateTable", "EmbeddedCatalog", "HttpCatalog", "TableInfo", "connect"]
+__all__ = ["Catalog", "CreateTable", "EmbeddedCatalog", "HttpCatalog", "TableInfo", "connect", "local_path"]
 
 
 class Catalog(Protocol):
@@ -84,12 +84,13 @@ def connect(target: str, token: str | None = None, database: str | None = None) 
     """Opens a catalog.
 
     Args:
-        target: The URL of a service, or a warehouse: a path on a local disk.
+        target: The URL of a service, or a warehouse: a path on a local disk. One that is not there is empty, and
+            made by `create_database`.
         token: What the service wants, if anything.
         database: Of an embedded catalog: the URL of its database; ``<warehouse>/catalog.db`` if None.
 
     Raises:
-        InvalidRequest: ``bad-url``, ``bad-database-url``, ``not-with-a-service``.
+        InvalidRequest: ``bad-url``, ``bad-path``, ``bad-database-url``, ``not-with-a-service``.
         Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database does not answer. A service is first asked by the first call.
     """

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
-from catalog_service.engine import default_database_url
+from catalog_service.engine import default_database_url, is_there
+from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
+from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
 from catalog_service.wire import CreateDatabase, CreateTable, TableInfo
-from filestore.errors import Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unsupported
 
-__all__ = ["EmbeddedCatalog", "warehouse_and_database"]
+__all__ = ["EmbeddedCatalog", "local_path", "warehouse_and_database"]
 
 
 class EmbeddedCatalog:
     """See `catalog_service.client.Catalog`. Several processes may open one warehouse at once.
 
+    A catalog that is not there is made with its first database. Until then it is empty: who mistypes a path and only
+    looks leaves nothing behind.
+
     Args:
-        warehouse: Folder of the databases; made if it is not there.
+        warehouse: Folder of the databases.
         database: The catalog's database; ``<warehouse>/catalog.db`` if None.
     """
 
     def __init__(self, warehouse: str, database: str | None = None) -> None:
-        self._service = open_service(*warehouse_and_database(warehouse, database))
+        self._warehouse, self._database = warehouse_and_database(warehouse, database)
+        self._opening = threading.Lock()
+        self._service: CatalogService | None = None
+        self._found()
 
     @classmethod
     def around(cls, service: CatalogService) -> Self:
@@ -33,39 +42,70 @@ class EmbeddedCatalog:
         catalog._service = service
         return catalog
 
+    def _found(self) -> CatalogService | None:
+        """The service; None while nobody, here or in another process, has made the catalog."""
+        if self._service is None and is_there(self._database):
+            return self._made()
+        return self._service
+
+    def _made(self) -> CatalogService:
+        if self._service is not None:
+            return self._service
+        with self._opening:
+            if self._service is None:
+                self._service = open_service(self._warehouse, self._database)
+            return self._service
+
+    def _holding(self, database: str) -> CatalogService:
+        """The service that may have a database; `NotFound` while there is no catalog."""
+        service = self._found()
+        if service is None:
+            raise database_not_found(fold_name("database", database))
+        return service
+
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
         """Creates a database."""
-        self._service.create_database(CreateDatabase(name=name, comment=comment), if_not_exists=if_not_exists)
+        request = CreateDatabase(name=name, comment=comment)
+        fold_name("database", name)  # a wrong name must not make a catalog
+        self._made().create_database(request, if_not_exists=if_not_exists)
 
     def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
         """Drops a database."""
-        self._service.drop_database(name, if_exists=if_exists, cascade=cascade)
+        try:
+            service = self._holding(name)
+        except NotFound:
+            if not if_exists:
+                raise
+        else:
+            service.drop_database(name, if_exists=if_exists, cascade=cascade)
 
     def list_databases(self) -> list[str]:
         """All names, in order."""
-        names: list[str] = []
+        service, names = self._found(), list[str]()
         token: str | None = None
-        while True:
-            page = self._service.list_databases(PAGE_SIZE_MAX, token)
+        while service is not None:
+            page = service.list_databases(PAGE_SIZE_MAX, token)
             names += [d.name for d in page.databases]
             token = page.next_page_token
             if token is None:
-                return names
+                break
+        return names
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
-        return self._service.create_table(database, table, if_not_exists=if_not_exists)[0]
+        return self._holding(database).create_table(database, table, if_not_exists=if_not_exists)[0]
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
         """A table in full."""
-        return self._service.get_table(database, name, with_snapshot=with_snapshot)
+        return self._holding(database).get_table(database, name, with_snapshot=with_snapshot)
 
     def list_tables(self, database: str) -> list[str]:
         """All names, in order."""
+        service = self._holding(database)
         names: list[str] = []
         token: str | None = None
         while True:
-            page = self._service.list_tables(database, PAGE_SIZE_MAX, token)
+            page = service.list_tables(database, PAGE_SIZE_MAX, token)
             names += [t.name for t in page.tables]
             token = page.next_page_token
             if token is None:
@@ -73,11 +113,18 @@ class EmbeddedCatalog:
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
-        self._service.drop_table(database, name, if_exists=if_exists)
+        try:
+            service = self._holding(database)
+        except NotFound:
+            if not if_exists:
+                raise
+        else:
+            service.drop_table(database, name, if_exists=if_exists)
 
     def close(self) -> None:
         """Lets go of the database's connections."""
-        self._service.close()
+        if self._service is not None:
+            self._service.close()
 
     def __enter__(self) -> Self:
         return self
@@ -86,10 +133,27 @@ class EmbeddedCatalog:
         self.close()
 
 
+def local_path(path: str) -> str:
+    """A warehouse's path as everybody means it: absolute, with ``~`` as the shell has it.
+
+    Raises:
+        InvalidRequest: ``bad-path``: it is empty, holds NUL, or names the home of nobody.
+    """
+    if not path or "\0" in path:
+        raise InvalidRequest(
+            f"{path!r} is not the path of a warehouse: name a folder, '.' for this one", code="bad-path"
+        )
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError as error:
+        raise InvalidRequest(f"warehouse {path!r}: {error}; write the whole path", code="bad-path") from error
+
+
 def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, str]:
     """The warehouse as an absolute path, and the URL of its catalog's database.
 
     Raises:
+        InvalidRequest: ``bad-path``.
         Unsupported: ``warehouse-storage``: the warehouse is not on a local disk.
     """
     path = warehouse
@@ -101,5 +165,5 @@ def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, s
                 code="warehouse-storage",
             )
         path = unquote(parts.path)
-    absolute = str(Path(path).expanduser().absolute())
+    absolute = local_path(path)
     return absolute, database or default_database_url(absolute)

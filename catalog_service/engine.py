@@ -25,7 +25,16 @@ from catalog_service.locks import AdvisoryLocks, FileLocks, NameLocks
 from filestore.ambient import Ambient
 from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable, Unsupported
 
-__all__ = ["CATALOG_FILE", "default_database_url", "locks_of", "migrate", "open_engine", "reading", "writing"]
+__all__ = [
+    "CATALOG_FILE",
+    "default_database_url",
+    "is_there",
+    "locks_of",
+    "migrate",
+    "open_engine",
+    "reading",
+    "writing",
+]
 
 CATALOG_FILE = "catalog.db"
 SQLITE_BUSY_S = 10.0
@@ -56,6 +65,25 @@ def open_engine(database_url: str) -> Engine:
             f"the driver of {url.render_as_string()} is not installed ({error}): install it with pip",
             code="database-driver",
         ) from error
+
+
+def is_there(database_url: str) -> bool:
+    """Whether opening a catalog's database makes nothing: False for an SQLite file that is not there yet.
+
+    Raises:
+        InvalidRequest: ``bad-database-url``.
+        Unsupported: ``database-driver``.
+    """
+    url = _parse(database_url)
+    if url.get_backend_name() != "sqlite":
+        return True  # a server's database is made by its administrator
+    try:
+        _sqlite_path(url).stat()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True  # opening it says what is wrong
+    return True
 
 
 def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
@@ -125,14 +153,18 @@ def _parse(database_url: str) -> URL:
     return url
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise InvalidRequest(
             f"{url.render_as_string()!r} names no file: a catalog must outlive its process, as in "
             "sqlite:////data/catalog.db",
             code="bad-database-url",
         )
-    path = Path(url.database).absolute()
+    return Path(url.database).absolute()
+
+
+def _open_sqlite(url: URL) -> Engine:
+    path = _sqlite_path(url)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

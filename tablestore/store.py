@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog
+from catalog_service.client import Catalog, local_path
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
@@ -27,15 +26,17 @@ def connect(target: str, token: str | None = None, *, database: str | None = Non
 
     Args:
         target: The URL of a catalog service (``http://127.0.0.1:8080``), or the path of a warehouse: then the
-            catalog is a SQLite file in it and no service is needed.
+            catalog is a SQLite file in it and no service is needed. One that is not there is empty, and made by
+            `Store.create_database`.
         token: Sent to a service that asks for one.
         database: For a warehouse: the URL of another catalog database than the SQLite file.
 
     Raises:
+        InvalidRequest: `target` is neither.
         Unavailable: the service or the warehouse does not answer.
     """
     if "://" not in target:
-        target = str(Path(target).absolute())  # Spark's planner is another process, perhaps in another folder
+        target = local_path(target)  # Spark's planner is another process, perhaps in another folder
     return Store(target, connect_catalog(target, token=token, database=database), system_ambient(), token)
 
 

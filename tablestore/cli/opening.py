@@ -23,16 +23,18 @@ def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterat
     Args:
         catalog: What the user gave.
         token: Likewise.
-        make: A warehouse that is not there is made. Otherwise that is an error: a mistyped path would show an empty
-            catalog, and leave a folder behind.
+        make: A warehouse that is not there may be made. Otherwise that is an error: a mistyped path would show an
+            empty catalog.
 
     Raises:
+        InvalidRequest: ``bad-path``.
         NotFound: ``no-warehouse``.
     """
     # Here and not above: it brings Arrow, polars and SQLAlchemy, and `--help` shall not wait for them.
+    from catalog_service.client import local_path
     from tablestore.store import connect
 
-    if not make and "://" not in catalog and not Path(catalog).expanduser().is_dir():
+    if not make and "://" not in catalog and not Path(local_path(catalog)).is_dir():
         raise NotFound(
             f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or make it with "
             "`tablestore create`",

@@ -8,9 +8,11 @@ import pyarrow as pa
 import pytest
 
 import tablestore
-from filestore.errors import InvalidRequest
+from catalog_service.client import connect as connect_catalog
+from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
+from tablestore.spark.opened import opened
 from tests.tables import read_deltalake
 from tests.warehouses import rows
 
@@ -120,3 +122,67 @@ def test_a_writers_number_is_its_own(folder: Path, app: tuple[str, int]) -> None
         assert rows(table) == [{"id": 1}]
         table.write(pa.table({"id": [2]}), app=("job", 2**63 - 1))
         assert rows(table) == read_deltalake(table.location) == [{"id": 1}, {"id": 2}]
+
+
+def test_a_tilde_is_the_home_at_every_door(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command line looked below the home, and `connect` made another warehouse in ``./~``."""
+    home, here = folder / "home", folder / "here"
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    with tablestore.connect("~/lake") as store:
+        assert store.target == f"{home}/lake"
+        store.create_database("shop")
+    with connect_catalog("~/lake") as catalog:
+        assert catalog.list_databases() == ["shop"]
+    assert list(here.iterdir()) == []
+    assert (home / "lake" / "catalog.db").exists()
+
+
+@pytest.mark.parametrize("target", ["", "a\0b", "~nobody-of-that-name/lake"], ids=ascii)
+def test_a_path_that_is_none(target: str) -> None:
+    """The empty string was the folder that the program happened to run in."""
+    for door in (tablestore.connect, connect_catalog):
+        with pytest.raises(InvalidRequest) as caught:
+            door(target)
+        assert caught.value.code == "bad-path"
+
+
+def test_looking_into_a_catalog_that_is_not_there_makes_none(folder: Path) -> None:
+    """A mistyped path showed an empty catalog, and left a folder with a database behind."""
+    with tablestore.connect(str(folder / "typo")) as store:
+        assert store.list_databases() == []
+        store.drop_database("shop", if_exists=True)
+        store.drop_table("shop.orders", if_exists=True)
+        for look in (
+            lambda: store.list_tables("shop"),
+            lambda: store.table("shop.orders"),
+            lambda: store.drop_table("shop.orders"),
+            lambda: store.drop_database("shop"),
+            lambda: store.create_table("shop.orders", "id INT"),
+            lambda: opened({"path": "shop.orders", "catalog": str(folder / "typo")}),
+        ):
+            with pytest.raises(NotFound) as caught:
+                look()
+            assert caught.value.code == "database-not-found"
+        with pytest.raises(InvalidRequest):
+            store.create_database("no name")
+        with pytest.raises(InvalidRequest):
+            store.list_tables("no name")
+        assert list(folder.iterdir()) == []
+        store.create_database("shop")
+        assert store.list_databases() == ["shop"]
+
+
+def test_a_catalog_that_another_process_makes_is_found(folder: Path) -> None:
+    with tablestore.connect(str(folder / "lake")) as early, tablestore.connect(str(folder / "lake")) as maker:
+        assert early.list_databases() == []
+        maker.create_database("shop")
+        assert early.list_databases() == ["shop"]
+        assert early.list_tables("shop") == []
+
+
+def test_a_folder_without_a_catalog_gets_none_by_looking(folder: Path) -> None:
+    with tablestore.connect(str(folder)) as store:
+        assert store.list_databases() == []
+    assert list(folder.iterdir()) == []
