@@ -9,7 +9,10 @@ decision record:
 Rule 1. Only ACTIVE rows are visible. So a table appears and disappears in one SQL statement.
 Rule 2. The row is written before the first thing is made and removed after the last is gone, so everything
         that lies around is named by a row. Before it is written, `check_new` has seen that the place is
-        empty: what is found there later was made for this row and may be removed with it.
+        empty: what is found there later was made for this row and may be removed with it. Empty but for
+        files that the writer of a dropped table put there after the drop: they must not hold the name for
+        ever, and nothing can name them any more. To remove them at once would need proof that they are
+        nobody's; so they go with the new table, whose doctor lists them.
 Rule 3. Who works at a name holds its lock (`catalog_service.locks`), which dies with its process. A CREATING
         or DROPPING row with a free lock was left by a crash. Whoever comes next to that name finishes it: a
         creation is completed by a retry with the same definition and undone by anything else, a removal is

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
+from filestore import layout
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
@@ -39,7 +40,9 @@ class TableSteps(Protocol):
     """Every step may fail with `Unavailable`, and may be called again after it failed or succeeded."""
 
     def check_new(self, table: PhysicalTable) -> None:
-        """Changes nothing. What is found at the table's place afterwards was put there for this table.
+        """Changes nothing. What is found at the table's place afterwards may be removed with this table.
+
+        Files that a dropped table's writer left there are no hindrance: no version will name them.
 
         Raises:
             AlreadyExists: ``location-not-empty`` or ``log-exists``: files or a topic of somebody else.
@@ -77,10 +80,12 @@ class ManagedTables:
 
     def check_new(self, table: PhysicalTable) -> None:
         """Looks for files and for the topic."""
-        found = next(iter(self._storage.walk(table.location)), None)
+        prefix = layout.join(table.location, "")
+        paths = (info.path for info in self._storage.walk(table.location))
+        found = next((path for path in paths if not layout.is_stray(path.removeprefix(prefix))), None)
         if found is not None:
             raise AlreadyExists(
-                f"{table.location} is not empty (it has {found.path}), and this catalog has no table there: "
+                f"{table.location} is not empty (it has {found}), and this catalog has no table there: "
                 "move the files away, or choose another name",
                 code="location-not-empty",
             )
@@ -95,8 +100,12 @@ class ManagedTables:
     def create_log(self, table: PhysicalTable) -> None:
         """Once for a table, however often it is called."""
         with self._log(table) as log:
-            if log is not None:
-                log.create()
+            if log is None:
+                return
+            if table.definition.options["log.system"] == "embedded" and not log.exists():
+                # It is renamed into its place, so leases of a dropped table's writers must not be there.
+                self._storage.delete_tree(layout.join(table.location, layout.LOG_STORE))
+            log.create()
 
     def create_files(self, table: PhysicalTable) -> None:
         """Binds the log's identity into version 0."""

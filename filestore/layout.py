@@ -15,12 +15,14 @@ __all__ = [
     "CHANGE_DATA",
     "DELTA_LOG",
     "LAST_CHECKPOINT",
+    "LEASES",
     "LOG_STORE",
     "RUNS",
     "checkpoint_path",
     "data_path",
     "decode_path",
     "encode_path",
+    "is_stray",
     "is_vector",
     "join",
     "log_entry_path",
@@ -34,11 +36,19 @@ DELTA_LOG = "_delta_log"
 RUNS = "_runs"
 CHANGE_DATA = "_change_data"
 LOG_STORE = "_log"
+LEASES = f"{LOG_STORE}/leases"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
 
 _ENTRY = re.compile(r"([0-9]{20})\.json")
 _CHECKPOINT = re.compile(r"([0-9]{20})\.checkpoint\.parquet")
 _VECTOR = "deletion_vector_"
+_UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_STRAY = re.compile(
+    rf"{LEASES}/[^/]+"
+    rf"|{_VECTOR}{_UUID}\.bin"
+    rf"|{RUNS}/staged-{_UUID}\.parquet"
+    rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
+)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
 _MAX_FOLDER = 120
 
@@ -98,6 +108,14 @@ def vector_path(vector_id: str) -> str:
 def is_vector(relative: str) -> bool:
     """Whether a path is that of a deletion vector file."""
     return relative.startswith(_VECTOR) and relative.endswith(".bin")
+
+
+def is_stray(relative: str) -> bool:
+    """Whether a path is one that a writer may leave in the folder of a table that was dropped meanwhile.
+
+    Never one of a Delta log: where that is, there is a table.
+    """
+    return _STRAY.fullmatch(relative) is not None
 
 
 def encode_path(relative: str) -> str:

@@ -14,30 +14,40 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filestore.errors import Unavailable
-from filestore.layout import LOG_STORE, join
+from filestore.errors import NotFound, Unavailable
+from filestore.layout import DELTA_LOG, LEASES, join
 
 __all__ = ["abandoned", "forget", "holds_lease", "lease"]
-
-_FOLDER = f"{LOG_STORE}/leases"
 
 
 @contextmanager
 def lease(location: str, commit_id: str) -> Iterator[None]:
-    """Holds the lease of a commit; it ends with the block or with the process. After an error its file stays."""
+    """Holds the lease of a commit; it ends with the block or with the process. After an error its file stays.
+
+    Raises:
+        NotFound: ``table-replaced``: the table was dropped. Nothing of it comes back: no folder and no file.
+        Unavailable: ``storage-error``.
+    """
     path = _path(location, commit_id)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(location)
         handle = _acquire(path)
+    except FileNotFoundError as error:
+        raise _dropped(location) from error
     except OSError as error:
         raise Unavailable(
             f"cannot lock {path}: {error.strerror or error}; a writer needs to write below the table's folder",
             code="storage-error",
         ) from error
     try:
+        if not _there(location):
+            raise _dropped(location)
         yield
         path.unlink(missing_ok=True)
     finally:
+        if not _there(location):
+            # dropped while it was held: nobody will come to tidy up, and the file would be in the next table's way
+            path.unlink(missing_ok=True)
         os.close(handle)
 
 
@@ -51,7 +61,7 @@ def holds_lease(location: str, commit_id: str) -> bool:
 
 def abandoned(location: str) -> list[str]:
     """Commits whose writers died or failed. One that is just beginning may be among them: it has written nothing."""
-    folder = Path(join(location, _FOLDER))
+    folder = Path(join(location, LEASES))
     try:
         found = sorted(os.listdir(folder))
     except FileNotFoundError:
@@ -66,6 +76,26 @@ def forget(location: str, commit_ids: Iterable[str]) -> None:
         # removed under the lock: a writer that was about to take it finds out in `_acquire`
         with suppress(FileNotFoundError, BlockingIOError), _try_lock(path, fcntl.LOCK_EX):
             path.unlink(missing_ok=True)
+
+
+def _make_folders(location: str) -> None:
+    """IMPORTANT: only below a table that is there, one level after the other: a dropped one must not come back."""
+    if not _there(location):
+        raise _dropped(location)
+    folder = Path(join(location, LEASES))
+    for level in (folder.parent, folder):
+        level.mkdir(exist_ok=True)
+
+
+def _there(location: str) -> bool:
+    return Path(join(location, DELTA_LOG)).is_dir()
+
+
+def _dropped(location: str) -> NotFound:
+    return NotFound(
+        f"the table at {location} was dropped, or dropped and made again, since it was opened: open it anew",
+        code="table-replaced",
+    )
 
 
 def _acquire(path: Path) -> int:
@@ -103,4 +133,4 @@ def _try_lock(path: Path, kind: int) -> Iterator[None]:
 
 
 def _path(location: str, commit_id: str) -> Path:
-    return Path(join(location, _FOLDER)) / commit_id
+    return Path(join(location, LEASES)) / commit_id

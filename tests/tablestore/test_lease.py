@@ -20,6 +20,7 @@ PROCESSES = multiprocessing.get_context("spawn")
 @pytest.fixture
 def table() -> Iterator[str]:
     with memory_folder() as folder:
+        (folder / "_delta_log").mkdir()  # a table is there
         yield str(folder)
 
 
