@@ -53,7 +53,7 @@ def decode_token(scope: str, token: str | None) -> str | None:
         )
     if parts[0] != scope:
         raise InvalidRequest(
-            f"page_token belongs to another list ({parts[0]}): leave it out to begin with the first page",
+            f"page_token belongs to another list ({parts[0]!r}): leave it out to begin with the first page",
             code="bad-page-token",
         )
     return parts[1]

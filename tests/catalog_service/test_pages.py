@@ -39,6 +39,13 @@ def test_deep_json_is_a_bad_token() -> None:
         decode_token("databases", base64.urlsafe_b64encode(b"[" * 360).decode())
 
 
+def test_a_forged_token_of_half_a_surrogate_pair_is_refused(api: httpx.Client) -> None:
+    """The message named the other list as it stood, and an answer cannot: 500."""
+    token = encode_token("\ud800", "a")
+    response = api.get("/databases", params={"page_token": token})
+    assert (response.status_code, response.json()["code"]) == (400, "bad-page-token")
+
+
 @given(st.sets(NAMES, max_size=30), st.integers(1, 7), st.data())
 def test_what_is_there_all_along_comes_once(names: set[str], size: int, data: st.DataObject) -> None:
     """Between pages names come and go; those that stay are listed exactly once, in order."""
