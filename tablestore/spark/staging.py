@@ -8,6 +8,7 @@ there are at most `_OPEN_RUNS`. More runs are merged in passes, into runs that a
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, takewhile
 from types import TracebackType
@@ -20,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.chunks import BUCKET_COLUMN
+from filestore.errors import TableStoreError
 from filestore.layout import RUNS
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.parquet import ParquetReader
@@ -28,6 +30,8 @@ from filestore.write import sort_rows
 from filestore.writer import TableFiles
 
 __all__ = ["merged", "remove", "stage"]
+
+logger = logging.getLogger(__name__)
 
 _RUN_ROWS = 2_000_000
 _RUN_BYTES = 128 << 20
@@ -64,9 +68,12 @@ def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[st
 
 
 def remove(table: TableFiles, paths: Iterable[str]) -> None:
-    """Removes runs."""
+    """Removes runs. One that cannot be removed is logged and no error: nothing refers to it, commit or no commit."""
     for path in paths:
-        table.storage.delete(table.path(path))
+        try:
+            table.storage.delete(table.path(path))
+        except TableStoreError as error:
+            logger.warning("a staged run stays behind, which `tablestore doctor` lists as orphan: %s", error)
 
 
 def merged(table: TableFiles, paths: Iterable[str]) -> Iterator[pa.RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -205,3 +206,14 @@ def test_keys_of_all_types_keep_their_order(store: Store, kind: str, monkeypatch
     places = [(row[BUCKET_COLUMN], row["k"], row["n"], row[ORDINAL_COLUMN]) for row in found]
     assert len(places) == 8 * 45
     assert places == sorted(places)
+
+
+def test_a_run_that_cannot_be_removed_is_no_error(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """It once failed a job whose commit stood: its retry doubled the rows of an append table."""
+    table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"])
+    files, runs = staged(table, 3, 5)
+    storage = FaultyStorage(LocalStorage(), FailAt(1, Unavailable("a disk that is read-only"), operation="delete"))
+    with caplog.at_level(logging.WARNING):
+        remove(replace(files, storage=storage), runs)
+    assert "a disk that is read-only" in caplog.text
+    assert in_runs(table) == {Path(runs[0]).name}, "the others are gone"

@@ -1,0 +1,51 @@
+"""Found while reviewing ``write.format("tablestore")``: what the driver's one commit says and leaves behind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StructType
+
+from filestore.errors import Unavailable
+from filestore.storage import LocalStorage
+from tablestore import Store, Table
+from tablestore.spark.opened import location_options
+from tablestore.spark.sink import BatchWriter, _Staged
+from tablestore.spark.staging import stage
+from tests.faults import FailAt, FaultyStorage
+from tests.warehouses import orphans, rows, warehouse
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with warehouse() as opened:
+        yield opened
+
+
+def writer_of(table: Table) -> BatchWriter:
+    options = {"path": table.handle.identifier, **location_options(table.handle)}
+    return BatchWriter(options, StructType.fromJson(table.definition.schema.to_delta()), overwrite=False)
+
+
+def staged(table: Table, *ids: int) -> _Staged:
+    files = table.filestore.files(table.filestore.state())
+    return _Staged(stage(files, [pa.table({"id": pa.array(ids, pa.int64())})], 0))
+
+
+def test_a_commit_stands_though_its_runs_cannot_be_removed(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+    """The job failed after its commit, so that its retry doubled the rows of an append table."""
+    table = store.create_table("shop.events", "id BIGINT")
+    message, writer = staged(table, 1, 2), writer_of(table)
+    read_only = FailAt(1, Unavailable("a disk that is read-only"), operation="delete")
+    writer._files = replace(writer._files, storage=FaultyStorage(LocalStorage(), read_only))
+    with caplog.at_level(logging.WARNING):
+        writer.commit([message])
+    assert [row["id"] for row in rows(table)] == [1, 2]
+    assert "a disk that is read-only" in caplog.text
+    assert Path(table.location, message.runs[0]).exists()
+    assert len(orphans(table)) == 1
