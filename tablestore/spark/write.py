@@ -55,7 +55,8 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
 
 def _known(text: str) -> TableStoreError | None:
     """The error of ours that Spark has wrapped in text, if it is one."""
-    if bad := re.search(f"{BAD_VALUE}([^\\n]*)", text):
+    # behind the message of `raise_error` Spark puts a state of its own
+    if bad := re.search(rf"{BAD_VALUE}([^\n]*?)(?: SQLSTATE: \w{{5}})?$", text, re.MULTILINE):
         return InvalidRequest(bad[1], code="bad-value")
     if lost := re.search(r"filestore\.errors\.Unavailable: ([^\n]*)", text):
         return Unavailable(lost[1])

@@ -90,3 +90,10 @@ def test_what_does_not_fit_is_refused_not_changed(lake: SparkStore, table: Table
             assert table.filestore.state().version == 0
     finally:
         lake.spark.conf.unset("spark.sql.ansi.enabled")
+
+
+def test_the_message_is_ours_alone(lake: SparkStore, table: Table) -> None:
+    """Spark put its own state behind it."""
+    with pytest.raises(InvalidRequest) as caught:
+        lake.write("shop.t", lake.spark.sql("SELECT 1 id, 'one SQLSTATE: P0001' l"))
+    assert str(caught.value) == "column 'l' is string and holds one SQLSTATE: P0001, which does not fit bigint"
