@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from filestore.delta.conflict import AppVersion
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
 from filestore.writer import TableFiles
 from tablestore.handle import TableHandle
 from tablestore.incoming import conform
@@ -33,9 +33,10 @@ Messages = Sequence[WriterCommitMessage | None]
 
 @dataclass
 class _Staged(WriterCommitMessage):
-    """What a task put away."""
+    """What a task put away, or the error for which another try would be in vain."""
 
-    runs: tuple[str, ...]
+    runs: tuple[str, ...] = ()
+    error: TableStoreError | None = None
 
 
 class _Staging:
@@ -49,15 +50,22 @@ class _Staging:
         conform(_no_rows(schema), state.definition)  # bad columns are known before any work
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Staged:
-        """In a task: puts its rows away, sorted."""
+        """In a task: puts its rows away, sorted. Errors that another try cures go to Spark, which retries the task."""
         context = TaskContext.get()
         assert context is not None
         rows = (conform(batch, self._files.definition) for batch in iterator if batch.num_rows)
-        return _Staged(stage(self._files, rows, context.partitionId()))
+        try:
+            return _Staged(stage(self._files, rows, context.partitionId()))
+        except Unavailable:
+            raise
+        except TableStoreError as error:
+            return _Staged(error=error)
 
     def _commit(self, messages: Messages, *, overwrite: bool, app: AppVersion | None) -> None:
         runs = _runs(messages)
         try:
+            if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
+                raise errors[0]
             _write(opened(self._options), runs, overwrite, app)
         finally:
             remove(self._files, runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import pickle
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StructType
 
-from filestore.errors import Unavailable
+from filestore.errors import InvalidRequest, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark.opened import location_options
@@ -49,3 +50,13 @@ def test_a_commit_stands_though_its_runs_cannot_be_removed(store: Store, caplog:
     assert "a disk that is read-only" in caplog.text
     assert Path(table.location, message.runs[0]).exists()
     assert len(orphans(table)) == 1
+
+
+def test_a_tasks_error_is_raised_by_the_commit_once_all_runs_are_gone(store: Store) -> None:
+    """Raised in the task, Spark tried it again in vain."""
+    table = store.create_table("shop.events", "id BIGINT")
+    bad = _Staged(error=InvalidRequest("column 'id' holds 0.5", code="bad-value"))
+    with pytest.raises(InvalidRequest, match=r"holds 0\.5"):
+        writer_of(table).commit([staged(table, 1, 2), pickle.loads(pickle.dumps(bad)), None])
+    assert table.filestore.state().version == 0
+    assert orphans(table) == []

@@ -70,6 +70,23 @@ def test_bad_rows_change_nothing(lake: SparkStore, orders: Table, select: str, p
     assert open_in_log(orders) == []
 
 
+def test_bad_rows_are_not_tried_again(lake: SparkStore, orders: Table, folder: Path) -> None:
+    """Another attempt meets the same rows."""
+    attempts = str(folder / "attempts")
+
+    def noted(batches: Any) -> Any:
+        with open(attempts, "a") as file:
+            file.write("x")
+        yield from batches
+
+    frame = lake.spark.range(9).coalesce(1).mapInArrow(noted, "id BIGINT")
+    with pytest.raises(PySparkException, match=r"InvalidRequest: .*does not fit"):
+        save(lake, frame.selectExpr("IF(id = 3, 0.5D, cast(id AS DOUBLE)) id"))
+    assert Path(attempts).read_text() == "x"
+    assert orders.filestore.state().version == 0
+    assert orphans(orders) == []
+
+
 def test_attempts_that_are_repeated_double_nothing(lake: SparkStore, orders: Table) -> None:
     def flaky(batches: Any) -> Any:
         yield from batches
