@@ -6,6 +6,7 @@ import ast
 import builtins
 import importlib
 import inspect
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import filestore.errors
 import tablestore
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("filestore", "log", "compaction", "catalog_service", "tablestore")
+PACKAGES = ("filestore", "log", "compaction", "catalog_service", "tablestore", "pyspark_tablestore")
 MAX_MODULE_LINES = 400
 MAX_FUNCTION_LINES = 60
 
@@ -70,6 +71,15 @@ def test_nothing_catches_everything() -> None:
 def test_every_package_says_what_it_is() -> None:
     for package in PACKAGES:
         assert (importlib.import_module(package).__doc__ or "").strip(), package
+
+
+def test_every_package_is_installed_checked_and_in_its_layer() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    patterns = settings["setuptools"]["packages"]["find"]["include"]
+    installed = {pattern.rstrip("*").removesuffix(".") for pattern in patterns}
+    assert installed == set(PACKAGES)
+    assert set(settings["mypy"]["files"]) == set(PACKAGES)
+    assert set(settings["importlinter"]["contracts"][0]["layers"]) == set(PACKAGES)
 
 
 def test_public_names_of_the_door() -> None:

@@ -6,10 +6,12 @@ import os
 import sys
 from collections.abc import Mapping
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from filestore.errors import Unavailable
+from filestore.errors import InvalidRequest, Unavailable
 from tablestore.jars import delta_jars, find_java
+from tablestore.spark.source import TableStoreSource
 
 __all__ = ["spark_session"]
 
@@ -41,15 +43,17 @@ _ON_ONE_MACHINE: Mapping[str, str] = {
 
 
 def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on this machine, with Delta; jars are fetched once into a cache.
+    """A session on this machine, with Delta; jars are fetched once into a cache. One that is running is given back.
 
     Args:
         app: The application's name.
         extra_conf: Settings that go over the defaults here, such as ``spark.master`` or ``spark.driver.memory``.
 
     Raises:
+        InvalidRequest: ``spark-session``: a session without Delta is running.
         Unavailable: no Java, or the jars cannot be fetched.
     """
+    _require_delta(SparkContext._active_spark_context)
     find_java()
     # Spark starts whatever "python3" is on the path unless told: it may lack our packages
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -62,6 +66,21 @@ def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> Spar
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
     except OSError as error:
         raise Unavailable(f"Spark did not start: {error}", code="spark-start") from error
+    session.dataSource.register(TableStoreSource)
+    return session
+
+
+def _require_delta(running: SparkContext | None) -> None:
+    """Spark would give the running session back, which takes no jars and no extensions any more."""
+    if running is None:
+        return
+    extensions = running.getConf().get("spark.sql.extensions") or ""
+    if _DELTA["spark.sql.extensions"] not in extensions.split(","):
+        raise InvalidRequest(
+            "a Spark session is running in this process that lacks Delta's extension, and Spark cannot add it now: "
+            "stop it first with spark.stop(), or make it with spark_session() in the first place",
+            code="spark-session",
+        )

@@ -1,0 +1,335 @@
+"""What `tablestore.spark.source` reads: the rows of a version, and the changes since one as a stream.
+
+Spark calls the planning methods in a Python process beside the driver and `read` in the workers; what goes between
+them are pickled partitions. A stream's offset is a JSON object that holds the phase: a restarted query goes on there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.read import read_file
+from filestore.writer import TableFiles
+from log.store import LogConfig
+from log.systems import open_log
+from tablestore.follow import change_schema
+from tablestore.handle import TableHandle
+from tablestore.hybrid import FromLog, Replaced, Step, steps
+from tablestore.moments import milliseconds
+from tablestore.spark.opened import opened
+
+__all__ = ["BatchReader", "ChangeReader", "check_scan", "log_of", "row_limit", "wants_changes"]
+
+
+def wants_changes(options: Mapping[str, str]) -> bool:
+    """Whether rows have ``_kind``."""
+    return options.get("changes", "false").lower() == "true"
+
+
+@dataclass
+class _FilePartition(InputPartition):
+    """Rows of one file, as one kind of change."""
+
+    table: TableFiles
+    file: DataFile
+    kind: RowKind
+
+    def rows(self) -> Iterator[pa.Table]:
+        for rows in read_file(self.table, self.file):
+            yield rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
+
+
+@dataclass
+class _BucketPartition(InputPartition):
+    """The changes of one bucket, in order."""
+
+    log: LogConfig
+    bucket: int
+    parts: tuple[FromLog | _FilePartition, ...]
+    files: TableFiles
+
+    def rows(self) -> Iterator[pa.Table]:
+        with open_log(self.log, self.files.ambient) as log:
+            for part in self.parts:
+                if isinstance(part, _FilePartition):
+                    yield from part.rows()
+                    continue
+                for batch in log.read(part.transactions, bucket=self.bucket):
+                    yield pa.Table.from_batches([batch.rows])
+
+
+class BatchReader(DataSourceReader):
+    """All rows of the newest version; prefer `SparkStore.read`, which is a native scan."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for each file."""
+        store = opened(self._options).files()
+        state = store.state()
+        return [_FilePartition(store.files(state), file, RowKind.INSERT) for file in _by_path(state)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        # Spark replaces an empty list of partitions by one that is no partition
+        if isinstance(partition, _FilePartition):
+            schema = _wire_schema(partition.table, wants_changes(self._options))
+            for rows in partition.rows():
+                yield from rows.select(schema.names).cast(schema).to_batches()
+
+
+@dataclass(frozen=True, slots=True)
+class _Offset:
+    """How far a stream has come: `files` files of version `begin`, then all changes up to `version`.
+
+    `begin` is kept to the end: a query that is restarted before its first batch was done asks for a new initial
+    offset, and must not plan that batch from there.
+    """
+
+    table_id: str
+    begin: int
+    full: bool
+    files: int
+    version: int
+
+    @classmethod
+    def initial(cls, table_id: str, begin: int, full: bool) -> _Offset:
+        return cls(table_id, begin, full, 0, begin)
+
+    @property
+    def is_initial(self) -> bool:
+        return self.files == 0 and self.version == self.begin
+
+
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """First the files of a snapshot, some at a time, then the log's changes, some versions at a time."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = options
+        self._handle = opened(options)
+        self._store = self._handle.files()
+        self._log = log_of(self._handle, self._store.state().definition)
+        self._until: int | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Where a query without a checkpoint begins."""
+        scan, table_id, newest = self._options.get("scan", "full"), self._handle.table_id, self._store.state().version
+        check_scan(scan, "timestamp" in self._options)
+        if scan in ("full", "latest"):
+            return asdict(_Offset.initial(table_id, newest, scan == "full"))
+        version = self._store.version_at(milliseconds(_moment(self._options["timestamp"])))
+        return asdict(_Offset.initial(table_id, version, full=False))
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """``maxRowsPerBatch``."""
+        limit = self._options.get("maxRowsPerBatch".lower()) or self._options.get("maxRowsPerBatch")
+        if not limit:
+            return ReadAllAvailable()
+        return ReadMaxRows(row_limit(limit))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """What is committed from here on is for the next run."""
+        self._until = self._store.state().version
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends."""
+        offset = self._checked(start)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        return asdict(self._more_files(offset, rows) or self._more_versions(offset, rows))
+
+    def _checked(self, value: Mapping[str, Any]) -> _Offset:
+        offset = _Offset(**value)
+        if offset.table_id != self._handle.table_id:
+            raise NotFound(
+                f"table {self._options['path']} was dropped and made again since this query began: start it with a "
+                "new checkpoint",
+                code="table-replaced",
+            )
+        return offset
+
+    def _more_files(self, offset: _Offset, rows: int | None) -> _Offset | None:
+        """A batch never has files and log records together: nothing orders rows of different partitions."""
+        if not offset.full or offset.version != offset.begin:
+            return None  # that version may have expired since
+        files = _by_path(self._store.state(offset.begin))[offset.files :]
+        if not files:
+            return None
+        return replace(offset, files=offset.files + _at_most([f.live_rows for f in files], rows))
+
+    def _more_versions(self, offset: _Offset, rows: int | None) -> _Offset:
+        store = self._store
+        newest = store.state().version if self._until is None else self._until
+        if newest <= offset.version:
+            return offset
+        if rows is None:
+            return replace(offset, version=newest)
+        counts = (_weight(store.snapshot(v).transactions) for v in range(offset.version + 1, newest + 1))
+        return replace(offset, version=offset.version + _at_most(counts, rows))
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A batch: files of the snapshot, or each bucket's changes."""
+        first, last = self._checked(start), self._checked(end)
+        if first.is_initial:
+            first = _Offset.initial(last.table_id, last.begin, last.full)
+        if last.files > first.files:
+            state = self._store.state(last.begin)
+            files = _by_path(state)[first.files : last.files]
+            return [_FilePartition(self._store.files(state), f, RowKind.INSERT) for f in files]
+        return self._changes(first.version, last.version)
+
+    def _changes(self, after: int, until: int) -> Sequence[InputPartition]:
+        store = self._store
+        todo = list(steps(store.snapshot(v) for v in range(after + 1, until + 1)))
+        table = store.files(store.state(until))
+        buckets = range(table.definition.buckets)
+        planned = ((bucket, tuple(self._parts(todo, bucket))) for bucket in buckets)
+        return [_BucketPartition(self._log, bucket, parts, table) for bucket, parts in planned if parts]
+
+    def _parts(self, todo: Sequence[Step], bucket: int) -> Iterator[FromLog | _FilePartition]:
+        for step in todo:
+            match step:
+                case FromLog(transactions=transactions):
+                    if any(r.bucket == bucket for t in transactions for r in t.ranges):
+                        yield step
+                case Replaced(version):
+                    yield from self._bucket_files(version - 1, bucket, RowKind.DELETE)
+                    yield from self._bucket_files(version, bucket, RowKind.INSERT)
+
+    def _bucket_files(self, version: int, bucket: int, kind: RowKind) -> Iterator[_FilePartition]:
+        state = self._store.state(version)
+        for file in _by_path(state):
+            if file.slot.bucket == bucket:
+                yield _FilePartition(self._store.files(state), file, kind)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        if not isinstance(partition, _FilePartition | _BucketPartition):
+            return
+        with_kind = wants_changes(self._options)
+        table = partition.table if isinstance(partition, _FilePartition) else partition.files
+        schema = _wire_schema(table, with_kind)
+        for rows in partition.rows():
+            if not with_kind:
+                _refuse_changes(rows)
+            yield from rows.select(schema.names).cast(schema).to_batches()
+
+
+def log_of(handle: TableHandle, definition: TableDefinition) -> LogConfig:
+    """The log of a table whose changes are asked for.
+
+    Args:
+        handle: The table.
+        definition: Its definition.
+
+    Raises:
+        Unsupported: ``no-log``.
+    """
+    log = handle.log(definition)
+    if log is None:
+        raise Unsupported(
+            f"table {handle.identifier} has no log (log.system = none), so its changes cannot be streamed: create it "
+            "with log.system = embedded or kafka",
+            code="no-log",
+        )
+    return log
+
+
+def check_scan(scan: str, has_timestamp: bool) -> None:
+    """Refuses a stream that would not know where to begin.
+
+    Args:
+        scan: The option of that name.
+        has_timestamp: Whether there is a timestamp, too.
+
+    Raises:
+        InvalidRequest: ``bad-scan-mode``.
+    """
+    if scan not in ("full", "latest", "from-timestamp"):
+        problem = "is not known"
+    elif scan == "from-timestamp" and not has_timestamp:
+        problem = "lacks its timestamp"
+    else:
+        return
+    raise InvalidRequest(
+        f"scan={scan!r} {problem}: use 'full', 'latest', or 'from-timestamp' with a timestamp", code="bad-scan-mode"
+    )
+
+
+def row_limit(text: str) -> int:
+    """The option ``maxRowsPerBatch`` as a number.
+
+    Args:
+        text: What was given.
+
+    Raises:
+        InvalidRequest: ``bad-option-value``.
+    """
+    if not text.isdecimal() or int(text) == 0:
+        raise InvalidRequest(f"maxRowsPerBatch={text!r} is not a whole number above zero", code="bad-option-value")
+    return int(text)
+
+
+def _by_path(state: TableState) -> list[DataFile]:
+    """A version's files in the order that a stream's offsets count them in."""
+    return sorted(state.files.values(), key=lambda f: f.path)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"timestamp={text!r} is not ISO 8601, such as 2026-01-31T12:00:00Z", code="bad-option-value"
+        ) from error
+
+
+def _wire_schema(table: TableFiles, with_kind: bool) -> pa.Schema:
+    """What Spark expects of a batch, nullability included."""
+    schema = table.definition.schema.to_arrow()
+    return change_schema(schema) if with_kind else schema
+
+
+def _refuse_changes(rows: pa.Table) -> None:
+    kinds = set(rows.column(KIND_COLUMN).unique().to_pylist())
+    if kinds - {str(RowKind.INSERT)}:
+        raise Unsupported(
+            f"the stream holds {', '.join(sorted(kinds))} and has no column to say so: set .option('changes', 'true')",
+            code="changes-needed",
+        )
+
+
+def _weight(transactions: Sequence[Any]) -> int:
+    return sum(r.count for t in transactions for r in t.ranges)
+
+
+def _at_most(counts: Iterable[int], rows: int | None) -> int:
+    """How many items to take so that their counts stay within `rows`; at least one. Looks at no more than it must."""
+    taken = total = 0
+    for count in counts:
+        total += count
+        if rows is not None and total > rows and taken:
+            break
+        taken += 1
+    return taken

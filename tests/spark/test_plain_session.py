@@ -1,0 +1,60 @@
+"""A session that nobody prepared: Spark finds the format by itself, and `spark_session` does not pass it off as its."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tablestore import Store
+from tablestore.spark import spark_session
+from tests.servers.spark import ROOT
+
+
+@pytest.mark.spark
+def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) -> None:
+    """Only `SparkStore` once made the format known; and a session without Delta was given back without a word."""
+    store.create_table("shop.orders", "id BIGINT", primary_key=["id"]).write(pa.table({"id": [1]}))
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.plain_session", store.target],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, done.stderr
+    first, second, refused = done.stdout.splitlines()
+    assert (first, second) == ("rows [1]", "rows [1, 2, 3]")
+    assert refused.startswith("spark-session ")
+    assert "stop it first" in refused
+
+
+def test_a_session_that_has_delta_is_given_back(spark: SparkSession) -> None:
+    assert spark_session("another", {"spark.master": "local[2,3]"}).sparkContext is spark.sparkContext
+
+
+def test_a_new_session_knows_the_format(spark: SparkSession, store: Store) -> None:
+    """What is registered counts for one session only."""
+    store.create_table("shop.orders", "id BIGINT", primary_key=["id"]).write(pa.table({"id": [1]}))
+    reader = spark.newSession().read.format("tablestore").option("catalog", store.target)
+    assert reader.load("shop.orders").count() == 1
+
+
+def test_the_package_that_spark_imports_everywhere_is_light() -> None:
+    """Each session on the machine pays for it, whatever it reads."""
+    program = (
+        "import pyspark.sql.datasource, sys; before = set(sys.modules); "
+        "import pyspark_tablestore; print(*(set(sys.modules) - before))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    brought = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "pyspark_tablestore" in brought
+    assert not brought & {"polars", "pyarrow", "numpy", "deltalake", "pandas", "sqlalchemy", "httpx"}
