@@ -185,8 +185,18 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return offset
         if rows is None:
             return replace(offset, version=newest)
-        counts = (_weight(store.snapshot(v).transactions) for v in range(offset.version + 1, newest + 1))
+        counts = (self._weight(v) for v in range(offset.version + 1, newest + 1))
         return replace(offset, version=offset.version + _at_most(counts, rows))
+
+    def _weight(self, version: int) -> int:
+        """How many rows a version gives to a batch; the log holds none of an overwrite's."""
+        return sum(
+            step.rows if isinstance(step, FromLog) else self._live_rows(version - 1) + self._live_rows(version)
+            for step in steps([self._store.snapshot(version)])
+        )
+
+    def _live_rows(self, version: int) -> int:
+        return sum(file.live_rows for file in self._store.state(version).files.values())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A batch: files of the snapshot, or each bucket's changes."""
@@ -318,10 +328,6 @@ def _refuse_changes(rows: pa.Table) -> None:
             f"the stream holds {', '.join(sorted(kinds))} and has no column to say so: set .option('changes', 'true')",
             code="changes-needed",
         )
-
-
-def _weight(transactions: Sequence[Any]) -> int:
-    return sum(r.count for t in transactions for r in t.ranges)
 
 
 def _at_most(counts: Iterable[int], rows: int | None) -> int:

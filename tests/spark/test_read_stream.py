@@ -202,6 +202,19 @@ def test_a_batch_has_about_so_many_rows(lake: SparkStore, orders: Table, folder:
     assert counts(sink.run()) == [20, 10, 40, 2], "whole versions, at least one"
 
 
+def test_an_overwrite_counts_with_the_rows_that_leave_and_those_that_come(
+    lake: SparkStore, orders: Table, folder: Path
+) -> None:
+    """It counted as nothing, since the log has none of its rows: many came in one batch."""
+    sink = Sink(lake.read_stream("shop.orders", scan="latest", max_rows_per_batch=25), folder / "checkpoint")
+    sink.run()
+    for _ in range(3):
+        orders.write(pa.table({"id": range(10), "name": ["a"] * 10}), overwrite=True)
+    put(orders, 1, 2)
+    orders.compact(full=True)
+    assert counts(sink.run()) == [10, 20, 22]
+
+
 def test_changes_of_one_key_keep_their_order_within_a_batch(orders: Table, sink: Sink) -> None:
     sink.run()
     for i in range(6):
