@@ -15,6 +15,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.snapshot import Snapshot
 from tablestore.moments import in_utc
 from tablestore.spark.opened import location_options
+from tablestore.spark.reading import check_scan, log_of, row_limit
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.write import spark_runner
 from tablestore.store import Store
@@ -68,14 +69,19 @@ class SparkStore:
             version: The state of that version.
             timestamp: The state at that time.
             fresh: Also what the log holds beyond the snapshot: with ``log.consistency = transactional``, nothing.
+
+        Raises:
+            InvalidRequest: more than one of them.
+            NotFound: there is no such table, or it has no such version.
         """
-        if version is not None and (timestamp is not None or fresh):
+        if sum((version is not None, timestamp is not None, fresh)) > 1:
             raise InvalidRequest("give only one of version, timestamp and fresh", code="bad-time-travel")
         table = self.store.table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
         reader = self.spark.read.format("delta")
         if version is not None:
+            table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
 
@@ -97,8 +103,18 @@ class SparkStore:
             scan: ``full``, ``latest`` or ``from-timestamp``.
             timestamp: For ``from-timestamp``.
             max_rows_per_batch: Limits a micro-batch to whole files and versions of about so many rows.
+
+        Raises:
+            InvalidRequest: a scan that is not known or lacks its timestamp, or no rows per batch.
+            NotFound: there is no such table.
+            Unsupported: the table has no log (``log.system = none``).
         """
-        reader = self.spark.readStream.format("tablestore").options(**location_options(self.store.table(name).handle))
+        check_scan(scan, timestamp is not None)
+        if max_rows_per_batch is not None:
+            row_limit(str(max_rows_per_batch))
+        table = self.store.table(name)
+        log_of(table.handle, table.definition)
+        reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
         reader = reader.option("changes", "true").option("scan", scan)
         if timestamp is not None:
             reader = reader.option("timestamp", in_utc(timestamp).isoformat())

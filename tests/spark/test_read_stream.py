@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
+from filestore.errors import InvalidRequest, Unsupported
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tests.waiting import until
@@ -244,6 +245,33 @@ def test_an_append_table_streams_its_rows(lake: SparkStore, store: Store, folder
     assert counts(sink.run()) == [2]
     put(events, 1)
     assert counts(sink.run()) == [1]
+
+
+# ------------------------------------------------------------------------------------------ what is refused
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        ({"scan": "earliest"}, "bad-scan-mode"),
+        ({"scan": "from-timestamp"}, "bad-scan-mode"),
+        ({"max_rows_per_batch": 0}, "bad-option-value"),
+        ({"max_rows_per_batch": -1}, "bad-option-value"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_streamed_is_refused_before_the_start(
+    lake: SparkStore, orders: Table, how: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        lake.read_stream("shop.orders", **how)
+    assert caught.value.code == code
+
+
+def test_a_table_without_a_log_is_refused_before_the_start(lake: SparkStore, store: Store) -> None:
+    store.create_table("shop.orders", ORDERS, primary_key=["id"], options={"log.system": "none"})
+    with pytest.raises(Unsupported, match=r"log\.system = none"):
+        lake.read_stream("shop.orders")
 
 
 # ------------------------------------------------------------------------------------------ tables that go away

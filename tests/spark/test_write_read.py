@@ -299,6 +299,22 @@ def test_time_travel(lake: SparkStore, orders: Table) -> None:
         lake.read("shop.orders", timestamp=stamps[0] - timedelta(days=9))
 
 
+def test_a_version_that_is_not_there_is_an_error_of_ours(lake: SparkStore, orders: Table) -> None:
+    for version in (-1, 1, 99):
+        with pytest.raises(NotFound) as caught:
+            lake.read("shop.orders", version=version)
+        assert caught.value.code == "no-such-version"
+
+
+def test_only_one_of_version_timestamp_and_fresh(lake: SparkStore, orders: Table) -> None:
+    moment = orders.snapshots(1)[0].timestamp
+    for how in ({"timestamp": moment}, {"version": 0}):
+        with pytest.raises(InvalidRequest) as caught:
+            lake.read("shop.orders", fresh=True, **how)
+        assert caught.value.code == "bad-time-travel"
+    assert lake.read("shop.orders", fresh=True).count() == 0
+
+
 def test_catalyst_prunes_columns_and_pushes_filters_into_a_native_scan(lake: SparkStore, orders: Table) -> None:
     lake.write("shop.orders", lake.spark.range(100).selectExpr("id", "'a' name", "1D amount"))
     lake.write("shop.orders", lake.spark.range(5).selectExpr("id", "'b' name"))
