@@ -108,6 +108,10 @@ class Store:
         """Opens a table. `NotFound` if there is none."""
         return self._open(self._catalog.get_table(*_split(name)))
 
+    def table_id(self, name: str) -> str:
+        """A table's id by the catalog alone: nothing is opened. `NotFound` if there is no such table."""
+        return self._catalog.get_table(*_split(name)).table_id
+
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Drops a table with its files and its log."""
         self._catalog.drop_table(*_split(name), if_exists=if_exists)

@@ -146,7 +146,12 @@ class SparkStore:
         return (stream.trigger(**trigger) if trigger else stream).start()
 
     def _writer(self, name: str) -> TableWriter:
-        """The table's writer; kept, since it knows the newest version and reads only what is newer."""
+        """The table's writer; kept, since it knows the newest version and reads only what is newer.
+
+        The catalog is asked each time: a table of that name that was made later has another id.
+        """
+        if (known := self._writers.get(self.store.table_id(name))) is not None:
+            return known
         table = self.store.table(name)
         return self._writers.setdefault(table.handle.table_id, table.writer())
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+from filestore.delta.log import DeltaLog
 from filestore.errors import InvalidRequest, NotFound
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
@@ -313,6 +314,32 @@ def test_only_one_of_version_timestamp_and_fresh(lake: SparkStore, orders: Table
             lake.read("shop.orders", fresh=True, **how)
         assert caught.value.code == "bad-time-travel"
     assert lake.read("shop.orders", fresh=True).count() == 0
+
+
+def test_a_writer_that_is_known_reads_no_state_anew(
+    lake: SparkStore, orders: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each write once replayed the whole table, though its writer was kept."""
+    one = lake.spark.range(1).selectExpr("id")
+    lake.write("shop.orders", one)
+    replays: list[int | None] = []
+    replay = DeltaLog._replay
+    monkeypatch.setattr(DeltaLog, "_replay", lambda log, version: (replays.append(version), replay(log, version))[1])
+    assert lake.write("shop.orders", one).version == 2
+    assert replays == []
+
+
+def test_a_writer_that_is_known_notices_another_table_of_that_name(
+    lake: SparkStore, store: Store, orders: Table
+) -> None:
+    one = lake.spark.range(1).selectExpr("id")
+    lake.write("shop.orders", one)
+    store.drop_table("shop.orders")
+    with pytest.raises(NotFound):
+        lake.write("shop.orders", one)
+    again = store.create_table("shop.orders", "id BIGINT", primary_key=["id"])
+    assert lake.write("shop.orders", one).version == 1
+    assert len(assert_whole(again)) == 1
 
 
 def test_catalyst_prunes_columns_and_pushes_filters_into_a_native_scan(lake: SparkStore, orders: Table) -> None:
