@@ -139,7 +139,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_scan(scan, "timestamp" in self._options)
         if scan in ("full", "latest"):
             return asdict(_Offset.initial(table_id, newest, scan == "full"))
-        version = self._store.version_at(milliseconds(_moment(self._options["timestamp"])))
+        version = self._store.log.version_to_follow(milliseconds(_moment(self._options["timestamp"])))
         return asdict(_Offset.initial(table_id, version, full=False))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
