@@ -26,9 +26,9 @@ _DEFAULTS: Mapping[str, str] = {
     # Delta's own default of 50 partitions for a table's metadata is made for clusters
     "spark.databricks.delta.snapshotPartitions": "2",
     # with a limit of bytes Spark adds up all of a batch's buffers after each row, which takes longer than the rows do
-    # (measured: half of the time to a Python worker); rows of 100 kB want the limit, or fewer records in a batch
+    # (measured: half of the time to a Python worker); rows of 200 kB want the limit, or fewer records in a batch
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
