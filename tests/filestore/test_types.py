@@ -16,7 +16,7 @@ from filestore.model.sql import parse_columns, parse_type
 from tests.filestore.arrays import data_types
 
 NAMES = st.text("abcXYZ.é-'\"`/%0_", min_size=1, max_size=6).filter(lambda name: not name.startswith("_"))
-COMMENTS = st.none() | st.text(st.characters(codec="utf-8"), max_size=10)
+COMMENTS = st.none() | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=10)
 
 
 def columns() -> st.SearchStrategy[Column]:
