@@ -20,7 +20,7 @@ from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
 from tablestore.recovery import require_own_log
 
-__all__ = ["Follower", "Stop", "change_schema", "rows_of_files", "table_replaced"]
+__all__ = ["Follower", "Stop", "change_schema", "check_scan", "rows_of_files", "table_replaced"]
 
 Stop = int | threading.Event | Callable[[], bool] | None
 
@@ -30,6 +30,27 @@ _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.002, 0.05
 def change_schema(schema: pa.Schema) -> pa.Schema:
     """A table's schema as changes have it: all nullable, since a delete needs its key only, and ``_kind`` last."""
     return pa.schema([*(f.with_nullable(True) for f in schema), pa.field(KIND_COLUMN, pa.string())])
+
+
+def check_scan(scan: str, has_timestamp: bool) -> None:
+    """Refuses a reader that would not know where to begin.
+
+    Args:
+        scan: The option of that name.
+        has_timestamp: Whether there is a timestamp, too.
+
+    Raises:
+        InvalidRequest: ``bad-scan-mode``.
+    """
+    if scan not in ("full", "latest", "from-timestamp"):
+        problem = "is not known"
+    elif scan == "from-timestamp" and not has_timestamp:
+        problem = "lacks its timestamp"
+    else:
+        return
+    raise InvalidRequest(
+        f"scan={scan!r} {problem}: use 'full', 'latest', or 'from-timestamp' with a timestamp", code="bad-scan-mode"
+    )
 
 
 class Follower:
@@ -57,14 +78,9 @@ class Follower:
     def _start(self, state: TableState, scan: str, timestamp: datetime | None, version: int | None) -> int:
         if version is not None:
             return version
-        if scan == "from-timestamp":
-            if timestamp is None:
-                raise InvalidRequest("scan='from-timestamp' needs timestamp=…", code="bad-scan-mode")
+        check_scan(scan, timestamp is not None)
+        if timestamp is not None and scan == "from-timestamp":
             return self._files.log.version_to_follow(milliseconds(timestamp))
-        if scan not in ("full", "latest"):
-            raise InvalidRequest(
-                f"scan={scan!r} is not known: use 'full', 'latest' or 'from-timestamp'", code="bad-scan-mode"
-            )
         return state.version
 
     def _run(self, state: TableState | None, at: Commit, stop: Stop) -> Iterator[pa.RecordBatch]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filestore.ambient import Ambient
-from filestore.errors import NotFound
+from filestore.errors import NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.storage import Storage
 from filestore.table import FileStore
@@ -62,3 +62,18 @@ class TableHandle:
             table_id=self.table_id,
             location=self.location,
         )
+
+    def required_log(self, definition: TableDefinition) -> LogConfig:
+        """The log of a table whose changes are asked for.
+
+        Raises:
+            Unsupported: ``no-log``.
+        """
+        config = self.log(definition)
+        if config is None:
+            raise Unsupported(
+                f"table {self.identifier} has no log (log.system = none), so its changes cannot be followed: "
+                "create it with log.system = embedded or kafka",
+                code="no-log",
+            )
+        return config

@@ -14,7 +14,7 @@ from compaction.local import compact_table
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
-from filestore.errors import InvalidRequest, TableStoreError, Unsupported
+from filestore.errors import InvalidRequest, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
@@ -142,7 +142,9 @@ class Table:
             Unsupported: the table has no log (``log.system = none``).
             NotFound: ``log-gap``: changes are gone from the log; start again with ``scan="full"``.
         """
-        return Follower(self.filestore, self._required_log()).follow(scan, timestamp, version, stop)
+        return Follower(self.filestore, self.handle.required_log(self.definition)).follow(
+            scan, timestamp, version, stop
+        )
 
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
         """The table's history, newest first."""
@@ -174,16 +176,6 @@ class Table:
 
     def _log_config(self) -> LogConfig | None:
         return self.handle.log(self.definition)
-
-    def _required_log(self) -> LogConfig:
-        config = self._log_config()
-        if config is None:
-            raise Unsupported(
-                f"table {self.handle.identifier} has no log (log.system = none), so its changes cannot be followed: "
-                "create it with log.system = embedded or kafka",
-                code="no-log",
-            )
-        return config
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,20 +26,18 @@ from pyspark.sql.streaming.datasource import (
 
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, Unsupported
-from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.read import read_file
 from filestore.writer import TableFiles
 from log.store import LogConfig
 from log.systems import open_log
-from tablestore.follow import change_schema
-from tablestore.handle import TableHandle
+from tablestore.follow import change_schema, check_scan
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
 from tablestore.spark.opened import opened
 
-__all__ = ["BatchReader", "ChangeReader", "check_scan", "log_of", "row_limit", "wants_changes"]
+__all__ = ["BatchReader", "ChangeReader", "row_limit", "wants_changes"]
 
 
 def wants_changes(options: Mapping[str, str]) -> bool:
@@ -130,7 +128,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._handle = opened(options)
         self._store = self._handle.files()
-        self._log = log_of(self._handle, self._store.state().definition)
+        self._log = self._handle.required_log(self._store.state().definition)
         self._until: int | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
@@ -244,47 +242,6 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if not with_kind:
                 _refuse_changes(rows)
             yield from rows.select(schema.names).cast(schema).to_batches()
-
-
-def log_of(handle: TableHandle, definition: TableDefinition) -> LogConfig:
-    """The log of a table whose changes are asked for.
-
-    Args:
-        handle: The table.
-        definition: Its definition.
-
-    Raises:
-        Unsupported: ``no-log``.
-    """
-    log = handle.log(definition)
-    if log is None:
-        raise Unsupported(
-            f"table {handle.identifier} has no log (log.system = none), so its changes cannot be streamed: create it "
-            "with log.system = embedded or kafka",
-            code="no-log",
-        )
-    return log
-
-
-def check_scan(scan: str, has_timestamp: bool) -> None:
-    """Refuses a stream that would not know where to begin.
-
-    Args:
-        scan: The option of that name.
-        has_timestamp: Whether there is a timestamp, too.
-
-    Raises:
-        InvalidRequest: ``bad-scan-mode``.
-    """
-    if scan not in ("full", "latest", "from-timestamp"):
-        problem = "is not known"
-    elif scan == "from-timestamp" and not has_timestamp:
-        problem = "lacks its timestamp"
-    else:
-        return
-    raise InvalidRequest(
-        f"scan={scan!r} {problem}: use 'full', 'latest', or 'from-timestamp' with a timestamp", code="bad-scan-mode"
-    )
 
 
 def row_limit(text: str) -> int:

@@ -13,9 +13,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from filestore.delta.conflict import AppVersion
 from filestore.errors import InvalidRequest
 from filestore.model.snapshot import Snapshot
+from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.spark.opened import location_options
-from tablestore.spark.reading import check_scan, log_of, row_limit
+from tablestore.spark.reading import row_limit
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.write import spark_runner
 from tablestore.store import Store
@@ -113,7 +114,7 @@ class SparkStore:
         if max_rows_per_batch is not None:
             row_limit(str(max_rows_per_batch))
         table = self.store.table(name)
-        log_of(table.handle, table.definition)
+        table.handle.required_log(table.definition)
         reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
         reader = reader.option("changes", "true").option("scan", scan)
         if timestamp is not None:
