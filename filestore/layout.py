@@ -28,6 +28,7 @@ __all__ = [
     "log_entry_path",
     "parse_log_entry",
     "run_path",
+    "staged_path",
     "table_location",
     "vector_path",
 ]
@@ -98,6 +99,11 @@ def data_path(partition: Partition, bucket: int, file_id: str) -> str:
 def run_path(partition: Partition, bucket: int, file_id: str) -> str:
     """``_runs/p-v/bucket-00003/<id>.parquet``: rows that readers of Delta must not see."""
     return f"{RUNS}/{_slot_folder(partition, bucket)}/{file_id}.parquet"
+
+
+def staged_path(file_id: str) -> str:
+    """``_runs/staged-<id>.parquet``: sorted rows of any slots, on their way to a commit."""
+    return f"{RUNS}/staged-{file_id}.parquet"
 
 
 def vector_path(vector_id: str) -> str:

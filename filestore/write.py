@@ -1,4 +1,4 @@
-"""A write as a whole: sort, fold every slot, propose, rebase (FORMAT.md section 10).."""
+"""A write as a whole: fold every slot, propose, rebase (FORMAT.md section 10).."""
 
 from __future__ import annotations
 
@@ -6,45 +6,16 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import polars as pl
 import pyarrow as pa
 
-from filestore.bucketing import bucket_of
-from filestore.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.chunks import cut_chunks
 from filestore.delta.conflict import Proposal
 from filestore.errors import InvalidRequest
 from filestore.fold import ChangeSink, SlotResult, fold
-from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.writer import TableFiles
 
-__all__ = ["WriteResult", "fold_sorted", "sort_rows"]
-
-_MAX_TEXT_BYTES = 2**31 - 1
-_SLICE_ROWS = 1 << 16
-_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
-
-
-def sort_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """Rows in the order that `fold_sorted` wants, with `BUCKET_COLUMN`; arrival order stays within a key."""
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    order = pl.DataFrame({BUCKET_COLUMN: bucket_of(rows, definition.bucket_key, definition.buckets)}).with_columns(
-        frame.get_column(name) for name in (*definition.partition_by, *definition.sort_key)
-    )
-    by = [*definition.partition_by, BUCKET_COLUMN, *definition.sort_key]
-    index = order.with_row_index("_row").sort(by, maintain_order=True)["_row"]
-    bucketed = rows.append_column(BUCKET_COLUMN, order[BUCKET_COLUMN].to_arrow())
-    return _taken(bucketed, index.to_arrow())
-
-
-def _taken(rows: pa.Table, index: pa.Array) -> pa.Table:
-    """The rows at those positions. `take` joins a column's chunks, and an Arrow text column ends at 2 GB."""
-    if rows.nbytes <= _MAX_TEXT_BYTES:
-        return rows.take(index)
-    wide = rows.cast(pa.schema([f.with_type(_WIDE.get(f.type, f.type)) for f in rows.schema])).combine_chunks()
-    slices = (index.slice(start, _SLICE_ROWS) for start in range(0, len(index), _SLICE_ROWS))
-    return pa.concat_tables(wide.take(part).cast(rows.schema) for part in slices)
+__all__ = ["WriteResult", "fold_sorted"]
 
 
 def fold_sorted(

@@ -27,7 +27,6 @@ __all__ = ["DataWriter", "TableFiles", "abandon"]
 
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
-_DELTA_PACKED = (pa.int32(), pa.int64(), pa.date32())
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,26 +204,36 @@ def abandon(writer: pq.ParquetWriter | None, sink: pa.NativeFile) -> None:
 
 
 def _encoding(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
-    """Sorted integers as deltas (about a byte a row), repeated values through a dictionary, the rest plain."""
-    packed = [c for c in definition.sort_key[:1] if rows.schema.field(c).type in _DELTA_PACKED]
+    """Repeated values through a dictionary, whole numbers, dates and times as packed deltas, the rest plain.
+
+    Packed deltas take about a byte a row where values are sorted, and elsewhere no more bits than the values need:
+    measured, files are smaller and both written and read faster than with plain values, by every reader.
+    """
+    first = definition.sort_key[:1]
+    packed = [f.name for f in rows.schema if _is_whole(f.type)]
+    repeating = _repeating(rows, [name for name in first if name in packed])
     compression = definition.options["file.compression"]
     return {
         "compression": compression,
         "compression_level": _ZSTD_LEVEL if compression == "zstd" else None,
-        "use_dictionary": _repeating(rows, packed) or False,
-        "column_encoding": dict.fromkeys(packed, "DELTA_BINARY_PACKED") or None,
+        "use_dictionary": repeating or False,
+        "column_encoding": {name: "DELTA_BINARY_PACKED" for name in packed if name not in repeating} or None,
         "write_page_index": True,
     }
 
 
-def _repeating(rows: pa.Table, packed: Sequence[str]) -> list[str]:
-    """Columns that repeat their values, judged by a sample.
+def _is_whole(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
+
+
+def _repeating(rows: pa.Table, distinct: Sequence[str]) -> list[str]:
+    """Columns that repeat their values, judged by a sample; those that are known to be distinct are left out.
 
     Left to itself, Parquet begins a dictionary for every column and gives up once it is full: measured, that costs a
     third of the time of writing, and the files are a tenth larger.
     """
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
-    frame = pl.from_arrow(sample.select([n for n in rows.column_names if n not in packed]))
+    frame = pl.from_arrow(sample.select([n for n in rows.column_names if n not in distinct]))
     assert isinstance(frame, pl.DataFrame)
     scalars = frame.select(~(cs.nested() | cs.boolean()))
     return [column.name for column in scalars if column.n_unique() * 2 < len(column)]

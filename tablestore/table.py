@@ -21,8 +21,8 @@ from filestore.model.snapshot import Snapshot
 from filestore.model.text import check_text
 from filestore.predicate import Predicate
 from filestore.scan import plan_scan, scan
+from filestore.sorting.order import sort_rows
 from filestore.table import FileStore
-from filestore.write import sort_rows
 from log.store import LogConfig
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle

@@ -26,9 +26,10 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
 from filestore.read import read_file
+from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
-from filestore.write import WriteResult, fold_sorted, sort_rows
+from filestore.write import WriteResult, fold_sorted
 
 __all__ = [
     "Clock",

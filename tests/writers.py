@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filestore.write import sort_rows
+from filestore.sorting.order import sort_rows
 from tablestore import Table
 from tablestore.incoming import conform
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob

@@ -111,6 +111,14 @@ OPTIONS: Mapping[str, Option] = {
             "A bucket's writer starts a new data file at about this size.",
         ),
         Option(
+            "write-buffer-size",
+            "size",
+            _size,
+            "256 mb",
+            "Rows that a writing task sorts in memory, which takes about twice as much; more are sorted in runs on its "
+            "local disk, and merged.",
+        ),
+        Option(
             "row-group.rows",
             "integer",
             _whole(1024, 10_000_000),

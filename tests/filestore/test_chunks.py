@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.chunks import BUCKET_COLUMN, cut_chunks
-from filestore.write import sort_rows
+from filestore.sorting.order import sort_rows
 from tests.tables import define
 
 ROWS = st.lists(

@@ -13,7 +13,7 @@ import pytest
 from filestore.errors import InvalidRequest
 from filestore.model.files import Slot
 from filestore.model.types import TIMESTAMP
-from filestore.write import sort_rows
+from filestore.sorting.order import sort_rows
 from filestore.writer import DataWriter
 from tests.tables import assert_healthy, create, define, read, read_deltalake, read_polars, to_arrow, write
 
@@ -84,8 +84,8 @@ def test_more_text_than_an_arrow_array_holds_can_be_sorted(monkeypatch: pytest.M
     rows = [{"id": n, "s": f"s{n}", "b": b"b", "l": ["x"]} for n in range(50, 0, -1)]
     table = pa.concat_tables([to_arrow(definition, rows[:20]), to_arrow(definition, rows[20:])])
     expected = sort_rows(table, definition)
-    monkeypatch.setattr("filestore.write._MAX_TEXT_BYTES", 10)
-    monkeypatch.setattr("filestore.write._SLICE_ROWS", 7)
+    monkeypatch.setattr("filestore.sorting.order._MAX_TEXT_BYTES", 10)
+    monkeypatch.setattr("filestore.sorting.order._SLICE_ROWS", 7)
     found = sort_rows(table, definition)
     assert found.schema == expected.schema
     assert found.equals(expected)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, timedelta
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -99,6 +101,42 @@ def test_of_rows_with_one_key_the_last_wins_whatever_the_shuffle_does(lake: Spar
     lake.write("shop.orders", mixed)
     gone = set(range(1000)) - {row["id"] for row in agreed(lake, orders, leftovers=False)}
     assert gone == {0, 2, 4, 6, 8}
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"primary_key": ["id"]},
+        {"primary_key": ["name", "id"], "partition_by": ["name"]},
+        {"primary_key": ["name", "id"]},
+        {"partition_by": ["name"]},
+    ],
+    ids=["one-key", "partitioned", "composite", "append"],
+)
+def test_a_task_with_more_rows_than_its_buffer_sorts_them_on_its_disk(
+    lake: SparkStore, store: Store, layout: dict[str, Any]
+) -> None:
+    options = {"bucket": "2", "write-buffer-size": "10 kb"}
+    table = store.create_table("shop.large", "id BIGINT NOT NULL, name STRING NOT NULL", options=options, **layout)
+    spilled = spilled_runs()
+    for start in (0, 3000):
+        frame = lake.spark.range(0, 6000, 1, numPartitions=3).selectExpr(
+            f"id * 7919 % 5000 + {start} id", "concat('n', id % 3) name"
+        )
+        lake.write("shop.large", frame)
+    found = agreed(lake, table, leftovers=False)
+    keys = {(row["id"], row["name"]) if len(layout.get("primary_key", "")) > 1 else row["id"] for row in found}
+    assert len(found) == (len(keys) if "primary_key" in layout else 12_000)
+    assert spilled_runs() == spilled, "what was sorted on disk is gone"
+    if layout == {"primary_key": ["id"]}:
+        last = {i * 7919 % 5000 + start: f"n{i % 3}" for start in (0, 3000) for i in range(6000)}
+        assert {row["id"]: row["name"] for row in found} == last
+
+
+def spilled_runs() -> set[str]:
+    """Folders of runs among Spark's temporary files."""
+    temporary = Path(tempfile.gettempdir())
+    return {str(path) for depth in ("*", "*/*") for path in temporary.glob(f"{depth}/tablestore-runs-*")}
 
 
 def test_the_sequence_field_orders_the_rows_of_a_key(lake: SparkStore, store: Store) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-import tablestore.spark.staging
+import filestore.sorting.runs
 from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import Unavailable
 from filestore.merge.deduplicate import ORDINAL_COLUMN
@@ -37,8 +37,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablestore.spark.staging, "_RUN_ROWS", 50)
-    monkeypatch.setattr(tablestore.spark.staging, "_GROUP_ROWS", 7)
+    monkeypatch.setattr(filestore.sorting.runs, "_GROUP_ROWS", 7)
 
 
 def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, Any]]:
@@ -52,10 +51,11 @@ def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, 
 def test_runs_of_many_tasks_are_one_sorted_stream(
     store: Store, shape: str, open_runs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tablestore.spark.staging, "_OPEN_RUNS", open_runs)
+    monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", open_runs)
     dice = random.Random(7)
     columns = "id BIGINT, name STRING, day INT, n INT, tags ARRAY<INT>"
-    table: Table = store.create_table("shop.t", columns, options={"bucket": "3"}, **SHAPES[shape])
+    options = {"bucket": "3", "write-buffer-size": "2 kb"}
+    table: Table = store.create_table("shop.t", columns, options=options, **SHAPES[shape])
     files: TableFiles = table.filestore.files(table.filestore.state())
     everything: list[dict[str, Any]] = []
     runs: list[str] = []
@@ -96,12 +96,13 @@ def test_no_rows_are_no_runs(store: Store) -> None:
 
 
 def test_after_an_error_nothing_stays(store: Store) -> None:
-    table = store.create_table("shop.t", "id BIGINT", primary_key=["id"])
+    table = store.create_table("shop.t", "id BIGINT", primary_key=["id"], options={"write-buffer-size": "480"})
     files = table.filestore.files(table.filestore.state())
 
     def batches() -> Iterator[Any]:
         for _ in range(3):
             yield to_arrow(table, [{"id": i} for i in range(60)])
+        assert in_runs(table), "each batch is a run by now"
         raise OSError("gone")
 
     with pytest.raises(OSError, match="gone"):
@@ -144,8 +145,8 @@ def test_only_so_many_runs_are_open_at_once(store: Store, rows: int, monkeypatch
             open_now -= 1
             super().__exit__(*error)
 
-    monkeypatch.setattr(tablestore.spark.staging, "ParquetReader", Counting)
-    monkeypatch.setattr(tablestore.spark.staging, "_OPEN_RUNS", 4)
+    monkeypatch.setattr(filestore.sorting.runs, "ParquetReader", Counting)
+    monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 4)
     found = [row for batch in merged(files, runs) for row in batch.to_pylist()]
     assert [(row["id"], row["v"]) for row in found] == [(i, task) for i in range(rows) for task in range(23)]
     assert most <= 4
@@ -155,7 +156,7 @@ def test_only_so_many_runs_are_open_at_once(store: Store, rows: int, monkeypatch
 
 @pytest.mark.parametrize("number", [1, 3], ids=["the-first-pass", "a-later-pass"])
 def test_a_pass_that_fails_leaves_nothing(store: Store, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablestore.spark.staging, "_OPEN_RUNS", 4)
+    monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 4)
     table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"])
     files, runs = staged(table, 23, 40)
     before = in_runs(table)
@@ -166,7 +167,7 @@ def test_a_pass_that_fails_leaves_nothing(store: Store, number: int, monkeypatch
 
 
 def test_a_reader_that_gives_up_leaves_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablestore.spark.staging, "_OPEN_RUNS", 4)
+    monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 4)
     table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"])
     files, runs = staged(table, 23, 40)
     before = in_runs(table)
@@ -191,7 +192,7 @@ KEYS: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("kind", KEYS)
 def test_keys_of_all_types_keep_their_order(store: Store, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tablestore.spark.staging, "_OPEN_RUNS", 3)
+    monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 3)
     dice = random.Random(3)
     table = store.create_table("shop.t", f"k {kind}, n INT", primary_key=["k", "n"], options={"bucket": "2"})
     files = table.filestore.files(table.filestore.state())

@@ -1,0 +1,73 @@
+"""Rows in the order that `filestore.write.fold_sorted` wants, in memory: only the keys are sorted, then rows taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.bucketing import bucket_of
+from filestore.chunks import BUCKET_COLUMN
+from filestore.model.definition import TableDefinition
+
+__all__ = ["frame_of", "in_order", "slices_in_order", "sort_rows"]
+
+_MAX_TEXT_BYTES = 2**31 - 1
+_SLICE_ROWS = 1 << 16
+_SLICE_BYTES = 64 << 20
+_WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
+
+
+def sort_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """A whole table in order of partition, bucket and key, with `BUCKET_COLUMN`; within a key as the rows came."""
+    bucket = bucket_of(rows, definition.bucket_key, definition.buckets)
+    bucketed = rows.append_column(BUCKET_COLUMN, pa.array(bucket))
+    by = [*definition.partition_by, BUCKET_COLUMN, *definition.sort_key]
+    return pa.concat_tables([bucketed.schema.empty_table(), *slices_in_order([bucketed], by)])
+
+
+def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Table]:
+    """The rows of all parts, sorted by those columns, in pieces that are taken one by one; equal ones as they came.
+
+    Memory: at first the rows twice, then once and a piece of at most 65,536 rows or about 64 MB.
+
+    Args:
+        parts: The rows. The list is emptied, so that they can go once they are joined.
+        by: The columns.
+    """
+    joined, schema = _joined(parts)
+    positions = _positions(joined, by)
+    size = max(1, min(_SLICE_ROWS, joined.num_rows * _SLICE_BYTES // max(joined.nbytes, 1)))
+    for start in range(0, joined.num_rows, size):
+        yield joined.take(positions.slice(start, size)).cast(schema)
+
+
+def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
+    """A few rows, sorted by those columns; equal ones stay as they came."""
+    return rows.take(_positions(rows, by))
+
+
+def _positions(rows: pa.Table, by: Sequence[str]) -> pa.Array:
+    keys = frame_of(rows.select(list(by)))
+    return keys.with_row_index("_row").sort(list(by), maintain_order=True)["_row"].to_arrow()
+
+
+def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:
+    """Each column in one piece, which `take` would make of it for each call; and the schema that it had.
+
+    An Arrow text column ends at 2 GB: more is joined as large text.
+    """
+    rows = pa.concat_tables(parts)
+    parts.clear()
+    schema = rows.schema
+    if rows.nbytes > _MAX_TEXT_BYTES:
+        rows = rows.cast(pa.schema([f.with_type(_WIDE.get(f.type, f.type)) for f in schema]))
+    return rows.combine_chunks(), schema
+
+
+def frame_of(rows: pa.Table) -> pl.DataFrame:
+    """Those columns as polars has them."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame

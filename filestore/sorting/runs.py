@@ -1,0 +1,167 @@
+"""Sorted runs as files: put away one by one, read back as one sorted stream.
+
+Memory is bounded, however many runs there are: one row group of each run that is open, of which there are at most
+`_OPEN_RUNS`. More are merged in passes, into runs that are removed in the end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore import layout
+from filestore.errors import TableStoreError
+from filestore.parquet import ParquetReader
+from filestore.sorting.merge import merge
+from filestore.sorting.order import slices_in_order
+from filestore.storage import Storage, writing
+
+__all__ = ["RunFiles", "gathered"]
+
+logger = logging.getLogger(__name__)
+
+_JOINED_BYTES = 128 << 20
+_GROUP_ROWS = 16_384
+_GROUP_BYTES = 2 << 20
+_OPEN_RUNS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RunFiles:
+    """Where runs are and how their rows are sorted.
+
+    Attributes:
+        storage: The storage.
+        location: The folder below which their paths lie.
+        new_path: A path, relative to it, that no run has yet.
+    """
+
+    storage: Storage
+    location: str
+    new_path: Callable[[], str]
+
+    def path(self, run: str) -> str:
+        """A run's whole path."""
+        return layout.join(self.location, run)
+
+    def put(self, parts: Iterable[pa.Table]) -> str:
+        """Writes sorted rows, at least one, as a run, in row groups of which `_OPEN_RUNS` fit into memory.
+
+        After an error nothing stays.
+        """
+        run = self.new_path()
+        try:
+            self._write(self.path(run), parts)
+        except BaseException:
+            self.remove([run])
+            raise
+        return run
+
+    def _write(self, path: str, parts: Iterable[pa.Table]) -> None:
+        coming = (pa.concat_tables(group) for group in gathered(parts, _GROUP_BYTES, _GROUP_ROWS))
+        first = next(coming)
+        with (
+            writing(path),
+            self.storage.open_write(path) as sink,
+            pq.ParquetWriter(sink, first.schema, compression="lz4") as file,
+        ):
+            for rows in chain([first], coming):
+                file.write_table(rows, row_group_size=_group_rows(rows))
+
+    def read(self, run: str) -> Iterator[pa.Table]:
+        """A run's rows, row group by row group."""
+        with ParquetReader(self.storage, self.path(run)) as file:
+            for group in range(len(file.group_rows)):
+                yield file.read(group)
+
+    def remove(self, runs: Iterable[str]) -> None:
+        """Removes runs. One that cannot be removed is logged and no error: nothing refers to it."""
+        for run in runs:
+            try:
+                self.storage.delete(self.path(run))
+            except TableStoreError as error:
+                logger.warning("a sorted run stays behind, which `tablestore doctor` lists as orphan: %s", error)
+
+    def merged(self, runs: Iterable[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The rows of all runs in order of those columns. The runs stay."""
+        with _Passes(self, by) as passes:
+            remaining = passes.down_to(_OPEN_RUNS, list(runs))
+            for rows in merge(map(self.read, remaining), by):
+                yield from rows.to_batches()
+
+
+def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> Iterator[list[pa.Table]]:
+    """The same parts in groups of at least so many bytes (or rows), but for the last. A group is the caller's own."""
+    held: list[pa.Table] = []
+    held_rows = held_bytes = 0
+    for part in parts:
+        held.append(part)
+        held_rows, held_bytes = held_rows + part.num_rows, held_bytes + part.nbytes
+        del part
+        if held_bytes >= size or (rows is not None and held_rows >= rows):
+            group, held = held, []
+            held_rows = held_bytes = 0
+            yield group
+    if held:
+        yield held
+
+
+def _group_rows(rows: pa.Table) -> int:
+    fitting = int(rows.num_rows) * _GROUP_BYTES // max(int(rows.nbytes), 1)
+    return max(1, min(_GROUP_ROWS, fitting))
+
+
+class _Passes:
+    """Runs that are made of runs on the way, and removed at the end, whatever it is."""
+
+    def __init__(self, files: RunFiles, by: Sequence[str]) -> None:
+        self._files = files
+        self._by = by
+        self._made: list[str] = []
+
+    def down_to(self, count: int, runs: list[str]) -> list[str]:
+        """The same rows in no more than so many runs."""
+        if len(runs) > count:
+            runs = self._joined(runs)
+        while len(runs) > count:
+            # no more than what brings the number down to what may be open: the first runs are not rewritten again
+            some = min(count, len(runs) - count + 1)
+            runs = [*runs[some:], self._put(merge(map(self._files.read, runs[:some]), self._by))]
+        return runs
+
+    def _put(self, parts: Iterable[pa.Table]) -> str:
+        self._made.append(self._files.put(parts))
+        return self._made[-1]
+
+    def _joined(self, runs: Sequence[str]) -> list[str]:
+        """Runs of one row group, as many small tasks leave them, sorted together in memory; the others as they are.
+
+        One is open at a time, so this takes one pass for any number of runs.
+        """
+        large: list[str] = []
+        small = gathered(self._small(runs, large), _JOINED_BYTES)
+        made = [self._put(slices_in_order(rows, self._by)) for rows in small]
+        return [*made, *large]
+
+    def _small(self, runs: Sequence[str], large: list[str]) -> Iterator[pa.Table]:
+        for run in runs:
+            with ParquetReader(self._files.storage, self._files.path(run)) as file:
+                if len(file.group_rows) > 1:
+                    large.append(run)
+                    continue
+                yield file.read(0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._files.remove(self._made)
