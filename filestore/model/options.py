@@ -114,7 +114,7 @@ OPTIONS: Mapping[str, Option] = {
             "write-buffer-size",
             "size",
             _size,
-            "256 mb",
+            "192 mb",
             "Rows that a writing task sorts in memory, which takes about twice as much; more are sorted in runs on its "
             "local disk, and merged.",
         ),
