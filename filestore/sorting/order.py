@@ -38,9 +38,11 @@ def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Tab
     """
     joined, schema = _joined(parts)
     positions = _positions(joined, by)
+    widened = joined.schema != schema
     size = max(1, min(_SLICE_ROWS, joined.num_rows * _SLICE_BYTES // max(joined.nbytes, 1)))
     for start in range(0, joined.num_rows, size):
-        yield joined.take(positions.slice(start, size)).cast(schema)
+        piece = joined.take(positions.slice(start, size))
+        yield piece.cast(schema) if widened else piece
 
 
 def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
