@@ -32,7 +32,7 @@ test: env jars  ## Run all tests; ARGS="-k name" for some
 	@$(BIN)/pytest $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
-	@$(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
+	@HYPOTHESIS_PROFILE=fast $(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
 
 check: env  ## Lint, format, types, layers
 	@echo "ruff check"; $(BIN)/ruff check --quiet .

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tablestore import Store
+from tests.folders import memory_folder
 from tests.servers.kafka import KafkaBroker
 from tests.servers.spark import start_spark
+from tests.warehouses import warehouse
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # A busy machine is slow, not wrong: how long an example takes proves nothing.
-settings.register_profile("tablestore", deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tablestore")
+settings.register_profile(
+    "thorough", deadline=None, print_blob=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("fast", settings.get_profile("thorough"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
 
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "spark": "spark"}
 
@@ -28,6 +36,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for fixture, mark in MARK_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder, in memory if possible."""
+    with memory_folder() as path:
+        yield path
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    """A store with its own warehouse, in memory if possible, and one database ``shop``."""
+    with warehouse() as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +25,7 @@ from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from log.store import log_config
 from log.systems import open_log
+from tests.processes import PROCESSES
 
 AMBIENT = system_ambient()
 CRASHED = 86
@@ -208,9 +208,6 @@ def act(service: CatalogService, action: str, log: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------ processes
-
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.catalog_service.faults", "catalog_service.server", "pytest"])
 
 
 def run_and_die(warehouse: str, action: str, log: str, fault: Fault) -> None:

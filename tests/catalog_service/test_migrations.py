@@ -17,7 +17,8 @@ from catalog_service.schema import METADATA
 from catalog_service.service import open_service
 from catalog_service.wire import CreateDatabase
 from filestore.errors import Corrupt, InvalidRequest, Unsupported
-from tests.catalog_service.faults import AMBIENT, PROCESSES
+from tests.catalog_service.faults import AMBIENT
+from tests.processes import PROCESSES
 
 
 def config() -> Config:

@@ -16,7 +16,6 @@ from catalog_service.wire import CreateDatabase
 from filestore.errors import AlreadyExists, Conflict, NotFound, TableStoreError, Unavailable
 from tests.catalog_service.faults import (
     AMBIENT,
-    PROCESSES,
     Fault,
     check,
     orders,
@@ -24,6 +23,7 @@ from tests.catalog_service.faults import (
     running_service,
     with_database,
 )
+from tests.processes import PROCESSES
 
 ORDERS = CreateTable.of("orders", "id BIGINT, name STRING", primary_key=["id"])
 

@@ -11,15 +11,8 @@ from typer.testing import CliRunner, Result
 from tablestore import Store, Table
 from tablestore.cli import app
 from tests.cli.programs import Program
-from tests.warehouses import warehouse
 
 Run = Callable[..., Result]
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
 
 
 @pytest.fixture

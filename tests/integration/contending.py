@@ -11,7 +11,8 @@ from typing import Any
 
 from filestore.errors import Conflict
 from tablestore import Table
-from tests.integration.crashing import PROCESSES, address, reach
+from tests.integration.crashing import address, reach
+from tests.processes import PROCESSES
 from tests.warehouses import Row, to_arrow
 
 __all__ = ["Told", "contend", "history"]

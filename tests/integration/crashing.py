@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -22,6 +21,7 @@ from log.systems import open_log
 from tablestore.handle import TableHandle
 from tablestore.table import Table
 from tests.faults import Call, FaultyStorage
+from tests.processes import PROCESSES
 from tests.warehouses import to_arrow
 
 __all__ = [
@@ -44,10 +44,6 @@ APP = "crasher"
 KEYS = 40
 
 Row = dict[str, Any]
-
-# Children are forked from a process that has imported all this once: a round costs milliseconds.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.integration.crashing"])
 
 
 def batch(seed: int, number: int) -> list[Row]:

@@ -20,8 +20,9 @@ from log.systems import open_log
 from tablestore import Store, Table
 from tablestore.lease import holds_lease
 from tests.faults import FailAt, FaultyStorage
-from tests.integration.crashing import PROCESSES, address, reach
+from tests.integration.crashing import address, reach
 from tests.integration.foreign import ForeignConsumer
+from tests.processes import PROCESSES
 from tests.servers.kafka import KafkaBroker
 from tests.waiting import until
 from tests.warehouses import assert_whole, changes, replay, rows

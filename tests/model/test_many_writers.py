@@ -6,7 +6,6 @@ import random
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.model.model import apply_rows
+from tests.processes import PROCESSES
 from tests.tables import (
     assert_healthy,
     create,
@@ -138,8 +138,7 @@ def run_processes(folder: Path, seconds: float) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
     store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
-    context = get_context("spawn")
-    with ProcessPoolExecutor(4, context, line_up, (context.Barrier(4),)) as pool:
+    with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4),)) as pool:
         futures = [pool.submit(process_work, store.location, number, seconds, seed) for number in range(4)]
         attempts = [a for future in futures for a in future.result()]
     print(f"{len(attempts)} commits, {sum(a.version is None for a in attempts)} conflicts")

@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from tablestore import Store, Table
 from tests.logspy import LogSpy
-from tests.warehouses import warehouse
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections.abc import Iterator
@@ -12,9 +11,8 @@ import pytest
 
 from tablestore.lease import abandoned, forget, holds_lease, lease
 from tests.folders import memory_folder
+from tests.processes import PROCESSES
 from tests.waiting import until
-
-PROCESSES = multiprocessing.get_context("spawn")
 
 
 @pytest.fixture
