@@ -46,6 +46,7 @@ def test_it_prints_its_url_serves_and_stops(warehouse: str, stop: signal.Signals
     assert check(warehouse) == ["shop.orders"]
 
 
+@pytest.mark.slow
 def test_two_services_share_a_catalog_and_one_may_be_killed(warehouse: str) -> None:
     with process(warehouse) as (first, url), process(warehouse) as (_, other):
         with connect(url) as catalog, connect(other) as twin:

@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from compaction.local import compact_table
 from filestore.errors import Conflict
 from filestore.table import FileStore
@@ -19,6 +21,7 @@ SECONDS = 4.0
 KEYS = 3000
 
 
+@pytest.mark.slow
 def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
     store = create(
         folder / "t", define("id BIGINT, v BIGINT", ("id",), bucket=2, num__sorted__run_compaction__trigger=3)
@@ -70,6 +73,7 @@ def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
     assert sum(committed for committed, _ in compactions) > 0, f"compactions starved: {compactions}, writes: {writes}"
 
 
+@pytest.mark.slow
 def test_a_compactor_keeps_up_with_a_hot_stream(folder: Path) -> None:
     """Every commit kills all rows of the one before, so inputs die out under the compaction; it still commits."""
     store = create(folder / "t", define("id BIGINT, v BIGINT", ("id",), num__sorted__run_compaction__trigger=2))

@@ -78,6 +78,7 @@ class TestDemo:
             assert done.returncode == 0, f"{limited}\n{done.stderr}"
 
 
+@pytest.mark.slow
 def test_without_java_there_is_one_sentence_and_nothing_else(tmp_path: Path) -> None:
     with demo(cwd=tmp_path, PATH="", JAVA_HOME="") as program:
         assert program.wait() == 1
@@ -87,6 +88,7 @@ def test_without_java_there_is_one_sentence_and_nothing_else(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()
     with demo("--warehouse", tmp_path, cwd=ROOT) as program:

@@ -68,7 +68,16 @@ COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.p
         (COMPACTION, B, Clear()),
         (proposal(touches=frozenset([A, B])), B, Rebase(frozenset([B]))),
     ],
-    ids=str,
+    ids=[
+        "upsert-its-slot",
+        "upsert-another",
+        "upsert-another-partition",
+        "append",
+        "overwrite",
+        "compaction-its-slot",
+        "compaction-another",
+        "upsert-of-two",
+    ],
 )
 def test_what_came_in_between_in_a_slot(mine: Proposal, slot: Slot, verdict: object, between: Any) -> None:
     assert judge(mine, state(), [between(slot)]) == verdict

@@ -76,7 +76,7 @@ def sequence(request: pytest.FixtureRequest) -> bool:
     return request.param == "sequence-field"
 
 
-@pytest.fixture(params=[pytest.param(30.0, marks=pytest.mark.slow), 4.0], ids=["long", "short"])
+@pytest.fixture(params=[pytest.param(30.0, marks=pytest.mark.slow), 2.0], ids=["long", "short"])
 def seconds(request: pytest.FixtureRequest) -> float:
     return request.param  # type: ignore[no-any-return]
 

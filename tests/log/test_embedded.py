@@ -89,6 +89,7 @@ class TestEmbeddedLog(LogStoreTests):
         assert caught.value.code == "log-not-found"
         assert not file.exists()
 
+    @pytest.mark.slow
     def test_killed_writers_never_damage_a_partition(self, log: LogStore, config: LogConfig) -> None:
         committed = [prepared(log, config, 0, changes(range(10)))]
         log.end(committed, commit=True)

@@ -104,6 +104,7 @@ def run_threads(folder: Path, writers: int, commits: int, sequence: str | None, 
     check(store, attempts, sequence)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sequence", [None, "s"])
 def test_sixteen_writers(folder: Path, sequence: str | None) -> None:
     run_threads(folder, 16, 4, sequence, seed=random.randrange(10**6))
@@ -145,6 +146,7 @@ def run_processes(folder: Path, seconds: float) -> None:
     check(store, attempts, "s")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_four_processes(folder: Path) -> None:
     run_processes(folder, 5)
