@@ -81,6 +81,8 @@ $(BIN)/.locked: requirements.lock | needs
 	@awk '/^[a-z]/ {wanted = /^setuptools==/} wanted' $< > .venv/setuptools.lock
 	@$(INSTALL) --require-hashes -r .venv/setuptools.lock
 	@$(INSTALL) --require-hashes -r $<
+	@# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each start would compile them: seconds, each time.
+	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true  # some packages hold templates, which are no Python
 	@touch $@
 
 $(BIN)/.installed: $(BIN)/.locked pyproject.toml | needs

@@ -8,4 +8,6 @@ __all__ = ["PROCESSES"]
 
 PROCESSES = multiprocessing.get_context("forkserver")
 # one server forks for all tests of a run, and only the last list that it is given counts: so there is one
-PROCESSES.set_forkserver_preload(["tests.catalog_service.faults", "catalog_service.server", "tablestore", "pytest"])
+PROCESSES.set_forkserver_preload(
+    ["pytest", "catalog_service.server", "tests.catalog_service.faults", "tests.integration.crashing"]
+)
