@@ -16,7 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.partitions import partition_column
 
-__all__ = ["adding", "checked", "compensation", "named_kinds"]
+__all__ = ["adding", "check_text", "checked", "compensation", "named_kinds"]
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
@@ -109,11 +109,15 @@ def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
                 code="bad-type",
             )
         _check_range(column.name, values)
-        _check_text(column.name, values)
+        check_text(column.name, values)
 
 
-def _check_text(name: str, values: pa.ChunkedArray) -> None:
-    """Spark takes any bytes for a text; other readers refuse the whole file for one that is no UTF-8."""
+def check_text(name: str, values: pa.ChunkedArray) -> None:
+    """Spark takes any bytes for a text; other readers refuse the whole file for one that is not UTF-8.
+
+    Raises:
+        InvalidRequest: ``bad-value``: the column holds such a text.
+    """
     if not _holds_text(values.type):
         return
     try:
@@ -141,7 +145,7 @@ def _is_ascii(values: pa.Array) -> bool:
 def _holds_text(kind: pa.DataType) -> bool:
     if pa.types.is_nested(kind):
         return any(_holds_text(kind.field(number).type) for number in range(kind.num_fields))
-    return bool(pa.types.is_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _check_range(name: str, values: pa.ChunkedArray) -> None:

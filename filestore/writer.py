@@ -210,7 +210,8 @@ def _encoding(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
     measured, files are smaller and both written and read faster than with plain values, by every reader.
     """
     first = definition.sort_key[:1]
-    packed = [f.name for f in rows.schema if _is_whole(f.type)]
+    # a name with a dot may be a struct's field to Parquet, too, of another type
+    packed = [f.name for f in rows.schema if _is_whole(f.type) and "." not in f.name]
     repeating = _repeating(rows, [name for name in first if name in packed])
     compression = definition.options["file.compression"]
     return {
@@ -226,14 +227,14 @@ def _is_whole(kind: pa.DataType) -> bool:
     return bool(pa.types.is_signed_integer(kind) or pa.types.is_date32(kind) or pa.types.is_timestamp(kind))
 
 
-def _repeating(rows: pa.Table, distinct: Sequence[str]) -> list[str]:
-    """Columns that repeat their values, judged by a sample; those that are known to be distinct are left out.
+def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
+    """Columns that repeat their values, judged by a sample; sorted ones, whose deltas are tiny anyway, are left out.
 
     Left to itself, Parquet begins a dictionary for every column and gives up once it is full: measured, that costs a
     third of the time of writing, and the files are a tenth larger.
     """
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
-    frame = pl.from_arrow(sample.select([n for n in rows.column_names if n not in distinct]))
+    frame = pl.from_arrow(sample.select([n for n in rows.column_names if n not in sorted_ones]))
     assert isinstance(frame, pl.DataFrame)
     scalars = frame.select(~(cs.nested() | cs.boolean()))
     return [column.name for column in scalars if column.n_unique() * 2 < len(column)]

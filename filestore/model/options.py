@@ -115,8 +115,8 @@ OPTIONS: Mapping[str, Option] = {
             "size",
             _size,
             "192 mb",
-            "Rows that a writing task sorts in memory, which takes about twice as much; more are sorted in runs on its "
-            "local disk, and merged.",
+            "Rows that a writing task sorts in memory, which takes two to four times as much; more are sorted in runs "
+            "on its local disk, and merged.",
         ),
         Option(
             "row-group.rows",

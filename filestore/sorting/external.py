@@ -24,8 +24,12 @@ def sorted_batches(
     Args:
         batches: The rows.
         by: The columns; without one the batches are given on as they come.
-        memory: Bytes of rows that are sorted at once. It takes about twice as much.
-        spill: Opens a place for runs; called only if there are more rows than that. Leaving it removes them.
+        memory: Bytes of rows that are sorted at once. It takes two to four times as much: four if all is key.
+        spill: Opens a place for runs; called only if there are that many rows or more. Leaving it removes them.
+
+    Raises:
+        InvalidRequest: a text among those columns that is not UTF-8.
+        Unavailable: the disk of the runs is full or gone.
     """
     if not by:
         yield from batches

@@ -10,6 +10,7 @@ import pyarrow as pa
 from filestore.bucketing import bucket_of
 from filestore.chunks import BUCKET_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.rows import check_text
 
 __all__ = ["frame_of", "in_order", "slices_in_order", "sort_rows"]
 
@@ -30,13 +31,19 @@ def sort_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Table]:
     """The rows of all parts, sorted by those columns, in pieces that are taken one by one; equal ones as they came.
 
-    Memory: at first the rows twice, then once and a piece of at most 65,536 rows or about 64 MB.
+    Memory: at first the rows twice and the sort's own of their keys, then the rows and a piece of at most 65,536 rows
+    or about 64 MB.
 
     Args:
         parts: The rows. The list is emptied, so that they can go once they are joined.
         by: The columns.
+
+    Raises:
+        InvalidRequest: a text among those columns that is not UTF-8: it has no place in the order.
     """
     joined, schema = _joined(parts)
+    for name in by:
+        check_text(name, joined.column(name))
     positions = _positions(joined, by)
     widened = joined.schema != schema
     size = max(1, min(_SLICE_ROWS, joined.num_rows * _SLICE_BYTES // max(joined.nbytes, 1)))
@@ -52,7 +59,7 @@ def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
 
 def _positions(rows: pa.Table, by: Sequence[str]) -> pa.Array:
     keys = frame_of(rows.select(list(by)))
-    return keys.with_row_index("_row").sort(list(by), maintain_order=True)["_row"].to_arrow()
+    return keys.select(pl.arg_sort_by(list(by), maintain_order=True)).to_series().to_arrow()
 
 
 def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:

@@ -54,6 +54,8 @@ class RunFiles:
     def put(self, parts: Iterable[pa.Table]) -> str:
         """Writes sorted rows, at least one, as a run, in row groups of which `_OPEN_RUNS` fit into memory.
 
+        A row group has about 2 MB at most, whatever the widths of its rows, or one row.
+
         After an error nothing stays.
         """
         run = self.new_path()
@@ -73,7 +75,8 @@ class RunFiles:
             pq.ParquetWriter(sink, first.schema, compression="lz4") as file,
         ):
             for rows in chain([first], coming):
-                file.write_table(rows, row_group_size=_group_rows(rows))
+                for group in _halved(rows):
+                    file.write_table(group, row_group_size=group.num_rows)
 
     def read(self, run: str) -> Iterator[pa.Table]:
         """A run's rows, row group by row group."""
@@ -87,7 +90,7 @@ class RunFiles:
             try:
                 self.storage.delete(self.path(run))
             except TableStoreError as error:
-                logger.warning("a sorted run stays behind, which `tablestore doctor` lists as orphan: %s", error)
+                logger.warning("a sorted run stays behind, as an orphan if it is in a table's folder: %s", error)
 
     def merged(self, runs: Iterable[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of all runs in order of those columns. The runs stay."""
@@ -102,6 +105,8 @@ def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> I
     held: list[pa.Table] = []
     held_rows = held_bytes = 0
     for part in parts:
+        if not part.num_rows:
+            continue
         held.append(part)
         held_rows, held_bytes = held_rows + part.num_rows, held_bytes + part.nbytes
         del part
@@ -113,9 +118,14 @@ def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> I
         yield held
 
 
-def _group_rows(rows: pa.Table) -> int:
-    fitting = int(rows.num_rows) * _GROUP_BYTES // max(int(rows.nbytes), 1)
-    return max(1, min(_GROUP_ROWS, fitting))
+def _halved(rows: pa.Table) -> Iterator[pa.Table]:
+    """The rows in pieces of the size of a row group. Rows that are wide may stand side by side, so no mean will do."""
+    if rows.num_rows <= 1 or (rows.num_rows <= _GROUP_ROWS and rows.nbytes <= _GROUP_BYTES):
+        yield rows
+        return
+    middle = rows.num_rows // 2
+    yield from _halved(rows.slice(0, middle))
+    yield from _halved(rows.slice(middle))
 
 
 class _Passes:

@@ -1,7 +1,7 @@
 """A write as one Spark job: each bucket goes to one task, which sorts and folds it in a Python worker.
 
 Spark hashes and shuffles natively. The worker sorts, since it only has to sort the keys, where Spark moves whole rows
-about: measured, a load takes a fifth less (DESIGN.md 19). What does not fit into memory is sorted in runs on the
+about: measured, a load takes a fifth less (DESIGN.md 20). What does not fit into memory is sorted in runs on the
 executor's local disk.
 """
 
@@ -29,7 +29,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage
+from filestore.storage import LocalStorage, writing
 from filestore.writer import TableFiles
 from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
@@ -115,7 +115,7 @@ class Arranged:
     """Rows with each slot whole in one task; in an unpartitioned table the task's number is the bucket's.
 
     Attributes:
-        frame: The rows. Columns have numbers for names, since `mapInArrow` takes no name with a backtick in it.
+        frame: The rows. Columns have names of ours, since `mapInArrow` takes none with a backtick in it.
         names: What the columns are.
     """
 
@@ -164,15 +164,18 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]
     bucket = pa.scalar(task, pa.int32())
-    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: _on_local_disk(table)):
+    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: _on_local_disk(table, task)):
         yield batch if slot else batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
 
 
 @contextmanager
-def _on_local_disk(table: TableFiles) -> Iterator[RunFiles]:
-    """A place for runs among Spark's own temporary files, which it removes if the worker is killed."""
+def _on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
+    """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
     folders = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
-    with tempfile.TemporaryDirectory(prefix="tablestore-runs-", dir=folders[0]) as folder:
+    disk = folders[task % len(folders)]
+    with writing(disk):
+        temporary = tempfile.TemporaryDirectory(prefix="tablestore-runs-", dir=disk)
+    with temporary as folder:
         yield RunFiles(LocalStorage(), folder, lambda: f"{table.ambient.new_id()}.parquet")
 
 

@@ -115,3 +115,21 @@ def test_a_full_disk_is_an_error_to_retry_and_leaves_no_half_run(tmp_path: Path,
         listed(sorted_batches(batches(rows, 10), ["a"], 500, spill))
     for left in tmp_path.iterdir():
         assert pq.read_metadata(left).num_rows, "a run is whole or not there"
+
+
+def test_empty_batches_are_passed_over(tmp_path: Path) -> None:
+    """A group of nothing but them was an end of the stream in the wrong place."""
+    empty = pa.RecordBatch.from_pylist([], SCHEMA)
+    some = pa.RecordBatch.from_pylist([{"a": n, "s": "x", "n": n} for n in (2, 1)], SCHEMA)
+    found = listed(sorted_batches(iter([empty, some, empty]), ["a"], 1, Spill(tmp_path)))
+    assert [row["n"] for row in found] == [1, 2]
+
+
+def test_wide_rows_side_by_side_make_no_wide_row_group(tmp_path: Path) -> None:
+    """Row groups were cut by the mean width of all rows: one of 29 MB came of it."""
+    rows = pa.table({"a": range(5000), "s": ["x" * (30_000 if 2000 <= n < 2400 else 1) for n in range(5000)]})
+    spill = Spill(tmp_path)
+    run = spill.files.put([rows])
+    groups = list(spill.files.read(run))
+    assert pa.concat_tables(groups).equals(rows)
+    assert max(group.nbytes for group in groups) <= 2 << 20

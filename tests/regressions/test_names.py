@@ -39,6 +39,15 @@ def test_key_columns_are_called_as_the_kernel_calls_its_own(folder: Path, names:
     assert_healthy(store)
 
 
+def test_a_column_is_called_as_parquet_calls_a_structs_field(folder: Path) -> None:
+    """The number's encoding was taken for the text's, too, and the disk was blamed for it."""
+    store = create(folder / "t", define("`a.b` BIGINT, a STRUCT<b: STRING>, n INT", ["a.b"]))
+    rows = [{"a.b": 1, "a": {"b": "x"}, "n": 1}, {"a.b": 2, "a": {"b": "y"}, "n": 2}]
+    write(store, rows)
+    assert read(store) == rows
+    assert_healthy(store)
+
+
 def test_a_backtick_in_a_name_survives_sql() -> None:
     schema = parse_columns("`a``b` INT, s STRUCT<`c``d`: INT>")
     assert parse_columns(schema.to_sql()) == schema == Schema(schema.columns)
