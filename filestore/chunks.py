@@ -1,8 +1,8 @@
 """A sorted stream of batches, cut into chunks of whole keys and single slots (FORMAT.md section 7).
 
-What comes here is sorted by slot and key, in batches of any size. The kernel wants
-chunks of about a row group in which no key and no slot is cut in two. Memory: one chunk and one batch, whatever is in
-them: a chunk ends at a number of bytes too, and of a key with very many rows only the one that wins is kept.
+What comes here is sorted by slot and key, in batches of any size. The kernel wants chunks of about a row group in
+which no key and no slot is cut in two. Memory: one chunk and one batch, whatever is in them: a chunk ends at a number
+of bytes too, and of a key with very many rows only the one that wins is kept.
 """
 
 from __future__ import annotations

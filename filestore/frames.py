@@ -5,14 +5,19 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table", "polars_schema"]
+__all__ = ["arrow_table", "frame_of", "polars_schema"]
+
+
+def frame_of(rows: pa.Table) -> pl.DataFrame:
+    """The table as polars has it."""
+    frame = pl.from_arrow(rows)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
 
 
 def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
     """The polars types of a table's columns."""
-    frame = pl.from_arrow(schema.empty_table())
-    assert isinstance(frame, pl.DataFrame)
-    return dict(frame.schema)
+    return dict(frame_of(schema.empty_table()).schema)
 
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:

@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.delta.vectors import positions
+from filestore.frames import frame_of
 from filestore.keys import Key, decode_key, key_at
 from filestore.model.files import DataFile
 from filestore.parquet import ParquetReader
@@ -133,9 +134,8 @@ def _match(rows: pa.Table, probes: pa.Table, keys: Sequence[str]) -> tuple[Rows,
 
 def _numbered(table: pa.Table, keys: Sequence[str], index: str) -> pl.DataFrame:
     """The key columns under their numbers, so that no name of theirs meets that of the row index."""
-    frame = pl.from_arrow(table.select(list(keys)).rename_columns([str(n) for n in range(len(keys))]))
-    assert isinstance(frame, pl.DataFrame)
-    return frame.with_row_index(index)
+    numbered = table.select(list(keys)).rename_columns([str(n) for n in range(len(keys))])
+    return frame_of(numbered).with_row_index(index)
 
 
 def _leaf(parquet: ParquetReader, column: str) -> int:

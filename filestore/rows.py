@@ -16,7 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.partitions import partition_column
 
-__all__ = ["adding", "check_text", "checked", "compensation", "named_kinds"]
+__all__ = ["adding", "check_utf8", "checked", "compensation", "named_kinds"]
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
@@ -109,10 +109,10 @@ def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
                 code="bad-type",
             )
         _check_range(column.name, values)
-        check_text(column.name, values)
+        check_utf8(column.name, values)
 
 
-def check_text(name: str, values: pa.ChunkedArray) -> None:
+def check_utf8(name: str, values: pa.ChunkedArray) -> None:
     """Spark takes any bytes for a text; other readers refuse the whole file for one that is not UTF-8.
 
     Raises:

@@ -9,7 +9,6 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
-import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
+from filestore.frames import frame_of
 from filestore.keys import Key, ascending, encode_key, key_at
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
@@ -234,7 +234,6 @@ def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
     third of the time of writing, and the files are a tenth larger.
     """
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
-    frame = pl.from_arrow(sample.select([n for n in rows.column_names if n not in sorted_ones]))
-    assert isinstance(frame, pl.DataFrame)
+    frame = frame_of(sample.select([n for n in rows.column_names if n not in sorted_ones]))
     scalars = frame.select(~(cs.nested() | cs.boolean()))
     return [column.name for column in scalars if column.n_unique() * 2 < len(column)]

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.checks.report import Findings, Invariant
+from filestore.frames import frame_of
 from filestore.keys import Key, decode_key, encode_key, key_at
 from filestore.model.files import DataFile, Slot
 from filestore.read import read_file
@@ -92,7 +92,5 @@ def up_to(rows: pa.Table, keys: Sequence[str], bound: Key) -> pa.ChunkedArray:
 
 
 def _doubled(rows: pa.Table, keys: Sequence[str]) -> Key | None:
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    twice = frame.is_duplicated().arg_true()
+    twice = frame_of(rows).is_duplicated().arg_true()
     return key_at(rows, keys, int(twice[0])) if len(twice) else None

@@ -25,7 +25,7 @@ def sorted_batches(
         batches: The rows.
         by: The columns; without one the batches are given on as they come.
         memory: Bytes of rows that are sorted at once. It takes two to four times as much: four if all is key.
-        spill: Opens a place for runs; called only if there are that many rows or more. Leaving it removes them.
+        spill: Opens a place for runs; called only if there are that many bytes or more. Leaving it removes them.
 
     Raises:
         InvalidRequest: a text among those columns that is not UTF-8.

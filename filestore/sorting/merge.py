@@ -14,7 +14,8 @@ import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
 
-from filestore.sorting.order import frame_of, in_order
+from filestore.frames import frame_of
+from filestore.sorting.order import in_order
 
 __all__ = ["merge"]
 

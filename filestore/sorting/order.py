@@ -9,10 +9,11 @@ import pyarrow as pa
 
 from filestore.bucketing import bucket_of
 from filestore.chunks import BUCKET_COLUMN
+from filestore.frames import frame_of
 from filestore.model.definition import TableDefinition
-from filestore.rows import check_text
+from filestore.rows import check_utf8
 
-__all__ = ["frame_of", "in_order", "slices_in_order", "sort_rows"]
+__all__ = ["in_order", "slices_in_order", "sort_rows"]
 
 _MAX_TEXT_BYTES = 2**31 - 1
 _SLICE_ROWS = 1 << 16
@@ -43,7 +44,7 @@ def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Tab
     """
     joined, schema = _joined(parts)
     for name in by:
-        check_text(name, joined.column(name))
+        check_utf8(name, joined.column(name))
     positions = _positions(joined, by)
     widened = joined.schema != schema
     size = max(1, min(_SLICE_ROWS, joined.num_rows * _SLICE_BYTES // max(joined.nbytes, 1)))
@@ -73,10 +74,3 @@ def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:
     if rows.nbytes > _MAX_TEXT_BYTES:
         rows = rows.cast(pa.schema([f.with_type(_WIDE.get(f.type, f.type)) for f in schema]))
     return rows.combine_chunks(), schema
-
-
-def frame_of(rows: pa.Table) -> pl.DataFrame:
-    """Those columns as polars has them."""
-    frame = pl.from_arrow(rows)
-    assert isinstance(frame, pl.DataFrame)
-    return frame

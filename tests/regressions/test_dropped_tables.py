@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -16,16 +16,10 @@ from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.lease import lease
 from tablestore.transaction import TaskOutcome, WriteJob
-from tests.warehouses import assert_whole, orphans, rows, warehouse
+from tests.warehouses import assert_whole, orphans, rows
 from tests.writers import on, put, runner
 
 LOGS = ["embedded", "none"]
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
 
 
 def make(store: Store, log: str = "embedded") -> Table:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import polars as pl
@@ -13,13 +12,7 @@ import pytest
 from filestore.errors import NotFound
 from tablestore import Store, Table
 from tests.servers.kafka import KafkaBroker
-from tests.warehouses import assert_whole, changes, warehouse
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
+from tests.warehouses import assert_whole, changes
 
 
 @pytest.fixture

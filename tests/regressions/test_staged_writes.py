@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,13 +18,7 @@ from tablestore.spark.opened import location_options
 from tablestore.spark.sink import BatchWriter, _Staged
 from tablestore.spark.staging import stage
 from tests.faults import FailAt, FaultyStorage
-from tests.warehouses import orphans, rows, warehouse
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
+from tests.warehouses import orphans, rows
 
 
 def writer_of(table: Table) -> BatchWriter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -13,16 +12,9 @@ from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
 from tablestore import Store
 from tablestore.incoming import fit
-from tests.warehouses import warehouse
 
 NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
 MIDNIGHT = NOON.replace(hour=0)
-
-
-@pytest.fixture
-def store() -> Iterator[Store]:
-    with warehouse() as opened:
-        yield opened
 
 
 def no_text(kind: pa.DataType) -> pa.Array:
