@@ -122,6 +122,13 @@ def translated(action: str, config: LogConfig) -> Iterator[None]:
         if isinstance(cause, KafkaError):
             raise _translate(cause, action, config) from error
         raise Unavailable(f"{action}: {error}", code="log-unavailable") from error
+    except SystemError as error:
+        # confluent-kafka keeps the exception of a fatal error pending while it still calls delivery reports,
+        # which swallow it: the call then returns nothing and sets nothing.
+        raise Unavailable(
+            f"{action}: the Kafka client gave up for good (its log says why): begin another transaction",
+            code="log-unavailable",
+        ) from error
 
 
 def _translate(error: KafkaError, action: str, config: LogConfig) -> TableStoreError:

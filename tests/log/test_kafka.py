@@ -31,6 +31,7 @@ from filestore.errors import (
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.debezium_json import DebeziumJson
 from log.kafka.reader import TOMBSTONE_HEADER
+from log.kafka.settings import translated
 from log.store import EndReport, LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import (
@@ -274,6 +275,13 @@ class TestKafkaLog(LogStoreTests):
         assert log.end([transaction], commit=True).lost == ()
         assert ids_of(log.read([transaction])) == [2]
         until(lambda: foreign_ids(config) == [2], "the markers are written")
+
+    def test_a_fatal_error_that_the_client_swallows_is_an_error_of_ours(self, config: LogConfig) -> None:
+        """Of 40 fenced writers two: a delivery report came between the fatal error and its exception."""
+        swallowed = SystemError("<method 'flush' of 'cimpl.Producer'> returned NULL without setting an exception")
+        with pytest.raises(Unavailable, match="the Kafka client gave up") as caught, translated("flushing", config):
+            raise swallowed
+        assert caught.value.__cause__ is swallowed
 
     def test_a_committed_transaction_cannot_be_aborted(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([1]))
