@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from compaction.choice import Merge, choose
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from compaction.rebase import Rebased, rebased
-from filestore.delta.conflict import Proposal
+from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import Conflict, Unavailable
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from filestore.writer import TableFiles
@@ -85,8 +85,8 @@ def commit_compaction(store: FileStore, base: TableState, results: Sequence[Comp
     by_slot = {result.slot: result for result in results}
     made = [file for result in results for file in result.adds]
 
-    def rebase(proposal: Proposal, state: TableState, slots: frozenset[Slot]) -> Proposal:
-        for slot in slots:
+    def rebase(proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        for slot in changed.slots:
             parts[slot] = rebased(store, base.version, by_slot[slot], state)
             made.extend(parts[slot].adds)
         return _proposed(proposal.commit_id, base, results, parts.values())

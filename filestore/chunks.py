@@ -38,20 +38,21 @@ def cut_chunks(
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     group_columns = (*slot_columns, *definition.sort_key)
     held: list[pa.RecordBatch] = []
-    held_rows = held_bytes = 0
+    held_rows = held_bytes = least = 0
     for batch in itertools.chain.from_iterable(_sliced(batch, rows) for batch in batches):
         held.append(batch)
         held_rows += batch.num_rows
         held_bytes += batch.nbytes
-        if held_rows < rows and held_bytes < _CHUNK_BYTES:
+        if (held_rows < rows and held_bytes < _CHUNK_BYTES) or held_rows < least:
             continue
         table = pa.Table.from_batches(held).combine_chunks()
         cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
         yield from _by_slot(table.slice(0, cut), slot_columns, definition)
         rest = table.slice(cut)
-        if definition.primary_key and rest.num_rows > rows // 2:
+        if definition.primary_key and not definition.merges_values and rest.num_rows > rows // 2:
             rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
+        least = 2 * held_rows if cut == 0 else 0  # one key that cannot be reduced: looked at ever more seldom
     if held_rows:
         yield from _by_slot(pa.Table.from_batches(held).combine_chunks(), slot_columns, definition)
 

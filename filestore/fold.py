@@ -7,14 +7,14 @@ says what a commit would change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filestore.delta.vectors import VectorFileBuilder, positions
+from filestore.delta.vectors import positions
 from filestore.lookup import FileLookup
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, Slot
@@ -23,90 +23,10 @@ from filestore.parquet import ParquetReader
 from filestore.read import take_rows
 from filestore.rows import adding, checked, compensation, named_kinds
 from filestore.runs import DeletedKeysWriter
+from filestore.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
 from filestore.writer import DataWriter, TableFiles
 
-__all__ = ["ChangeSink", "SlotResult", "fold", "look_again"]
-
-ChangeSink = Callable[[Slot, pa.Table], None]
-"""Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order: the log's end of a write."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotResult:
-    """What a write changes in one slot.
-
-    Attributes:
-        slot: The slot.
-        adds: New files; rows that are late are in them, dead from birth.
-        vectors: Files of the base with their grown vectors, unless every row is dead.
-        removes: Files of the base without a live row left.
-        deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
-        rows_written: Rows put.
-        rows_deleted: Delete rows taken, whether or not their key was there.
-        rows_replaced: Rows of the base that died.
-        rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
-        written: All new files as they were written, if `adds` are not that. `look_again` starts from them: a row that
-            is late now is not if the stored row is gone by the time of the next attempt.
-    """
-
-    slot: Slot
-    adds: tuple[DataFile, ...] = ()
-    vectors: tuple[DataFile, ...] = ()
-    removes: tuple[str, ...] = ()
-    deleted_keys: str | None = None
-    rows_written: int = 0
-    rows_deleted: int = 0
-    rows_replaced: int = 0
-    rows_late: int = 0
-    written: tuple[DataFile, ...] = ()
-
-    @property
-    def new_files(self) -> tuple[DataFile, ...]:
-        """The data files that the write brought, those that `adds` leaves out too."""
-        return self.written or self.adds
-
-
-class _Dying:
-    """Positions that die, by file."""
-
-    def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
-        self._table = table
-        self._files = {file.path: file for file in files}
-        self._dead: dict[str, list[npt.NDArray[np.uint32]]] = {}  # a file has fewer than 4 billion rows
-        self.count = 0
-
-    def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
-        if len(rows):
-            self._dead.setdefault(path, []).append(rows.astype(np.uint32))
-
-    def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
-        """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""
-        vectors, gone = [], []
-        for path, parts in self._dead.items():
-            file = self._files[path]
-            before = positions(self._table.storage, self._table.location, file.vector)
-            # all runs ascend and share no row, since only live rows are found: merging them is 10 times np.union1d
-            after = np.sort(np.concatenate([before, *(part.astype(np.uint64) for part in parts)]), kind="stable")
-            self.count += len(after) - len(before)
-            if len(after) == file.rows:
-                gone.append(path)
-            elif len(after) > len(before):
-                vectors.append(file.with_vector(builder.add(after)))
-        return tuple(vectors), tuple(gone)
-
-
-@dataclass(slots=True)
-class _Tally:
-    """Counts puts and deletes, and how many of them are late."""
-
-    written: int = 0
-    deleted: int = 0
-    late: int = 0
-
-    def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> None:
-        self.written += int((puts & ~lost).sum())
-        self.deleted += int((~puts & ~lost).sum())
-        self.late += int(lost.sum())
+__all__ = ["fold", "look_again"]
 
 
 def fold(
@@ -133,7 +53,7 @@ def fold(
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
     lookups = {f.path: FileLookup(table, f, extra) for f in base} if definition.primary_key else {}
-    superseded, tally = _Dying(table, base), _Tally()
+    superseded, tally = Dying(table, base), Tally()
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
     with DataWriter(table, slot) as writer, DeletedKeysWriter(table, slot) as deletes:
         for chunk in chunks:
@@ -152,32 +72,10 @@ def fold(
             if log is not None and not found.lost.all():
                 log(slot, _only(rows, ~found.lost))
         files = writer.finish()
-        own = _Dying(table, files)
+        own = Dying(table, files)
         for number, late_rows in born_dead:
             own.add(files[number].path, late_rows)
-        return _result(table, SlotResult(slot, files, deleted_keys=deletes.finish()), own, superseded, tally)
-
-
-def _result(table: TableFiles, raw: SlotResult, own: _Dying, superseded: _Dying, tally: _Tally) -> SlotResult:
-    """The result whose new files are those of `raw`, with the dead rows of both sides in one vector file."""
-    builder = VectorFileBuilder(table.ambient.new_id())
-    born_dead, stillborn = own.settle(builder)
-    vectors, removes = superseded.settle(builder)
-    if not builder.empty:
-        table.storage.write_new(table.path(builder.path), builder.content)
-    changed = {file.path: file for file in born_dead}
-    return SlotResult(
-        slot=raw.slot,
-        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in stillborn),
-        vectors=vectors,
-        removes=removes,
-        deleted_keys=raw.deleted_keys,
-        rows_written=tally.written,
-        rows_deleted=tally.deleted,
-        rows_replaced=superseded.count,
-        rows_late=tally.late,
-        written=raw.adds if tally.late else (),
-    )
+        return settled(table, SlotResult(slot, files, deleted_keys=deletes.finish()), own, superseded, tally)
 
 
 def look_again(
@@ -200,7 +98,7 @@ def look_again(
     sequence = table.definition.sequence_field
     extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
     lookups = {f.path: FileLookup(table, f, extra) for f in base}
-    superseded, own, tally = _Dying(table, base), _Dying(table, raw.adds), _Tally()
+    superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
     for keys in _own_keys(table, raw):
         found = _look_up(keys.rows, lookups, superseded, sequence)
         tally.add(np.full(keys.rows.num_rows, keys.path is not None), found.lost)
@@ -211,7 +109,7 @@ def look_again(
                 log(earlier.slot, compensation(winners, earlier.slot, table.definition, RowKind.UPDATE_AFTER))
             if earlier.rows_late:
                 _log_revived(table, earlier, keys, found, log)
-    return _result(table, raw, own, superseded, tally)
+    return settled(table, raw, own, superseded, tally)
 
 
 @dataclass(slots=True)
@@ -223,7 +121,7 @@ class _Found:
     winners: list[pa.Table] = field(default_factory=list)
 
 
-def _look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: _Dying, sequence: str | None) -> _Found:
+def _look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: Dying, sequence: str | None) -> _Found:
     found = _Found(np.zeros(rows.num_rows, dtype=np.bool_), np.zeros(rows.num_rows, dtype=np.bool_))
     if not rows.num_rows:
         return found

@@ -29,10 +29,23 @@ def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
 
 def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     relaxed = _relaxed(kind)
+    if pa.types.is_map(kind) and not pa.types.is_map(column.type):
+        column = _maps(column, relaxed)
     column = column.cast(relaxed)
     if relaxed == kind:
         return column
     return pa.chunked_array([_relabelled(chunk, kind) for chunk in column.chunks], kind)
+
+
+def _maps(column: pa.ChunkedArray, kind: pa.MapType) -> pa.ChunkedArray:
+    """Arrays of entries, which is how merge engines have maps, as maps: the layout is the same."""
+    entries = pa.struct([kind.key_field, kind.item_field])
+    arrays = column.cast(pa.list_(pa.struct([field.with_nullable(True) for field in entries]))).chunks
+    maps = [
+        pa.Array.from_buffers(kind, len(a), a.buffers()[:2], offset=a.offset, children=[_relabelled(a.values, entries)])
+        for a in arrays
+    ]
+    return pa.chunked_array(maps, kind)
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:

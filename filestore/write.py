@@ -11,8 +11,10 @@ import pyarrow as pa
 from filestore.chunks import cut_chunks
 from filestore.delta.conflict import Proposal
 from filestore.errors import InvalidRequest
-from filestore.fold import ChangeSink, SlotResult, fold
+from filestore.fold import fold
+from filestore.fold_values import fold_values
 from filestore.model.files import DataFile, Slot
+from filestore.slot_result import ChangeSink, SlotResult
 from filestore.writer import TableFiles
 
 __all__ = ["WriteResult", "fold_sorted"]
@@ -42,7 +44,8 @@ def fold_sorted(
                 code="unsorted-rows",
             )
         seen.add(slot)
-        yield fold(table, slot, base.get(slot, ()), (rows for _, rows in group), log)
+        merge = fold_values if table.definition.merges_values else fold
+        yield merge(table, slot, base.get(slot, ()), (rows for _, rows in group), log)
 
 
 @dataclass(frozen=True, slots=True)

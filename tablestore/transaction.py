@@ -18,15 +18,16 @@ import pyarrow as pa
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.delta.commit import Committed
-from filestore.delta.conflict import AppVersion, Proposal
+from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
-from filestore.errors import CommitUnknown, TableStoreError
-from filestore.fold import ChangeSink, SlotResult, look_again
+from filestore.errors import CommitUnknown, Conflict, TableStoreError
+from filestore.fold import look_again
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.slot_result import ChangeSink, SlotResult
 from filestore.table import FileStore
 from filestore.write import WriteResult, fold_sorted
 from filestore.writer import TableFiles
@@ -38,6 +39,8 @@ from tablestore.recovery import Recovery
 __all__ = ["Runner", "TableWriter", "TaskOutcome", "WriteJob"]
 
 logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +156,7 @@ class TableWriter:
         """Writes what the runner brings, as one commit.
 
         Args:
-            run: Brings the rows.
+            run: Brings the rows; again, if the table's engine merges values and other writers changed its rows.
             overwrite: The rows replace the table's.
             app: The caller's own number of the write: the same one again changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not tell of may have left
@@ -164,6 +167,18 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
+        most = self.definition.options["commit.max-retries"]
+        for attempt in range(most + 1):
+            try:
+                return self._write_once(run, overwrite, app, retries)
+            except _MergeAgain:
+                if attempt == most:
+                    raise
+                pause = self._ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10)))
+                self._ambient.sleep(pause)
+        raise AssertionError("the loop returns or raises")
+
+    def _write_once(self, run: Runner, overwrite: bool, app: AppVersion | None, retries: bool) -> Snapshot:
         base = self._files.state()
         self._recovery.before_write(base)
         proposal = self._proposal(base, self._ambient.new_id(), overwrite, app)
@@ -278,6 +293,10 @@ class TableWriter:
                 logger.warning("leftovers of commit %s stay behind: %s", attempt.proposal.commit_id, error)
 
 
+class _MergeAgain(Conflict):
+    """The rows that a merge rests on are no longer the stored ones: it has to be done again."""
+
+
 class _Attempt:
     """The results of a write while it is fought through: rebased as often as other writers are faster."""
 
@@ -290,10 +309,15 @@ class _Attempt:
         self._written: set[str] = set()
         self._note(result)
 
-    def rebase(self, proposal: Proposal, state: TableState, slots: frozenset[Slot]) -> Proposal:
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        if changed.rows_changed and state.definition.merges_values:
+            raise _MergeAgain(
+                f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
+                code="merged-rows-changed",
+            )
         table = self._files.files(state)
         job = WriteJob(table, state.slots(), self._log, f"{state.table_id}/{proposal.commit_id}")
-        earlier = [r for r in self.result.results if r.slot in slots]
+        earlier = [r for r in self.result.results if r.slot in changed.slots]
         outcome = job.run_again(earlier, f"again.{state.version}")
         self.result = self.result.with_slots(outcome.results)
         self._note(self.result)

@@ -16,16 +16,17 @@ import pyarrow as pa
 
 from filestore.ambient import Ambient, system_ambient
 from filestore.delta.commit import Committed
-from filestore.delta.conflict import AppVersion, Proposal
+from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
-from filestore.fold import ChangeSink, fold, look_again
+from filestore.fold import fold, look_again
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
 from filestore.read import read_file
+from filestore.slot_result import ChangeSink
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
@@ -124,10 +125,12 @@ class PreparedWrite:
     def commit(self) -> Committed:
         return self.store.commit(self.base, self.proposal, self._rebase)
 
-    def _rebase(self, proposal: Proposal, state: TableState, slots: frozenset[Slot]) -> Proposal:
-        self.rebases.append(slots)
+    def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        self.rebases.append(changed.slots)
         table, live = self.store.files(state), state.slots()
-        again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in self.result.results if r.slot in slots]
+        again = [
+            look_again(table, live.get(r.slot, ()), r, self.log) for r in self.result.results if r.slot in changed.slots
+        ]
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
 

@@ -21,13 +21,12 @@ from filestore.delta.conflict import Clear, Done, Proposal, Rebase, judge
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
-from filestore.model.files import Slot
 from filestore.model.log_range import advance
 from filestore.model.snapshot import Snapshot
 
 __all__ = ["Committed", "Rebaser", "commit", "commit_info", "plan_actions"]
 
-Rebaser = Callable[[Proposal, TableState, frozenset[Slot]], Proposal]
+Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
 """Works a proposal out again for the slots that changed, on the state given. May be called several times."""
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.005, 5.0
@@ -62,8 +61,8 @@ def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser,
         match judge(proposal, newest, between):
             case Done(version):
                 return _already(log, newest, version, proposal)
-            case Rebase(slots):
-                proposal = rebase(proposal, newest, slots)
+            case Rebase() as changed:
+                proposal = rebase(proposal, newest, changed)
             case Clear():
                 pass
         state = newest

@@ -77,9 +77,15 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Rebase:
-    """These slots changed: work them out again on the newest version."""
+    """These slots changed: work them out again on the newest version.
+
+    Attributes:
+        slots: All of them.
+        rows_changed: Those in which not only files changed, as a compaction does it, but rows.
+    """
 
     slots: frozenset[Slot]
+    rows_changed: frozenset[Slot] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +113,10 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
                 f"{proposal.operation} was prepared: read the table again and retry",
                 code="metadata-changed",
             )
-    changed = proposal.touches & _changed_slots(between, state)
-    return Rebase(frozenset(changed)) if changed else Clear()
+    changed = _changes(between)
+    slots = proposal.touches & _slots(changed, state)
+    rows = _slots([c for c in changed if c["dataChange"]], state)
+    return Rebase(slots, slots & rows) if slots else Clear()
 
 
 def _version_of(app: AppVersion, between: Iterable[Commit]) -> int | None:
@@ -120,10 +128,15 @@ def _version_of(app: AppVersion, between: Iterable[Commit]) -> int | None:
     return None
 
 
-def _changed_slots(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
-    return frozenset(
-        slot_of(change, state.definition.partition_by)
+def _changes(between: Iterable[Commit]) -> list[Mapping[str, Any]]:
+    """All `add` and `remove` actions."""
+    return [
+        change
         for commit in between
         for action in commit.actions
         if (change := action.get("add") or action.get("remove")) is not None
-    )
+    ]
+
+
+def _slots(changes: Iterable[Mapping[str, Any]], state: TableState) -> frozenset[Slot]:
+    return frozenset(slot_of(change, state.definition.partition_by) for change in changes)

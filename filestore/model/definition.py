@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
+from filestore.model.merging import MergeEngine, MergeSpec, merge_spec
 from filestore.model.options import TableOptions
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.text import check_text
@@ -53,7 +54,7 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, ``bad-text``, or those of `check_fields` and `TableOptions.parse`.
+                ``log-servers``, ``merge-engine``, ``bad-text``, or those of `check_fields` and `TableOptions.parse`.
         """
         check_fields(schema)
         _check_texts(options or {}, comment)
@@ -85,6 +86,16 @@ class TableDefinition:
     def sequence_field(self) -> str | None:
         """The column that orders the rows of a key, if any."""
         return self.options["sequence.field"]  # type: ignore[no-any-return]
+
+    @property
+    def merging(self) -> MergeSpec:
+        """How the rows of a key become one."""
+        return merge_spec(self)
+
+    @property
+    def merges_values(self) -> bool:
+        """Whether what a row becomes depends on the stored one, so that a lost race means merging again."""
+        return self.merging.engine is not MergeEngine.DEDUPLICATE
 
     @property
     def sort_key(self) -> tuple[str, ...]:
@@ -220,6 +231,7 @@ def _check_options(definition: TableDefinition) -> None:
                 "column",
                 code="sequence-field",
             )
+    merge_spec(definition)
     if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
         raise InvalidRequest(
             "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"

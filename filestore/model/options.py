@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from filestore.errors import InvalidRequest
+from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
 
-__all__ = ["OPTIONS", "PREFIXES", "Option", "TableOptions"]
+__all__ = ["FIELD_OPTIONS", "OPTIONS", "PREFIXES", "OneOf", "Option", "TableOptions"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,31 @@ def _whole(low: int, high: int) -> Callable[[str], int]:
     return parse
 
 
-def _one_of(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text not in choices:
-            raise ValueError(" or ".join(repr(c) for c in choices))
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Reads one of some texts."""
+
+    choices: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """The text, if it is one of them."""
+        if text not in self.choices:
+            raise ValueError(" or ".join(repr(c) for c in self.choices))
         return text
 
-    return parse
+
+def _one_of(*choices: str) -> OneOf:
+    return OneOf(choices)
+
+
+def _flag(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("'true' or 'false'")
+    return text.lower() == "true"
+
+
+def _any_text(text: str) -> str:
+    return text
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -92,9 +111,38 @@ OPTIONS: Mapping[str, Option] = {
         Option(
             "merge-engine",
             "enum",
-            _one_of("deduplicate"),
+            _one_of("deduplicate", "partial-update", "aggregation", "first-row"),
             "deduplicate",
-            "How rows of one key become one row: the last row wins.",
+            "How the rows of a key become one: the last wins; column by column the last value that is not null wins; "
+            "each column has its aggregate function; the first stays.",
+        ),
+        Option(
+            "ignore-delete",
+            "boolean",
+            _flag,
+            "false",
+            "Rows that take away (-U, -D) change nothing.",
+        ),
+        Option(
+            "partial-update.remove-record-on-delete",
+            "boolean",
+            _flag,
+            "false",
+            "With merge-engine = partial-update a -D removes the row; without it, it is an error.",
+        ),
+        Option(
+            "aggregation.remove-record-on-delete",
+            "boolean",
+            _flag,
+            "false",
+            "With merge-engine = aggregation a -D removes the row instead of taking its values back.",
+        ),
+        Option(
+            "fields.default-aggregate-function",
+            "enum",
+            _one_of(*FUNCTIONS),
+            DEFAULT_FUNCTION,
+            "With merge-engine = aggregation the function of the columns that have none of their own.",
         ),
         Option(
             "sequence.field",
@@ -191,6 +239,57 @@ OPTIONS: Mapping[str, Option] = {
     )
 }
 
+FIELD_PREFIX = "fields."
+FIELD_OPTIONS: Mapping[str, Option] = {
+    o.name: o
+    for o in (
+        Option(
+            "aggregate-function",
+            "enum",
+            _one_of(*FUNCTIONS),
+            None,
+            "How the column's values become one, with merge-engine = aggregation or partial-update.",
+        ),
+        Option(
+            "ignore-retract",
+            "boolean",
+            _flag,
+            "false",
+            "Rows that take away (-U, -D) leave this column as it is.",
+        ),
+        Option(
+            "list-agg-delimiter",
+            "text",
+            _any_text,
+            ",",
+            "What stands between the texts of a listagg.",
+        ),
+        Option(
+            "distinct",
+            "boolean",
+            _flag,
+            "false",
+            "A collect keeps each element once.",
+        ),
+        Option(
+            "nested-key",
+            "column list",
+            _names,
+            None,
+            "Fields that tell the structs of a nested_update apart; without them structs are only added.",
+        ),
+        Option(
+            "sequence-group",
+            "column list",
+            _names,
+            None,
+            "With merge-engine = partial-update: these columns follow the row with the highest value of the column (or "
+            "columns, separated by commas) that the option is named by.",
+        ),
+    )
+}
+"""Options of single columns, ``fields.<column>.<name>``."""
+
 PREFIXES: Mapping[str, str] = {
     "log.kafka.properties.": "Passed to the Kafka clients as it is, e.g. log.kafka.properties.security.protocol."
 }
@@ -224,16 +323,59 @@ class TableOptions:
         """The options below a pass-through prefix, by the rest of their names."""
         return {name.removeprefix(prefix): value for name, value in self.given if name.startswith(prefix)}
 
+    def of_field(self, column: str) -> dict[str, Any]:
+        """What was given for a column, parsed, by the option's name; sequence groups left out."""
+        return {
+            option.name: option.parse(text)
+            for name, option, text in self._field_options()
+            if name == column and option.name != "sequence-group"
+        }
+
+    def field_columns(self) -> list[str]:
+        """The columns that options of fields name; sequence groups left out."""
+        return [name for name, option, _ in self._field_options() if option.name != "sequence-group"]
+
+    def sequence_groups(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Each group's sequence columns and its members."""
+        return [
+            (_names(name), option.parse(text))
+            for name, option, text in self._field_options()
+            if option.name == "sequence-group"
+        ]
+
+    def _field_options(self) -> Iterator[tuple[str, Option, str]]:
+        for name, text in self.given:
+            if (found := _field_option(name)) is not None:
+                yield (*found, text)
+
     def as_dict(self) -> dict[str, str]:
         """What was given, by name."""
         return dict(self.given)
 
 
+def _field_option(name: str) -> tuple[str, Option] | None:
+    """The column (of a sequence group: columns) and the option of a ``fields.<column>.<option>``."""
+    if not name.startswith(FIELD_PREFIX) or name in OPTIONS:
+        return None
+    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
+    return (column, FIELD_OPTIONS[last]) if column and last in FIELD_OPTIONS else None
+
+
+def _refuse_unknown_field_option(name: str) -> None:
+    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
+    if name.startswith(FIELD_PREFIX) and column:
+        near = difflib.get_close_matches(last, FIELD_OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean 'fields.{column}.{near[0]}'?" if near else f"known: {', '.join(FIELD_OPTIONS)}"
+        raise InvalidRequest(f"unknown option {name!r} of column {column!r}: {hint}", code="unknown-option")
+
+
 def _check(name: str, value: str) -> None:
     if any(name.startswith(prefix) and name != prefix for prefix in PREFIXES):
         return
-    option = OPTIONS.get(name)
+    field = _field_option(name)
+    option = field[1] if field else OPTIONS.get(name)
     if option is None:
+        _refuse_unknown_field_option(name)
         near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(OPTIONS)}"
         raise InvalidRequest(f"unknown option {name!r}: {hint}", code="unknown-option")

@@ -59,14 +59,14 @@ COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.p
 @pytest.mark.parametrize(
     ("mine", "slot", "verdict"),
     [
-        (UPSERT, A, Rebase(frozenset([A]))),
+        (UPSERT, A, Rebase(frozenset([A]), frozenset([A]))),
         (UPSERT, B, Clear()),
         (UPSERT, OTHER_PARTITION, Clear()),
         (APPEND, A, Clear()),
         (OVERWRITE, A, Clear()),
-        (COMPACTION, A, Rebase(frozenset([A]))),
+        (COMPACTION, A, Rebase(frozenset([A]), frozenset([A]))),
         (COMPACTION, B, Clear()),
-        (proposal(touches=frozenset([A, B])), B, Rebase(frozenset([B]))),
+        (proposal(touches=frozenset([A, B])), B, Rebase(frozenset([B]), frozenset([B]))),
     ],
     ids=[
         "upsert-its-slot",
@@ -81,6 +81,14 @@ COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.p
 )
 def test_what_came_in_between_in_a_slot(mine: Proposal, slot: Slot, verdict: object, between: Any) -> None:
     assert judge(mine, state(), [between(slot)]) == verdict
+
+
+def test_a_compaction_in_between_changed_files_and_no_rows() -> None:
+    compaction = commit(
+        add_action(data_file("new", A), data_change=False), remove_action(data_file("old", A), 1, data_change=False)
+    )
+    assert judge(UPSERT, state(), [compaction]) == Rebase(frozenset([A]))
+    assert judge(UPSERT, state(), [compaction, adds(A)]) == Rebase(frozenset([A]), frozenset([A]))
 
 
 @pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import filestore
 from filestore.errors import InvalidRequest
 from filestore.model.options import OPTIONS, TableOptions
+from filestore.model.options_page import page
 
 
 def test_defaults_parse() -> None:
@@ -71,3 +75,8 @@ def test_prefixes_pass_through() -> None:
 @given(st.permutations([("bucket", "3"), ("file.compression", "none"), ("checkpoint.interval", "7")]))
 def test_order_does_not_matter(given_options: list[tuple[str, str]]) -> None:
     assert TableOptions.parse(dict(given_options)) == TableOptions.parse(dict(sorted(given_options)))
+
+
+def test_the_reference_page_is_what_the_code_says() -> None:
+    written = Path(filestore.__file__).with_name("OPTIONS.md").read_text()
+    assert written == page(), "write it anew: python -m filestore.model.options_page > filestore/OPTIONS.md"

@@ -1,0 +1,83 @@
+"""Aggregate functions over arrays and maps: their elements as rows of their own (FORMAT.md section 9.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from filestore.merge.history import ADDS, GROUP, History
+
+__all__ = ["collect", "merge_map", "nested_update"]
+
+_VALUE, _PLACE = "_value", "_place"
+
+
+def collect(history: History, column: str, *, distinct: bool) -> pl.Series:
+    """All elements of all arrays, in order. An array that is taken back takes one element of the same value for each.
+
+    With `distinct` each value stands once, where it came first since it was last taken back.
+    """
+    rows = _elements(history, column)
+    if distinct:
+        last_gone = pl.col(_PLACE).filter(~pl.col(ADDS)).max().over(GROUP, _VALUE)
+        kept = rows.filter(pl.col(ADDS) & (last_gone.is_null() | (pl.col(_PLACE) > last_gone)))
+        kept = kept.filter(pl.col(_PLACE) == pl.col(_PLACE).min().over(GROUP, _VALUE))
+    elif rows[ADDS].all():
+        kept = rows
+    else:
+        kept = _left_over(rows)
+    return _arrays(history, column, kept)
+
+
+def _left_over(rows: pl.DataFrame) -> pl.DataFrame:
+    """What is not taken back: the youngest of the equal elements, as many as are left.
+
+    Taking back what is not there changes nothing, so the count of a value goes up and down and stops at zero: it ends
+    at the sum of all steps, less the lowest point below zero that the running sum had.
+    """
+    step = pl.when(pl.col(ADDS)).then(1).otherwise(-1)
+    running = step.cum_sum().over(GROUP, _VALUE)
+    left = step.sum().over(GROUP, _VALUE) - pl.min_horizontal(pl.lit(0), running.min().over(GROUP, _VALUE))
+    added_after = pl.col(ADDS).cast(pl.Int64).cum_sum(reverse=True).over(GROUP, _VALUE)
+    return rows.filter(pl.col(ADDS) & (added_after <= left))
+
+
+def merge_map(history: History, column: str) -> pl.Series:
+    """All entries of all maps; of one key the last."""
+    entry = pl.col(_VALUE).struct
+    rows = _elements(history, column).with_columns(entry.field("key").alias("_key"))
+    return _arrays(history, column, _last_of(rows, ["_key"]))
+
+
+def nested_update(history: History, column: str, keys: Sequence[str]) -> pl.Series:
+    """All structs of all arrays; of those that agree in `keys` the last. Without keys all of them."""
+    rows = _elements(history, column)
+    if keys:
+        rows = rows.with_columns(pl.col(_VALUE).struct.field(key).alias(f"_key_{key}") for key in keys)
+        rows = _last_of(rows, [f"_key_{key}" for key in keys])
+    return _arrays(history, column, rows)
+
+
+def _last_of(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Of the rows with one key the last one's value, at the place of the first."""
+    if rows.is_empty():
+        return rows
+    return rows.group_by(GROUP, *keys, maintain_order=True).agg(pl.col(_PLACE).first(), pl.col(_VALUE).last())
+
+
+def _elements(history: History, column: str) -> pl.DataFrame:
+    """A row for each element, in order."""
+    arrays = history.frame.select(GROUP, ADDS, pl.col(column).alias(_VALUE)).filter(pl.col(_VALUE).list.len() > 0)
+    return arrays.explode(_VALUE).with_row_index(_PLACE).cast({_PLACE: pl.Int64})
+
+
+def _arrays(history: History, column: str, rows: pl.DataFrame) -> pl.Series:
+    """One array a key: null if it had none at all, empty if nothing is left."""
+    kind = history.frame.schema[column]
+    whole = rows.sort(GROUP, _PLACE).group_by(GROUP, maintain_order=True).agg(pl.col(_VALUE).alias(column))
+    known = history.frame.group_by(GROUP, maintain_order=True).agg((pl.col(column).count() > 0).alias("_known"))
+    found = known.join(whole, on=GROUP, how="left", maintain_order="left")
+    empty = pl.lit(pl.Series([[]], dtype=kind)).first()
+    filled = pl.when(pl.col("_known")).then(pl.col(column).fill_null(empty))
+    return history.every_key(found.select(GROUP, filled.cast(kind).alias(column)))[column]

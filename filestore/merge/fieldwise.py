@@ -1,0 +1,146 @@
+"""``partial-update`` and ``aggregation``: the rows of a key merged column by column (FORMAT.md section 9.3). Pure.
+
+A column's function sees its values in row order, or in the order of the column's sequence group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import polars as pl
+
+from filestore.errors import InvalidRequest
+from filestore.merge.elements import collect, merge_map, nested_update
+from filestore.merge.functions import EXPRESSIONS
+from filestore.merge.history import ADDS, GROUP, KIND, History
+from filestore.merge.product import product
+from filestore.model.functions import FUNCTIONS
+from filestore.model.merging import Deletes, FieldMerge, MergeSpec
+from filestore.model.rowkind import RowKind
+
+__all__ = ["Merged", "lasting", "merge_fields"]
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What becomes of each key of a history.
+
+    Attributes:
+        rows: One row a key, in order; of a key that has none only the key columns count.
+        alive: Whether the key has a row.
+    """
+
+    rows: pl.DataFrame
+    alive: pl.Series
+
+
+def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merged:
+    """Merges column by column.
+
+    Args:
+        history: From `filestore.merge.history.history`.
+        spec: The table's.
+        keys: The columns of the primary key.
+
+    Raises:
+        InvalidRequest: ``delete-refused``, ``retract-refused``: rows that take away what cannot be taken;
+            ``out-of-range``: a result that its column cannot hold.
+    """
+    counting = lasting(history, spec)
+    named = history.every_key(history.frame.group_by(GROUP, maintain_order=True).agg(pl.col(k).first() for k in keys))
+    alive = counting.every_key(counting.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
+    columns: dict[str, pl.Series] = {name: named[name] for name in keys}
+    by_view = sorted(spec.fields.items(), key=lambda field: _view(field[1]))
+    for view, fields in groupby(by_view, key=lambda field: _view(field[1])):
+        columns |= _merged(_seen(counting, *view), dict(fields))
+    rows = pl.DataFrame([columns[name].alias(name) for name in history.frame.columns if name in columns])
+    return Merged(rows, alive["_alive"].fill_null(False))
+
+
+def lasting(history: History, spec: MergeSpec) -> History:
+    """The rows that count: deletes have done their work, or are left for the fields to take back."""
+    if spec.deletes is Deletes.RETRACT or history.frame[ADDS].all():
+        if not history.frame[ADDS].all():
+            _check_retractions(spec)
+        return history
+    deletes = pl.col(KIND).eq_missing(str(RowKind.DELETE))
+    if spec.deletes is Deletes.REFUSE and history.frame.select(deletes.any()).item():
+        raise InvalidRequest(
+            f"the rows hold deletes (-D), which merge-engine = {spec.engine} cannot merge: filter them out, or make "
+            f"the table with {_cures(spec)}",
+            code="delete-refused",
+        )
+    if spec.deletes is Deletes.REMOVE:
+        numbered = History(history.frame.with_row_index("_row"), history.keys)
+        last = pl.col("_row").filter(deletes).max().over(GROUP)
+        history = numbered.where(last.is_null() | (pl.col("_row") > last))
+    return history.where(pl.col(ADDS))
+
+
+def _cures(spec: MergeSpec) -> str:
+    removes = f" or {spec.engine}.remove-record-on-delete = true" if spec.fields else ""
+    return f"ignore-delete = true{removes}"
+
+
+def _check_retractions(spec: MergeSpec) -> None:
+    for name, field in spec.fields.items():
+        if not field.ignore_retract and not FUNCTIONS[field.function].retracts:
+            raise InvalidRequest(
+                f"the rows take values away (-U or -D), and column {name!r} has aggregate-function {field.function}, "
+                f"which cannot take them back: set fields.{name}.ignore-retract = true, or use another function",
+                code="retract-refused",
+            )
+
+
+_View = tuple[tuple[str, ...], bool]
+
+
+def _view(field: FieldMerge) -> _View:
+    """Columns with the same one see the same rows in the same order."""
+    return field.order_by, field.ignore_retract
+
+
+def _seen(history: History, order_by: Sequence[str], ignore_retract: bool) -> History:
+    seen = history.where(pl.col(ADDS)) if ignore_retract and not history.frame[ADDS].all() else history
+    if not order_by:
+        return seen
+    given = seen.where(pl.any_horizontal(pl.col(name).is_not_null() for name in order_by))
+    order = [GROUP, *order_by]
+    return History(given.frame.sort(order, nulls_last=False, maintain_order=True), given.keys)
+
+
+def _merged(seen: History, fields: Mapping[str, FieldMerge]) -> dict[str, pl.Series]:
+    schema = seen.frame.schema
+    expressions = {
+        name: EXPRESSIONS[field.function](pl.col(name), schema[name], field.delimiter).alias(name)
+        for name, field in fields.items()
+        if field.function in EXPRESSIONS
+    }
+    found = seen.every_key(seen.frame.group_by(GROUP, maintain_order=True).agg(expressions.values()))
+    merged = {name: _fitting(found[name], schema[name]) for name in expressions}
+    for name, field in fields.items():
+        match field.function:
+            case "product":
+                merged[name] = product(seen, name)
+            case "collect":
+                merged[name] = collect(seen, name, distinct=field.distinct)
+            case "merge_map":
+                merged[name] = merge_map(seen, name)
+            case "nested_update":
+                merged[name] = nested_update(seen, name, field.nested_key)
+    return merged
+
+
+def _fitting(values: pl.Series, kind: pl.DataType) -> pl.Series:
+    """A sum or count in its column's type."""
+    if values.dtype == kind:
+        return values
+    try:
+        return values.cast(kind)
+    except pl.exceptions.PolarsError as error:
+        raise InvalidRequest(
+            f"the result in column {values.name!r} is more than {kind} holds: make the column wider, or mend the rows",
+            code="out-of-range",
+        ) from error

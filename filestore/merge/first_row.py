@@ -1,0 +1,23 @@
+"""``first-row``: the row of a key that came first stays (FORMAT.md section 9.2). Pure."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from filestore.merge.fieldwise import Merged, lasting
+from filestore.merge.history import GROUP, History
+from filestore.model.merging import MergeSpec
+
+__all__ = ["first_rows"]
+
+
+def first_rows(history: History, spec: MergeSpec) -> Merged:
+    """The first row of each key, of keys that the table does not have.
+
+    Raises:
+        InvalidRequest: ``delete-refused``.
+    """
+    names = [name for name in history.frame.columns if not name.startswith("_")]
+    kept = lasting(history, spec).frame.group_by(GROUP, maintain_order=True).agg(pl.col(n).first() for n in names)
+    rows = history.every_key(kept.with_columns(_alive=True))
+    return Merged(rows.select(names), rows["_alive"].fill_null(False))

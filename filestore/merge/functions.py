@@ -1,0 +1,68 @@
+"""Aggregate functions over the values of one column, as polars expressions within a group-by (FORMAT.md section 9.3).
+
+Each sees the values of one key in order, with `ADDS` (else the value is taken back) and `STORED` (the value is what the
+table has). Functions that no expression gives are in `filestore.merge.elements` and `filestore.merge.product`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from filestore.merge.history import ADDS, STORED
+
+__all__ = ["EXPRESSIONS"]
+
+Expression = Callable[[pl.Expr, pl.DataType, str], pl.Expr]
+"""From the column, its type and the delimiter."""
+
+_WIDEST = 38
+
+
+def _some(value: pl.Expr, result: pl.Expr) -> pl.Expr:
+    """The result, or null for a key without any value."""
+    return pl.when(value.count() > 0).then(result)
+
+
+def _sum(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
+    wide = value.cast(_wide(kind))
+    put, taken = pl.when(pl.col(ADDS)).then(wide).sum(), pl.when(~pl.col(ADDS)).then(wide).sum()
+    return _some(value, put - taken)
+
+
+def _wide(kind: pl.DataType) -> pl.DataType | type[pl.DataType]:
+    if isinstance(kind, pl.Decimal):
+        return pl.Decimal(_WIDEST, kind.scale)
+    return pl.Int128 if kind.is_integer() else kind
+
+
+def _count(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
+    change = pl.when(value.is_null()).then(0).when(pl.col(ADDS)).then(1).otherwise(-1)
+    return pl.when(pl.col(STORED)).then(value.cast(pl.Int64).fill_null(0)).otherwise(change).sum()
+
+
+def _least(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
+    """NaN is above every number, as Spark and Delta have it."""
+    if not kind.is_float():
+        return value.min()
+    return value.fill_nan(None).min().fill_null(value.max())
+
+
+def _greatest(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
+    return value.nan_max() if kind.is_float() else value.max()
+
+
+EXPRESSIONS: Mapping[str, Expression] = {
+    "sum": _sum,
+    "count": _count,
+    "min": _least,
+    "max": _greatest,
+    "first_value": lambda value, kind, _: value.first(),
+    "first_non_null_value": lambda value, kind, _: value.drop_nulls().first(),
+    "last_value": lambda value, kind, _: pl.when(pl.col(ADDS)).then(value).last(),
+    "last_non_null_value": lambda value, kind, _: value.drop_nulls().last(),
+    "listagg": lambda value, kind, delimiter: _some(value, value.drop_nulls().str.join(delimiter)),
+    "bool_and": lambda value, kind, _: _some(value, value.all()),
+    "bool_or": lambda value, kind, _: _some(value, value.any()),
+}

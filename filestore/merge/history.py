@@ -1,0 +1,125 @@
+"""What is known of some keys: their stored rows and the changes to them, in the order in which they apply.
+
+All merge engines but deduplicate look at a history and say what becomes of each key (FORMAT.md section 9.3). Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from filestore.keys import changes
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+
+__all__ = ["ADDS", "GROUP", "KIND", "STORED", "History", "Stored", "group_starts", "history"]
+
+GROUP, STORED, ADDS, KIND = "_group", "_stored", "_adds", KIND_COLUMN
+_ARRIVAL, _ROW = "_arrival", "_row"
+_PUTS = [str(kind) for kind in RowKind if kind.adds]
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Live rows of the table.
+
+    Attributes:
+        groups: For each, the number of its key.
+        rows: Their values, all columns.
+    """
+
+    groups: Rows
+    rows: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Rows of `keys` keys.
+
+    Attributes:
+        frame: Sorted by `GROUP` and, within it, in the order in which rows apply. `STORED`: it is the table's row.
+            `ADDS`: it puts a row, as opposed to taking one away. `KIND`: its row kind, null if it was not given.
+        keys: How many keys there are: groups are numbered from 0.
+    """
+
+    frame: pl.DataFrame
+    keys: int
+
+    def where(self, condition: pl.Expr) -> History:
+        """Only some of the rows, of as many keys."""
+        return History(self.frame.filter(condition), self.keys)
+
+    def every_key(self, found: pl.DataFrame) -> pl.DataFrame:
+        """One row a key, in order; null where `found`, which has a `GROUP`, has none."""
+        if found.height == self.keys:
+            return found.drop(GROUP)
+        groups = pl.DataFrame({GROUP: np.arange(self.keys)})
+        return groups.join(found, on=GROUP, how="left", maintain_order="left").drop(GROUP)
+
+
+def group_starts(rows: pa.Table, keys: Sequence[str]) -> Rows:
+    """Where each key begins in rows that are sorted by key."""
+    return np.concatenate([[0], np.flatnonzero(changes(rows, keys)) + 1]).astype(np.int64)
+
+
+def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: str | None) -> History:
+    """The history that stored rows and changes make.
+
+    Args:
+        rows: Changes, sorted by key; equal keys in any order if they have an `ORDINAL_COLUMN`, else as they arrived.
+        starts: From `group_starts`.
+        stored: At most one row a key; their columns are the table's.
+        sequence: Orders the rows of a key (null first, ties: the later one last), stored rows among them.
+    """
+    sizes = np.diff(np.append(starts, rows.num_rows))
+    names = [name for name in rows.column_names if not name.startswith("_")]
+    changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
+    parts = [*(_numbered(_with_entries(part.rows.select(names)), part.groups) for part in stored), changes]
+    order = [GROUP, *([sequence] if sequence else []), _ARRIVAL, _ROW]
+    frame = pl.concat(parts).with_row_index(_ROW).sort(order, nulls_last=False).drop(_ARRIVAL, _ROW)
+    return History(frame, len(starts))
+
+
+def _numbered(rows: pl.DataFrame, groups: Rows) -> pl.DataFrame:
+    """Rows of the table: before all changes, unless a sequence says otherwise."""
+    return rows.with_columns(
+        pl.Series(GROUP, groups, pl.Int64),
+        pl.lit(True).alias(STORED),
+        pl.lit(None, pl.String).alias(KIND),
+        pl.lit(-1, pl.Int64).alias(_ARRIVAL),
+        pl.lit(True).alias(ADDS),
+    )
+
+
+def _changes(rows: pa.Table, names: Sequence[str], groups: Rows) -> pl.DataFrame:
+    frame = pl.from_arrow(rows.select(list(names)))
+    assert isinstance(frame, pl.DataFrame)
+    has = rows.column_names
+    kind = pl.Series(KIND, rows.column(KIND_COLUMN)) if KIND_COLUMN in has else pl.lit(None, pl.String).alias(KIND)
+    arrival = pl.Series(_ARRIVAL, rows.column(ORDINAL_COLUMN)) if ORDINAL_COLUMN in has else pl.lit(0).alias(_ARRIVAL)
+    return (
+        _with_entries(frame)
+        .with_columns(
+            pl.Series(GROUP, groups, pl.Int64),
+            pl.lit(False).alias(STORED),
+            kind,
+            arrival.cast(pl.Int64),
+        )
+        .with_columns((pl.col(KIND).is_null() | pl.col(KIND).is_in(_PUTS)).alias(ADDS))
+    )
+
+
+def _with_entries(frame: pl.DataFrame) -> pl.DataFrame:
+    """Maps as arrays of their entries: polars can do nothing with a map."""
+    maps = {name: kind for name, kind in frame.schema.items() if isinstance(kind, pl.Map)}
+    entries = [
+        pl.col(name).cast(pl.List(pl.Struct({"key": kind.key, "value": kind.value}))) for name, kind in maps.items()
+    ]
+    return frame.with_columns(entries)

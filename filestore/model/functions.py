@@ -1,0 +1,68 @@
+"""Names of the aggregate functions, and what they take (FORMAT.md section 9.3). What they do: `filestore.merge`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+__all__ = ["DEFAULT_FUNCTION", "FUNCTIONS", "Function"]
+
+DEFAULT_FUNCTION = "last_non_null_value"
+_PRODUCT_DIGITS = 18
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An aggregate function.
+
+    Attributes:
+        takes: The columns that it is for, in words.
+        fits: Whether a type is one of theirs.
+        retracts: Whether it can take a value back.
+    """
+
+    takes: str
+    fits: Callable[[pa.DataType], bool]
+    retracts: bool = False
+
+
+def _any(kind: pa.DataType) -> bool:
+    return True
+
+
+def _number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def _factor(kind: pa.DataType) -> bool:
+    return _number(kind) and not (pa.types.is_decimal(kind) and kind.precision > _PRODUCT_DIGITS)
+
+
+def _ordered(kind: pa.DataType) -> bool:
+    return not pa.types.is_nested(kind)
+
+
+def _structs(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) and pa.types.is_struct(kind.value_type))
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "sum": Function("numbers", _number, retracts=True),
+    "product": Function(f"numbers, decimals of up to {_PRODUCT_DIGITS} digits", _factor, retracts=True),
+    "count": Function("a whole number, which holds the count", pa.types.is_integer, retracts=True),
+    "min": Function("values with an order", _ordered),
+    "max": Function("values with an order", _ordered),
+    "first_value": Function("any values", _any),
+    "first_non_null_value": Function("any values", _any),
+    "last_value": Function("any values", _any, retracts=True),
+    "last_non_null_value": Function("any values", _any),
+    "listagg": Function("strings", pa.types.is_string),
+    "bool_and": Function("booleans", pa.types.is_boolean),
+    "bool_or": Function("booleans", pa.types.is_boolean),
+    "collect": Function("arrays", pa.types.is_list, retracts=True),
+    "merge_map": Function("maps", pa.types.is_map),
+    "nested_update": Function("arrays of structs", _structs),
+}
+"""By the names that Paimon gives them."""

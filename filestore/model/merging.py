@@ -1,0 +1,200 @@
+"""How the rows of one key become one row, as the table's options say it (FORMAT.md section 9).
+
+The words are Paimon's: ``merge-engine``, ``fields.<column>.aggregate-function``, ``fields.<columns>.sequence-group``.
+What each does stands in `filestore.merge`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
+from filestore.model.types import to_sql
+
+if TYPE_CHECKING:
+    from filestore.model.definition import TableDefinition
+
+__all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "merge_spec"]
+
+
+class MergeEngine(StrEnum):
+    """The values of ``merge-engine``."""
+
+    DEDUPLICATE = "deduplicate"
+    PARTIAL_UPDATE = "partial-update"
+    AGGREGATION = "aggregation"
+    FIRST_ROW = "first-row"
+
+
+class Deletes(StrEnum):
+    """What a row that takes away (``-U``, ``-D``) does."""
+
+    REMOVE = "remove"
+    """The row of its key goes."""
+    RETRACT = "retract"
+    """Each field takes back what the row once put in."""
+    REFUSE = "refuse"
+    """It is an error; ``-U``, the first half of an update, changes nothing."""
+    IGNORE = "ignore"
+    """It changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class FieldMerge:
+    """How the values of one column become one.
+
+    Attributes:
+        function: One of `FUNCTIONS`.
+        order_by: Columns of the sequence group that orders this column's values; the row order if empty.
+        ignore_retract: Rows that take away leave this column as it is.
+        delimiter: Between the texts of ``listagg``.
+        distinct: ``collect`` keeps each element once.
+        nested_key: Fields that tell the rows of a ``nested_update`` apart; without them rows are only added.
+    """
+
+    function: str = DEFAULT_FUNCTION
+    order_by: tuple[str, ...] = ()
+    ignore_retract: bool = False
+    delimiter: str = ","
+    distinct: bool = False
+    nested_key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MergeSpec:
+    """A table's merge engine.
+
+    Attributes:
+        engine: Which.
+        deletes: What rows that take away do.
+        sequence: The column that orders the rows of a key; arrival if None.
+        fields: For the engines that merge column by column: each column that is not of the key.
+    """
+
+    engine: MergeEngine
+    deletes: Deletes
+    sequence: str | None
+    fields: Mapping[str, FieldMerge]
+
+
+def merge_spec(definition: TableDefinition) -> MergeSpec:
+    """The merge engine that a definition's options describe.
+
+    Raises:
+        InvalidRequest: ``merge-engine``: options that do not fit the engine, the columns or each other.
+    """
+    options = definition.options
+    engine = MergeEngine(options["merge-engine"])
+    if engine is not MergeEngine.DEDUPLICATE and not definition.primary_key:
+        raise _error(f"merge-engine = {engine} merges rows of one key: give the table a primary key")
+    fieldwise = engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
+    if not fieldwise and (stray := [name for name in options.as_dict() if name.startswith("fields.")]):
+        raise _error(f"option {stray[0]!r} is for merge-engine = aggregation or partial-update, not {engine}")
+    if engine is MergeEngine.FIRST_ROW and definition.sequence_field:
+        raise _error("merge-engine = first-row keeps the row that came first: leave sequence.field out")
+    fields = _fields(definition, engine) if fieldwise else {}
+    return MergeSpec(engine, _deletes(definition, engine), definition.sequence_field, fields)
+
+
+def _deletes(definition: TableDefinition, engine: MergeEngine) -> Deletes:
+    options = definition.options
+    ignored = bool(options["ignore-delete"])
+    removes = [name for name in _REMOVES.values() if options[name]]
+    if wrong := [name for name in removes if _REMOVES.get(engine) != name]:
+        raise _error(f"option {wrong[0]!r} has no meaning with merge-engine = {engine}: leave it out")
+    if ignored and removes:
+        raise _error(f"ignore-delete and {removes[0]} contradict each other: give one of them")
+    if ignored:
+        return Deletes.IGNORE
+    if removes or engine is MergeEngine.DEDUPLICATE:
+        return Deletes.REMOVE
+    return Deletes.RETRACT if engine is MergeEngine.AGGREGATION else Deletes.REFUSE
+
+
+_REMOVES: Mapping[MergeEngine, str] = {
+    MergeEngine.PARTIAL_UPDATE: "partial-update.remove-record-on-delete",
+    MergeEngine.AGGREGATION: "aggregation.remove-record-on-delete",
+}
+
+
+def _fields(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, FieldMerge]:
+    values = [c for c in definition.schema if c.name not in definition.primary_key]
+    groups = _sequence_groups(definition, engine)
+    default = definition.options["fields.default-aggregate-function"] if engine is MergeEngine.AGGREGATION else None
+    fields = {}
+    for column in values:
+        own = definition.options.of_field(column.name)
+        if column.name == definition.sequence_field and own:
+            raise _error(
+                f"column {column.name!r} orders the rows and follows the last of them: leave {_named(own)} out"
+            )
+        group = groups.get(column.name)
+        function = own.get("aggregate-function") or ("last_value" if group else None)
+        if function is None:
+            function = DEFAULT_FUNCTION if column.name == definition.sequence_field else default or DEFAULT_FUNCTION
+        field = FieldMerge(
+            function,
+            group or (),
+            bool(own.get("ignore-retract", False)),
+            str(own.get("list-agg-delimiter", ",")),
+            bool(own.get("distinct", False)),
+            tuple(own.get("nested-key", ())),
+        )
+        _check_field(column.name, column.type, field)
+        fields[column.name] = field
+    _check_names(definition, {c.name for c in values})
+    return fields
+
+
+def _sequence_groups(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, tuple[str, ...]]:
+    """The sequence columns of each column that stands in a group, those themselves included."""
+    found: dict[str, tuple[str, ...]] = {}
+    for order, members in definition.options.sequence_groups():
+        if engine is not MergeEngine.PARTIAL_UPDATE:
+            raise _error(f"a sequence group is for merge-engine = partial-update, not {engine}")
+        for name in (*order, *members):
+            if name not in definition.schema or name in definition.primary_key:
+                raise _error(f"the sequence group of {', '.join(order)} names {name!r}, which is no column of values")
+            if name in found:
+                raise _error(f"column {name!r} stands in two sequence groups")
+            if name in order and pa.types.is_nested(definition.schema.column(name).type):
+                raise _error(f"column {name!r} is {to_sql(definition.schema.column(name).type)} and has no order")
+            found[name] = order
+    return found
+
+
+def _check_field(name: str, kind: pa.DataType, field: FieldMerge) -> None:
+    function = FUNCTIONS[field.function]
+    if not function.fits(kind):
+        raise _error(
+            f"aggregate-function {field.function} takes {function.takes}, and column {name!r} is {to_sql(kind)}"
+        )
+    if field.nested_key:
+        inner = {f.name for f in kind.value_type} if FUNCTIONS["nested_update"].fits(kind) else set()
+        if field.function != "nested_update" or not set(field.nested_key) <= inner:
+            raise _error(
+                f"fields.{name}.nested-key = {','.join(field.nested_key)} needs nested_update and fields of the "
+                f"array's structs ({', '.join(sorted(inner)) or 'none'})"
+            )
+
+
+def _check_names(definition: TableDefinition, values: set[str]) -> None:
+    for name in definition.options.field_columns():
+        if name not in values:
+            raise _error(
+                f"option 'fields.{name}.…' names no column of values; those are {', '.join(sorted(values)) or 'none'}"
+            )
+
+
+def _named(options: Mapping[str, object]) -> str:
+    return ", ".join(sorted(options))
+
+
+def _error(message: str) -> InvalidRequest:
+    return InvalidRequest(message, code="merge-engine")
