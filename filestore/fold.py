@@ -26,7 +26,7 @@ from filestore.runs import DeletedKeysWriter
 from filestore.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
 from filestore.writer import DataWriter, TableFiles
 
-__all__ = ["fold", "look_again"]
+__all__ = ["Found", "fold", "look_again", "look_up"]
 
 
 def fold(
@@ -60,7 +60,7 @@ def fold(
             rows = checked(chunk, definition)
             if definition.primary_key:
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
-            found = _look_up(rows, lookups, superseded, sequence)
+            found = look_up(rows, lookups, superseded, sequence)
             rows = named_kinds(rows, found.known)
             puts = adding(rows).to_numpy()
             if (late := np.flatnonzero(found.lost[puts])).size:
@@ -100,7 +100,7 @@ def look_again(
     lookups = {f.path: FileLookup(table, f, extra) for f in base}
     superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
     for keys in _own_keys(table, raw):
-        found = _look_up(keys.rows, lookups, superseded, sequence)
+        found = look_up(keys.rows, lookups, superseded, sequence)
         tally.add(np.full(keys.rows.num_rows, keys.path is not None), found.lost)
         if keys.path is not None:
             own.add(keys.path, keys.positions[found.lost])
@@ -113,16 +113,30 @@ def look_again(
 
 
 @dataclass(slots=True)
-class _Found:
-    """What a look-up says of each probe: whether its key is stored, whether it lost, and to which stored rows."""
+class Found:
+    """What a look-up says of each probe.
+
+    Attributes:
+        known: Whether its key is stored.
+        lost: Whether the stored row's sequence beats its own.
+        winners: The stored rows that did, with the columns that were asked for.
+    """
 
     known: npt.NDArray[np.bool_]
     lost: npt.NDArray[np.bool_]
     winners: list[pa.Table] = field(default_factory=list)
 
 
-def _look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: Dying, sequence: str | None) -> _Found:
-    found = _Found(np.zeros(rows.num_rows, dtype=np.bool_), np.zeros(rows.num_rows, dtype=np.bool_))
+def look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: Dying, sequence: str | None) -> Found:
+    """Looks rows up, one a key and sorted, and notes the stored rows that they supersede.
+
+    Args:
+        rows: A chunk; chunks come in ascending order.
+        lookups: The slot's files by path; they read the sequence field too, if there is one.
+        superseded: Where the positions go.
+        sequence: The sequence field.
+    """
+    found = Found(np.zeros(rows.num_rows, dtype=np.bool_), np.zeros(rows.num_rows, dtype=np.bool_))
     if not rows.num_rows:
         return found
     for path, lookup in lookups.items():
@@ -144,7 +158,7 @@ def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
     return rows if wanted.all() else rows.filter(pa.array(wanted))
 
 
-def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: _Found, log: ChangeSink) -> None:
+def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: Found, log: ChangeSink) -> None:
     """Own rows that lost last time and win now: the log has the former winners behind them, so they go to it again.
 
     Which deletes had lost was not kept: those that win are simply repeated.

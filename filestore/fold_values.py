@@ -30,7 +30,7 @@ from filestore.runs import DeletedKeysWriter
 from filestore.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
 from filestore.writer import DataWriter, TableFiles
 
-__all__ = ["fold_values"]
+__all__ = ["MergedChunk", "fold_values", "merged_chunks", "whole_rows"]
 
 Rows = npt.NDArray[np.int64]
 
@@ -53,29 +53,66 @@ def fold_values(
 ) -> SlotResult:
     """Merges sorted rows into a slot; for arguments and errors see `filestore.fold.fold`."""
     definition = table.definition
-    files = {file.path: _StoredRows(table, file) for file in base}
     superseded, tally = Dying(table, base), Tally()
     with DataWriter(table, slot) as writer, DeletedKeysWriter(table, slot) as deletes:
-        for chunk in chunks:
-            rows = checked(chunk, definition)
-            starts = group_starts(rows, definition.sort_key)
-            probes = rows.select(definition.sort_key).take(pa.array(starts))
-            places = [place for file in files.values() for place in file.find(probes)]
-            past, merged, changed = _merged(rows, starts, places, files, definition)
-            known = np.zeros(len(starts), dtype=np.bool_)
-            for place in places:
-                known[place.groups] = True
-                superseded.add(place.path, place.positions[changed[place.groups]])
-            alive = merged.alive.to_numpy()
-            puts = _whole(merged.rows.filter(alive & changed), definition)
+        for chunk in merged_chunks(table, base, chunks):
+            for place in chunk.places:
+                superseded.add(place.path, place.positions[chunk.changed[place.groups]])
+            gone = chunk.known & ~chunk.alive
+            puts = whole_rows(chunk.puts(), definition)
             writer.write(puts)
-            deletes.write(_gone(past, merged, known & ~alive, definition))
+            deletes.write(_gone(chunk.past, chunk.merged, gone, definition))
             tally.written += puts.num_rows
-            tally.deleted += int((known & ~alive).sum())
+            tally.deleted += int(gone.sum())
             if log is not None:
-                _tell(log, slot, merged, changed & (known | alive), known, definition)
+                told = chunk.changed & (chunk.known | chunk.alive)
+                _tell(log, slot, chunk.merged, told, chunk.known, definition)
         raw = SlotResult(slot, writer.finish(), deleted_keys=deletes.finish())
     return settled(table, raw, Dying(table, ()), superseded, tally)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedChunk:
+    """What became of the keys of a chunk.
+
+    Attributes:
+        past: The stored rows and the changes.
+        merged: What came of them.
+        places: Where the stored rows stand.
+        known: For each key whether it has a stored row.
+        changed: For each key whether it is not as it was.
+    """
+
+    past: History
+    merged: Merged
+    places: Sequence[_Place]
+    known: npt.NDArray[np.bool_]
+    changed: npt.NDArray[np.bool_]
+
+    @property
+    def alive(self) -> npt.NDArray[np.bool_]:
+        """For each key whether it has a row now."""
+        return self.merged.alive.to_numpy()
+
+    def puts(self) -> pl.DataFrame:
+        """The rows of the keys that have one and are not as they were."""
+        return self.merged.rows.filter(self.alive & self.changed)
+
+
+def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[pa.Table]) -> Iterator[MergedChunk]:
+    """Merges chunks of sorted changes with the stored rows of a slot; writes nothing."""
+    definition = table.definition
+    files = {file.path: _StoredRows(table, file) for file in base}
+    for chunk in chunks:
+        rows = checked(chunk, definition)
+        starts = group_starts(rows, definition.sort_key)
+        probes = rows.select(definition.sort_key).take(pa.array(starts))
+        places = [place for file in files.values() for place in file.find(probes)]
+        past, merged, changed = _merged(rows, starts, places, files, definition)
+        known = np.zeros(len(starts), dtype=np.bool_)
+        for place in places:
+            known[place.groups] = True
+        yield MergedChunk(past, merged, places, known, changed)
 
 
 class _StoredRows:
@@ -132,8 +169,12 @@ def _equal(name: str, rows: pl.DataFrame) -> pl.Expr:
     return pl.col(name).eq_missing(pl.lit(rows[name]))
 
 
-def _whole(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
-    """Rows as they are written."""
+def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
+    """Rows as they are written.
+
+    Raises:
+        InvalidRequest: ``null-value``: merging left a NOT NULL column without a value.
+    """
     for column in definition.schema:
         if not column.nullable and rows[column.name].null_count():
             raise InvalidRequest(

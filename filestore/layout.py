@@ -17,6 +17,7 @@ __all__ = [
     "LAST_CHECKPOINT",
     "LEASES",
     "LOG_STORE",
+    "OVERLAYS",
     "RUNS",
     "checkpoint_path",
     "data_path",
@@ -26,6 +27,7 @@ __all__ = [
     "is_vector",
     "join",
     "log_entry_path",
+    "overlay_path",
     "parse_log_entry",
     "run_path",
     "staged_path",
@@ -36,6 +38,7 @@ __all__ = [
 DELTA_LOG = "_delta_log"
 RUNS = "_runs"
 CHANGE_DATA = "_change_data"
+OVERLAYS = "_overlays"
 LOG_STORE = "_log"
 LEASES = f"{LOG_STORE}/leases"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
@@ -104,6 +107,11 @@ def run_path(partition: Partition, bucket: int, file_id: str) -> str:
 def staged_path(file_id: str) -> str:
     """``_runs/staged-<id>.parquet``: sorted rows of any slots, on their way to a commit."""
     return f"{RUNS}/staged-{file_id}.parquet"
+
+
+def overlay_path(version: int) -> str:
+    """``_overlays/00000000000000000007``: a Delta table of its own, which is that version with its runs merged."""
+    return f"{OVERLAYS}/{version:020d}"
 
 
 def vector_path(vector_id: str) -> str:

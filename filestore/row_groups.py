@@ -25,15 +25,23 @@ Mask = npt.NDArray[np.bool_]
 
 
 class RowGroups:
-    """One file, opened. Memory: the footer, the dead rows' positions, and what a call returns."""
+    """One file, opened. Memory: the footer, the dead rows' positions, and what a call returns.
 
-    def __init__(self, table: TableFiles, file: DataFile) -> None:
+    Args:
+        table: The table.
+        file: One of its files.
+        dead: Ascending positions of rows that are dead beyond the file's vector.
+    """
+
+    def __init__(self, table: TableFiles, file: DataFile, dead: npt.NDArray[np.int64] | None = None) -> None:
         self._path = table.path(file.path)
         with ParquetReader(table.storage, self._path) as parquet:
             self.footer = parquet.footer
             self._starts = np.cumsum([0, *parquet.group_rows])
         self._rows = pl.scan_parquet(self._path, glob=False, hive_partitioning=False, use_statistics=False)
         self._dead = positions(table.storage, table.location, file.vector).astype(np.int64)
+        if dead is not None:
+            self._dead = np.union1d(self._dead, dead)
         self._constants = _partition_constants(file, table.definition.schema)
 
     def __len__(self) -> int:

@@ -5,14 +5,17 @@ Memory: a row group for each core and one more; of a filtered one first only the
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
@@ -20,14 +23,17 @@ from filestore.bounds import file_bounds, row_group_bounds
 from filestore.delta.state import TableState
 from filestore.frames import arrow_table
 from filestore.model.files import DataFile
+from filestore.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of, pending_slots
 from filestore.predicate import Condition, Predicate
 from filestore.pruning import may_hold
 from filestore.row_groups import Mask, RowGroups
+from filestore.slot_result import Dying
 from filestore.writer import TableFiles
 
 __all__ = ["ScanPlan", "plan_scan", "scan", "scan_frames", "scan_table"]
 
 Rows = TypeVar("Rows")
+Part = Callable[[], pl.DataFrame | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,12 +45,38 @@ class ScanPlan:
         schema: What comes out.
         files: Those that may hold a wanted row.
         condition: Which rows are wanted; all if None.
+        pending: Slots with runs that are merged as they are read; their files are among `files` too.
     """
 
     version: int
     schema: pa.Schema
     files: tuple[DataFile, ...]
     condition: Condition | None = None
+    pending: tuple[PendingSlot, ...] = ()
+
+    @property
+    def rows(self) -> int:
+        """How many rows come out at most."""
+        return sum(f.live_rows for f in self.files) + sum(run.rows for slot in self.pending for run in slot.runs)
+
+    @property
+    def bucket(self) -> int:
+        """Of one of its `parts`: the bucket of all rows."""
+        return self.pending[0].slot.bucket if self.pending else self.files[0].slot.bucket
+
+    def parts(self) -> list[ScanPlan]:
+        """The plan as plans that can run anywhere: one for each file, and for each slot with pending runs one for all.
+
+        Their order depends on nothing but the version.
+        """
+        overlaid = {pending.slot for pending in self.pending}
+        settled = sorted((f for f in self.files if f.slot not in overlaid), key=lambda f: f.path)
+        parts = [replace(self, files=(file,), pending=()) for file in settled]
+        for pending in sorted(self.pending, key=lambda p: p.runs[0].path):
+            parts.append(
+                replace(self, files=tuple(f for f in self.files if f.slot == pending.slot), pending=(pending,))
+            )
+        return parts
 
 
 def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Predicate | None = None) -> ScanPlan:
@@ -61,16 +93,20 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
     """
     definition = state.definition
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
-    files = tuple(state.files.values())
+    files, pending = tuple(state.files.values()), pending_slots(state)
     if where is None:
-        return ScanPlan(state.version, schema, files)
+        return ScanPlan(state.version, schema, files, None, pending)
     condition = Condition.of(where, definition.schema)
     if not condition.columns:  # 1 = 1
         always = condition.wanted(pl.DataFrame(height=1)).all()
-        return ScanPlan(state.version, schema, files if always else ())
-    hits = may_hold(condition.expression, file_bounds(files, condition.columns, definition))
-    kept = tuple(file for file, hit in zip(files, hits, strict=True) if hit)
-    return ScanPlan(state.version, schema, kept, condition)
+        return ScanPlan(state.version, schema, files, None, pending) if always else ScanPlan(state.version, schema, ())
+
+    def hits(listed: Sequence[DataFile]) -> Mask:
+        return may_hold(condition.expression, file_bounds(listed, condition.columns, definition))
+
+    kept = tuple(itertools.compress(files, hits(files)))
+    slots = itertools.compress(pending, hits([slot.runs[0].as_file() for slot in pending]))  # by partition only
+    return ScanPlan(state.version, schema, kept, condition, tuple(slots))
 
 
 def scan(table: TableFiles, plan: ScanPlan) -> Iterator[pa.Table]:
@@ -94,8 +130,8 @@ def _read_ahead(table: TableFiles, plan: ScanPlan, finish: Callable[[pl.DataFram
     pool = ThreadPoolExecutor(threads, "scan")
     reading: deque[Future[Rows | None]] = deque()
     try:
-        for groups, group in _row_groups(table, plan):
-            reading.append(pool.submit(_finished, plan, groups, group, finish))
+        for part in _parts(table, plan):
+            reading.append(pool.submit(_finished, part, finish))
             if len(reading) > threads and (rows := reading.popleft().result()) is not None:
                 yield rows
         while reading:
@@ -105,17 +141,46 @@ def _read_ahead(table: TableFiles, plan: ScanPlan, finish: Callable[[pl.DataFram
         pool.shutdown(cancel_futures=True)
 
 
-def _finished(plan: ScanPlan, groups: RowGroups, group: int, finish: Callable[[pl.DataFrame], Rows]) -> Rows | None:
-    frame = _frame(plan, groups, group)
+def _finished(part: Part, finish: Callable[[pl.DataFrame], Rows]) -> Rows | None:
+    frame = part()
     return None if frame is None else finish(frame)
 
 
-def _row_groups(table: TableFiles, plan: ScanPlan) -> Iterator[tuple[RowGroups, int]]:
-    """The row groups that may hold a wanted row."""
+def _parts(table: TableFiles, plan: ScanPlan) -> Iterator[Part]:
+    """The pieces of a scan, each to be read by any thread: the row groups that may hold a wanted row, and merged rows.
+
+    Slots with pending runs come one by one, so that what is dead in them is held for one at a time.
+    """
+    overlaid = {pending.slot for pending in plan.pending}
     for file in plan.files:
-        groups = RowGroups(table, file)
-        for group in np.flatnonzero(_hits(table, plan, file, groups)):
-            yield groups, int(group)
+        if file.slot not in overlaid:
+            yield from _row_groups(table, plan, file)
+    for pending in plan.pending:
+        files = [file for file in plan.files if file.slot == pending.slot]
+        if table.definition.merges_values:
+            found = Overlaid(Dying(table, pending.base))
+            for chunk in merged_chunks_of(table, pending, found):
+                yield partial(_wanted, plan, chunk.puts())
+            dead: Mapping[str, npt.NDArray[np.int64]] = found.dead.rows()
+        else:
+            dead = dead_rows(table, pending, files)
+            files += [run.as_file() for run in pending.runs]
+        for file in files:
+            yield from _row_groups(table, plan, file, dead.get(file.path))
+
+
+def _row_groups(
+    table: TableFiles, plan: ScanPlan, file: DataFile, dead: npt.NDArray[np.int64] | None = None
+) -> Iterator[Part]:
+    groups = RowGroups(table, file, dead)
+    for group in np.flatnonzero(_hits(table, plan, file, groups)):
+        yield partial(_frame, plan, groups, int(group))
+
+
+def _wanted(plan: ScanPlan, rows: pl.DataFrame) -> pl.DataFrame | None:
+    if plan.condition is not None:
+        rows = rows.filter(plan.condition.wanted(rows.select(plan.condition.columns)))
+    return rows.select(plan.schema.names) if rows.height else None
 
 
 def _hits(table: TableFiles, plan: ScanPlan, file: DataFile, groups: RowGroups) -> Mask:

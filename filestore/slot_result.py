@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.delta.vectors import VectorFileBuilder, positions
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.writer import TableFiles
 
 __all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "settled"]
@@ -28,6 +28,7 @@ class SlotResult:
         adds: New files; rows that are late are in them, dead from birth.
         vectors: Files of the base with their grown vectors, unless every row is dead.
         removes: Files of the base without a live row left.
+        runs: Changes that are left for a fold to merge.
         deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
         rows_written: Rows put.
         rows_deleted: Delete rows taken, whether or not their key was there.
@@ -41,6 +42,7 @@ class SlotResult:
     adds: tuple[DataFile, ...] = ()
     vectors: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
+    runs: tuple[PendingRun, ...] = ()
     deleted_keys: str | None = None
     rows_written: int = 0
     rows_deleted: int = 0
@@ -67,6 +69,10 @@ class Dying:
         """Live rows of a file, by position, that die."""
         if len(rows):
             self._dead.setdefault(path, []).append(rows.astype(np.uint32))
+
+    def rows(self) -> dict[str, npt.NDArray[np.int64]]:
+        """What was added, by path, ascending."""
+        return {path: np.sort(np.concatenate(parts)).astype(np.int64) for path, parts in self._dead.items()}
 
     def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
         """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""

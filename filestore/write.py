@@ -1,4 +1,4 @@
-"""A write as a whole: fold every slot, propose, rebase (FORMAT.md section 10).."""
+"""A write as a whole: every slot, proposed and rebased (FORMAT.md sections 10 and 11)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from filestore.append import append
 from filestore.chunks import cut_chunks
 from filestore.delta.conflict import Proposal
 from filestore.errors import InvalidRequest
@@ -17,22 +18,25 @@ from filestore.model.files import DataFile, Slot
 from filestore.slot_result import ChangeSink, SlotResult
 from filestore.writer import TableFiles
 
-__all__ = ["WriteResult", "fold_sorted"]
+__all__ = ["WriteResult", "fold_slot", "write_sorted"]
 
 
-def fold_sorted(
+def write_sorted(
     table: TableFiles,
     base: Mapping[Slot, Sequence[DataFile]],
     batches: Iterable[pa.RecordBatch],
     log: ChangeSink | None = None,
+    *,
+    later: bool = False,
 ) -> Iterator[SlotResult]:
-    """Folds sorted batches of any number of slots; one result a slot.
+    """Folds sorted batches of any number of slots, or leaves them as runs; one result a slot.
 
     Args:
         table: The table.
         base: Live files by slot; slots that are not named have none.
         batches: Sorted by partition columns, bucket and key, with `BUCKET_COLUMN`.
         log: Where accepted changes go.
+        later: Leave the rows as pending runs.
     """
     chunks = cut_chunks(batches, table.definition, table.definition.options["row-group.rows"])
     seen: set[Slot] = set()
@@ -44,8 +48,23 @@ def fold_sorted(
                 code="unsorted-rows",
             )
         seen.add(slot)
-        merge = fold_values if table.definition.merges_values else fold
-        yield merge(table, slot, base.get(slot, ()), (rows for _, rows in group), log)
+        slot_chunks = (rows for _, rows in group)
+        if later:
+            yield append(table, slot, slot_chunks, log)
+        else:
+            yield fold_slot(table, slot, base.get(slot, ()), slot_chunks, log)
+
+
+def fold_slot(
+    table: TableFiles,
+    slot: Slot,
+    base: Sequence[DataFile],
+    chunks: Iterable[pa.Table],
+    log: ChangeSink | None = None,
+) -> SlotResult:
+    """Merges sorted rows into a slot by the table's engine; for arguments and errors see `filestore.fold.fold`."""
+    merge = fold_values if table.definition.merges_values else fold
+    return merge(table, slot, base, chunks, log)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +80,7 @@ class WriteResult:
             adds=tuple(f for r in self.results for f in r.adds),
             vectors=tuple(f for r in self.results for f in r.vectors),
             removes=tuple(p for r in self.results for p in r.removes),
+            runs=tuple(run for r in self.results for run in r.runs),
             metrics=self.metrics,
         )
 

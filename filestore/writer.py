@@ -23,7 +23,7 @@ from filestore.model.files import DataFile, Slot
 from filestore.statistics import StatisticsBuilder
 from filestore.storage import Storage, writing
 
-__all__ = ["DataWriter", "TableFiles", "abandon"]
+__all__ = ["DataWriter", "TableFiles", "abandon", "encoding"]
 
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
@@ -148,11 +148,11 @@ class _OpenFile:
         self._statistics = StatisticsBuilder(pa.schema(measured))
         self._first: Key | None = None
         self._last: Key | None = None
-        encoding = _encoding(table.definition, first_rows)
+        how = encoding(table.definition, first_rows)
         self._sink = table.storage.open_write(table.path(self._path))
         try:
             with writing(table.path(self._path)):
-                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **encoding)
+                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **how)
         except BaseException:
             abandon(None, self._sink)
             table.storage.delete(table.path(self._path))
@@ -203,7 +203,7 @@ def abandon(writer: pq.ParquetWriter | None, sink: pa.NativeFile) -> None:
             thing.close()
 
 
-def _encoding(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
+def encoding(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
     """Repeated values through a dictionary, whole numbers, dates and times as packed deltas, the rest plain.
 
     Packed deltas take about a byte a row where values are sorted, and elsewhere no more bits than the values need:

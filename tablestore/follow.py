@@ -12,7 +12,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.read import read_file
+from filestore.scan import plan_scan, scan
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore
 from log.systems import open_log
@@ -130,10 +130,9 @@ def rows_of_files(files: FileStore, state: TableState, kind: RowKind) -> Iterato
     """All live rows of a version as changes of one kind."""
     schema = change_schema(state.definition.schema.to_arrow())
     table = files.files(state)
-    for file in sorted(state.files.values(), key=lambda f: f.path):
-        for rows in read_file(table, file):
-            kinds = pa.repeat(str(kind), rows.num_rows)
-            yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
+    for rows in scan(table, plan_scan(state)):
+        kinds = pa.repeat(str(kind), rows.num_rows)
+        yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
 
 
 class _Ending:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
+from compaction.folding import fold_table
 from compaction.local import compact_table
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
@@ -159,8 +160,13 @@ class Table:
         return _detail(self.handle, self.filestore.state())
 
     def compact(self, full: bool = False) -> Snapshot | None:
-        """Merges sorted runs: of the buckets that have many, or of all with ``full=True``; None if none needs it."""
-        return compact_table(self.filestore, full=full)
+        """Folds pending runs and merges sorted ones: of the buckets that have many, or of all with ``full=True``.
+
+        Returns:
+            The last snapshot that it made; None if no bucket needed anything.
+        """
+        folded = fold_table(self.filestore, full=full)
+        return compact_table(self.filestore, full=full) or folded
 
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on the stored bytes; what ``tablestore doctor`` prints."""

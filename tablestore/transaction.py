@@ -29,7 +29,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.slot_result import ChangeSink, SlotResult
 from filestore.table import FileStore
-from filestore.write import WriteResult, fold_sorted
+from filestore.write import WriteResult, write_sorted
 from filestore.writer import TableFiles
 from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
@@ -61,21 +61,25 @@ class WriteJob:
         base: Live files by slot; empty for an overwrite, which looks nothing up.
         log: The log to write to; None for a table without one, and for an overwrite.
         transaction_prefix: ``{table uuid}/{commit id}``.
+        later: Rows are left as pending runs (``write-mode = merge-on-read``).
     """
 
     table: TableFiles
     base: Mapping[Slot, Sequence[DataFile]]
     log: LogConfig | None
     transaction_prefix: str
+    later: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
-        """Folds sorted batches (see `filestore.write.fold_sorted`).
+        """Folds sorted batches (see `filestore.write.write_sorted`).
 
         Args:
             batches: The task's rows.
             attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
         """
-        return self._logged(attempt, lambda sink: fold_sorted(self.table, self.base, batches, sink), set())
+        return self._logged(
+            attempt, lambda sink: write_sorted(self.table, self.base, batches, sink, later=self.later), set()
+        )
 
     def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
         """Works results out again after other commits changed their slots; `base` is the newest."""
@@ -200,6 +204,7 @@ class TableWriter:
             {} if overwrite else base.slots(),
             None if overwrite else self._config,
             f"{base.table_id}/{proposal.commit_id}",
+            later=base.definition.merges_on_read and not overwrite,
         )
         return self._commit(base, proposal, self._outcomes(run, job, proposal)).snapshot
 
@@ -245,7 +250,7 @@ class TableWriter:
         attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
         keyed = bool(base.definition.primary_key) and not proposal.replaces_all
-        touches = frozenset(r.slot for r in attempt.result.results) if keyed else frozenset()
+        touches = frozenset(r.slot for r in attempt.result.results if keyed and not r.runs)
         proposal = replace(
             attempt.result.apply(proposal),
             touches=touches,
@@ -332,7 +337,9 @@ class _Attempt:
 
     def forget_unused(self) -> None:
         """Removes what the commit does not name: runs of deleted keys, and vectors that a rebase replaced."""
-        used = {f.path for r in self.result.results for f in r.adds} | _vector_files(self.result.results)
+        results = self.result.results
+        used = {f.path for r in results for f in r.adds} | {f.path for r in results for f in r.runs}
+        used |= _vector_files(results)
         self._delete(self._written - used)
 
     def forget_files(self) -> None:
@@ -347,7 +354,7 @@ class _Attempt:
 def _paths(results: Iterable[SlotResult]) -> set[str]:
     """All files that those results brought, relative to the table."""
     listed = list(results)
-    adds = {f.path for r in listed for f in r.new_files}
+    adds = {f.path for r in listed for f in r.new_files} | {f.path for r in listed for f in r.runs}
     return adds | _vector_files(listed) | {r.deleted_keys for r in listed if r.deleted_keys}
 
 

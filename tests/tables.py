@@ -30,7 +30,7 @@ from filestore.slot_result import ChangeSink
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
-from filestore.write import WriteResult, fold_sorted
+from filestore.write import WriteResult, write_sorted
 
 __all__ = [
     "Clock",
@@ -151,7 +151,7 @@ def prepare(
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.slots()
-    result = WriteResult(tuple(fold_sorted(store.files(base), live, batches, log)))
+    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log)))
     touched = frozenset(r.slot for r in result.results) if definition.primary_key and not overwrite else frozenset()
     proposal = Proposal(
         operation=Operation.OVERWRITE if overwrite else Operation.WRITE,

@@ -15,6 +15,7 @@ from filestore.delta.actions import (
     BUCKET_TAG,
     LEVEL_TAG,
     LOG_OFFSET_APP,
+    RUN_DOMAIN,
     WRITER_FEATURE,
     Action,
     check_protocol,
@@ -296,5 +297,8 @@ def _note_action(referenced: set[str], action: Action) -> None:
         referenced.add(file_key(change))
         if (vector := DeletionVector.from_action(change.get("deletionVector"))) is not None:
             referenced.add(vector_file(vector))
+    elif (domain := action.get("domainMetadata")) is not None:
+        if domain["domain"].startswith(RUN_DOMAIN):
+            referenced.add(json.loads(domain["configuration"])["path"])
     elif (change := action.get("cdc")) is not None:
         referenced.add(decode_path(change["path"]))

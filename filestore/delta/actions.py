@@ -9,11 +9,12 @@ from typing import Any
 from filestore.errors import Corrupt, Unsupported
 from filestore.layout import decode_path, encode_path
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, DeletionVector, Slot
+from filestore.model.files import DataFile, DeletionVector, PendingRun, Slot
 
 __all__ = [
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
+    "RUN_DOMAIN",
     "Action",
     "add_action",
     "check_protocol",
@@ -22,9 +23,12 @@ __all__ = [
     "domain_action",
     "encode",
     "file_key",
+    "folded_action",
     "metadata_action",
+    "pending_run",
     "protocol_action",
     "remove_action",
+    "run_action",
     "slot_of",
     "txn_action",
 ]
@@ -33,6 +37,7 @@ Action = dict[str, Any]
 
 LOG_DOMAIN = "tablestore.log"
 LOG_OFFSET_APP = "tablestore.log.offset."
+RUN_DOMAIN = "tablestore.run."
 BUCKET_TAG = "tablestore.bucket"
 LEVEL_TAG = "tablestore.level"
 MIN_KEY_TAG = "tablestore.minKey"
@@ -154,6 +159,43 @@ def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
     """The configuration of a metadata domain, replacing the former one."""
     text = json.dumps(configuration, separators=(",", ":"))
     return {"domainMetadata": {"domain": domain, "configuration": text, "removed": False}}
+
+
+def run_action(run: PendingRun) -> Action:
+    """A run becomes pending. Each has a domain of its own, so that a commit says only what it changes."""
+    configuration = {
+        "path": run.path,
+        "partitionValues": dict(run.slot.partition),
+        "bucket": run.slot.bucket,
+        "size": run.size,
+        "rows": run.rows,
+        "modificationTime": run.modified_ms,
+        "minKey": run.min_key,
+        "maxKey": run.max_key,
+        "version": run.version,
+    }
+    return domain_action(RUN_DOMAIN + run.id, configuration)
+
+
+def folded_action(run: PendingRun, configuration: str) -> Action:
+    """A run is pending no longer; `configuration` is what its domain held."""
+    return {"domainMetadata": {"domain": RUN_DOMAIN + run.id, "configuration": configuration, "removed": True}}
+
+
+def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
+    """Back from `run_action`'s configuration."""
+    value = json.loads(configuration)
+    values = value["partitionValues"]
+    return PendingRun(
+        path=value["path"],
+        slot=Slot(tuple((name, values[name]) for name in partition_by), value["bucket"]),
+        size=value["size"],
+        rows=value["rows"],
+        modified_ms=value["modificationTime"],
+        min_key=value["minKey"],
+        max_key=value["maxKey"],
+        version=value["version"],
+    )
 
 
 def file_key(action: Mapping[str, Any]) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
+    RUN_DOMAIN,
     Action,
     add_action,
     domain_action,
     encode,
+    folded_action,
     remove_action,
+    run_action,
     txn_action,
 )
 from filestore.delta.conflict import Clear, Done, Proposal, Rebase, judge
@@ -154,7 +157,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     """The actions of version ``state.version + 1``. Pure.
 
     Raises:
-        Conflict: a file that the proposal changes is not in the state: lose nothing, start again.
+        Conflict: a file or run that the proposal changes is not in the state: lose nothing, start again.
     """
     timestamp = max(now_ms, state.timestamp_ms + 1)  # strictly growing, whatever the writers' clocks say
     removes = tuple(state.files) if proposal.replaces_all else proposal.removes
@@ -171,6 +174,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
     actions += _log_actions(proposal, state)
+    actions += _run_actions(proposal, state)
     for file in proposal.vectors:
         actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
         actions.append(add_action(file, data_change=data_change))
@@ -208,3 +212,16 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     if opened == list(state.open_transactions) and identity == state.log_identity:
         return []
     return [domain_action(LOG_DOMAIN, {"identity": identity, "open": [t.to_json() for t in opened]})]
+
+
+def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """Runs that are pending no longer, and those that are from now on."""
+    pending = {run.id: run for runs in state.pending().values() for run in runs}
+    done = list(pending.values()) if proposal.replaces_all else proposal.folded
+    if gone := [run.path for run in done if run.id not in pending]:
+        raise Conflict(
+            f"run {gone[0]} was folded or removed while this {proposal.operation} was prepared: read again and retry",
+            code="run-gone",
+        )
+    folded = [folded_action(run, state.domains[RUN_DOMAIN + run.id]) for run in done]
+    return folded + [run_action(replace(run, version=state.version + 1)) for run in proposal.runs]

@@ -20,7 +20,7 @@ from filestore.delta.actions import slot_of
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation
 
@@ -47,6 +47,8 @@ class Proposal:
         vectors: Files of the base whose dead rows grow, with their new vectors.
         removes: Paths of files of the base that leave.
         replaces_all: An overwrite: whatever is in the table when it commits leaves.
+        runs: Changes that are left for a fold to merge.
+        folded: Runs that this commit has merged.
         touches: Slots whose keys were looked up: a change there in between has to be looked at.
         app: The writer's own number, if it has one.
         transactions: The log transactions that become decided with this commit.
@@ -62,6 +64,8 @@ class Proposal:
     vectors: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
     replaces_all: bool = False
+    runs: tuple[PendingRun, ...] = ()
+    folded: tuple[PendingRun, ...] = ()
     touches: frozenset[Slot] = frozenset()
     app: AppVersion | None = None
     transactions: tuple[LogTransaction, ...] = ()

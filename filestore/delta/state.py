@@ -14,14 +14,16 @@ from typing import Any
 from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
+    RUN_DOMAIN,
     Action,
     check_protocol,
     data_file,
     file_key,
+    pending_run,
 )
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Slot
+from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
@@ -78,6 +80,18 @@ class TableState:
         for file in self.files.values():
             by_slot.setdefault(file.slot, []).append(file)
         return {slot: tuple(files) for slot, files in by_slot.items()}
+
+    def pending(self) -> dict[Slot, tuple[PendingRun, ...]]:
+        """Runs that no fold has merged yet, by slot, in the order in which they apply."""
+        runs = [
+            pending_run(configuration, self.definition.partition_by)
+            for domain, configuration in self.domains.items()
+            if domain.startswith(RUN_DOMAIN)
+        ]
+        by_slot: dict[Slot, list[PendingRun]] = {}
+        for run in sorted(runs, key=lambda run: (run.version, run.path)):
+            by_slot.setdefault(run.slot, []).append(run)
+        return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
     def next(self, version: int, actions: Iterable[Action]) -> TableState:
         """The state after a commit.

@@ -54,7 +54,8 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, ``merge-engine``, ``bad-text``, or those of `check_fields` and `TableOptions.parse`.
+                ``log-servers``, ``merge-engine``, ``write-mode``, ``bad-text``, or those of `check_fields` and
+                `TableOptions.parse`.
         """
         check_fields(schema)
         _check_texts(options or {}, comment)
@@ -96,6 +97,11 @@ class TableDefinition:
     def merges_values(self) -> bool:
         """Whether what a row becomes depends on the stored one, so that a lost race means merging again."""
         return self.merging.engine is not MergeEngine.DEDUPLICATE
+
+    @property
+    def merges_on_read(self) -> bool:
+        """Whether a write leaves its rows as pending runs, for a fold to merge."""
+        return bool(self.options["write-mode"] == "merge-on-read")
 
     @property
     def sort_key(self) -> tuple[str, ...]:
@@ -232,7 +238,23 @@ def _check_options(definition: TableDefinition) -> None:
                 code="sequence-field",
             )
     merge_spec(definition)
+    if definition.merges_on_read:
+        _check_merge_on_read(definition)
     if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
         raise InvalidRequest(
             "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"
+        )
+
+
+def _check_merge_on_read(definition: TableDefinition) -> None:
+    if not definition.primary_key:
+        raise InvalidRequest(
+            "write-mode = merge-on-read needs a primary key: without one there is nothing to merge", code="write-mode"
+        )
+    if definition.options["log.system"] != "none" and (definition.merges_values or definition.sequence_field):
+        what = f"merge-engine = {definition.merging.engine}" if definition.merges_values else "sequence.field"
+        raise InvalidRequest(
+            f"write-mode = merge-on-read with {what} needs log.system = none: what a row becomes is known when it is "
+            "folded, and the log must tell it when it is written; or take write-mode = merge-on-write",
+            code="write-mode",
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-__all__ = ["DataFile", "DeletionVector", "Partition", "Slot"]
+__all__ = ["DataFile", "DeletionVector", "Partition", "PendingRun", "Slot"]
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty if unpartitioned."""
@@ -97,3 +97,40 @@ class DataFile:
     def with_vector(self, vector: DeletionVector | None) -> DataFile:
         """The same file with other dead rows."""
         return replace(self, vector=vector)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingRun:
+    """Sorted changes of one slot that a commit brought and no fold has merged yet (FORMAT.md section 11).
+
+    Attributes:
+        path: Relative to the table, decoded; its name is also the run's id.
+        slot: The partition and bucket of its rows.
+        size: Bytes.
+        rows: Changes in it.
+        modified_ms: When it was written.
+        min_key: The first sort key as JSON text (see `filestore.keys`).
+        max_key: The last one.
+        version: The commit that brought it, by which the runs of a slot are ordered; -1 before that.
+    """
+
+    path: str
+    slot: Slot
+    size: int
+    rows: int
+    modified_ms: int
+    min_key: str
+    max_key: str
+    version: int = -1
+
+    @property
+    def id(self) -> str:
+        """The file's UUID."""
+        return self.path.rpartition("/")[2].removesuffix(".parquet")
+
+    def as_file(self) -> DataFile:
+        """The run as a reader sees it that knows which of its rows are dead. Nothing is known of its values."""
+        stats = '{"numRecords":%d,"minValues":{},"maxValues":{},"nullCount":{}}' % self.rows  # noqa: UP031
+        return DataFile(
+            self.path, self.slot, self.size, self.rows, self.modified_ms, stats, 0, self.min_key, self.max_key
+        )

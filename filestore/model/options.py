@@ -152,6 +152,15 @@ OPTIONS: Mapping[str, Option] = {
             "Column that orders the rows of a key: a row below the stored value changes nothing.",
         ),
         Option(
+            "write-mode",
+            "enum",
+            _one_of("merge-on-write", "merge-on-read"),
+            "merge-on-write",
+            "When a write is merged: at its commit, so that every Delta reader sees it at once; or later, by a "
+            "compaction: commits then cost the same however large the table is, our readers merge what is pending as "
+            "they read, and other readers see the table as it was folded last.",
+        ),
+        Option(
             "target-file-size",
             "size",
             _size,

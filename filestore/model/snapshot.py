@@ -19,6 +19,7 @@ class Operation(StrEnum):
     WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"
     COMPACT = "COMPACT"
+    FOLD = "FOLD"
 
     @property
     def changes_data(self) -> bool:

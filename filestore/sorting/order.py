@@ -1,4 +1,4 @@
-"""Rows in the order that `filestore.write.fold_sorted` wants, in memory: only the keys are sorted, then rows taken."""
+"""Rows in the order that `filestore.write.write_sorted` wants, in memory: only the keys are sorted, then rows taken."""
 
 from __future__ import annotations
 

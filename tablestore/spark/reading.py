@@ -24,11 +24,9 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, Unsupported
-from filestore.model.files import DataFile
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.read import read_file
+from filestore.scan import ScanPlan, plan_scan, scan
 from filestore.writer import TableFiles
 from log.store import LogConfig
 from log.systems import open_log
@@ -46,15 +44,15 @@ def wants_changes(options: Mapping[str, str]) -> bool:
 
 
 @dataclass
-class _FilePartition(InputPartition):
-    """Rows of one file, as one kind of change."""
+class _ScanPartition(InputPartition):
+    """Rows of one part of a scan, as one kind of change."""
 
     table: TableFiles
-    file: DataFile
+    plan: ScanPlan
     kind: RowKind
 
     def rows(self) -> Iterator[pa.Table]:
-        for rows in read_file(self.table, self.file):
+        for rows in scan(self.table, self.plan):
             yield rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
 
 
@@ -64,13 +62,13 @@ class _BucketPartition(InputPartition):
 
     log: LogConfig
     bucket: int
-    parts: tuple[FromLog | _FilePartition, ...]
+    parts: tuple[FromLog | _ScanPartition, ...]
     files: TableFiles
 
     def rows(self) -> Iterator[pa.Table]:
         with open_log(self.log, self.files.ambient) as log:
             for part in self.parts:
-                if isinstance(part, _FilePartition):
+                if isinstance(part, _ScanPartition):
                     yield from part.rows()
                     continue
                 for batch in log.read(part.transactions, bucket=self.bucket):
@@ -84,15 +82,15 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One for each file."""
+        """One for each file, or slot with pending runs."""
         store = opened(self._options).files()
         state = store.state()
-        return [_FilePartition(store.files(state), file, RowKind.INSERT) for file in _by_path(state)]
+        return [_ScanPartition(store.files(state), part, RowKind.INSERT) for part in plan_scan(state).parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
         # Spark replaces an empty list of partitions by one that is no partition
-        if isinstance(partition, _FilePartition):
+        if isinstance(partition, _ScanPartition):
             schema = _wire_schema(partition.table, wants_changes(self._options))
             for rows in partition.rows():
                 yield from rows.select(schema.names).cast(schema).to_batches()
@@ -100,7 +98,7 @@ class BatchReader(DataSourceReader):
 
 @dataclass(frozen=True, slots=True)
 class _Offset:
-    """How far a stream has come: `files` files of version `begin`, then all changes up to `version`.
+    """How far a stream has come: `files` parts of the scan of version `begin`, then all changes up to `version`.
 
     `begin` is kept to the end: a query that is restarted before its first batch was done asks for a new initial
     offset, and must not plan that batch from there.
@@ -171,10 +169,10 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A batch never has files and log records together: nothing orders rows of different partitions."""
         if not offset.full or offset.version != offset.begin:
             return None  # that version may have expired since
-        files = _by_path(self._store.state(offset.begin))[offset.files :]
-        if not files:
+        parts = plan_scan(self._store.state(offset.begin)).parts()[offset.files :]
+        if not parts:
             return None
-        return replace(offset, files=offset.files + _at_most([f.live_rows for f in files], rows))
+        return replace(offset, files=offset.files + _at_most([part.rows for part in parts], rows))
 
     def _more_versions(self, offset: _Offset, rows: int | None) -> _Offset:
         store = self._store
@@ -194,7 +192,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def _live_rows(self, version: int) -> int:
-        return sum(file.live_rows for file in self._store.state(version).files.values())
+        return plan_scan(self._store.state(version)).rows
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A batch: files of the snapshot, or each bucket's changes."""
@@ -203,8 +201,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = _Offset.initial(last.table_id, last.begin, last.full)
         if last.files > first.files:
             state = self._store.state(last.begin)
-            files = _by_path(state)[first.files : last.files]
-            return [_FilePartition(self._store.files(state), f, RowKind.INSERT) for f in files]
+            parts = plan_scan(state).parts()[first.files : last.files]
+            return [_ScanPartition(self._store.files(state), part, RowKind.INSERT) for part in parts]
         return self._changes(first.version, last.version)
 
     def _changes(self, after: int, until: int) -> Sequence[InputPartition]:
@@ -215,28 +213,28 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         planned = ((bucket, tuple(self._parts(todo, bucket))) for bucket in buckets)
         return [_BucketPartition(self._log, bucket, parts, table) for bucket, parts in planned if parts]
 
-    def _parts(self, todo: Sequence[Step], bucket: int) -> Iterator[FromLog | _FilePartition]:
+    def _parts(self, todo: Sequence[Step], bucket: int) -> Iterator[FromLog | _ScanPartition]:
         for step in todo:
             match step:
                 case FromLog(transactions=transactions):
                     if any(r.bucket == bucket for t in transactions for r in t.ranges):
                         yield step
                 case Replaced(version):
-                    yield from self._bucket_files(version - 1, bucket, RowKind.DELETE)
-                    yield from self._bucket_files(version, bucket, RowKind.INSERT)
+                    yield from self._bucket_rows(version - 1, bucket, RowKind.DELETE)
+                    yield from self._bucket_rows(version, bucket, RowKind.INSERT)
 
-    def _bucket_files(self, version: int, bucket: int, kind: RowKind) -> Iterator[_FilePartition]:
+    def _bucket_rows(self, version: int, bucket: int, kind: RowKind) -> Iterator[_ScanPartition]:
         state = self._store.state(version)
-        for file in _by_path(state):
-            if file.slot.bucket == bucket:
-                yield _FilePartition(self._store.files(state), file, kind)
+        for part in plan_scan(state).parts():
+            if part.bucket == bucket:
+                yield _ScanPartition(self._store.files(state), part, kind)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
-        if not isinstance(partition, _FilePartition | _BucketPartition):
+        if not isinstance(partition, _ScanPartition | _BucketPartition):
             return
         with_kind = wants_changes(self._options)
-        table = partition.table if isinstance(partition, _FilePartition) else partition.files
+        table = partition.table if isinstance(partition, _ScanPartition) else partition.files
         schema = _wire_schema(table, with_kind)
         for rows in partition.rows():
             if not with_kind:
@@ -256,11 +254,6 @@ def row_limit(text: str) -> int:
     if not text.isdecimal() or int(text) == 0:
         raise InvalidRequest(f"maxRowsPerBatch={text!r} is not a whole number above zero", code="bad-option-value")
     return int(text)
-
-
-def _by_path(state: TableState) -> list[DataFile]:
-    """A version's files in the order that a stream's offsets count them in."""
-    return sorted(state.files.values(), key=lambda f: f.path)
 
 
 def _moment(text: str) -> datetime:

@@ -60,7 +60,7 @@ def remove(table: TableFiles, runs: Iterable[str]) -> None:
 
 
 def merged(table: TableFiles, runs: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in the order that `filestore.write.fold_sorted` wants. The runs stay."""
+    """The rows of all runs in the order that `filestore.write.write_sorted` wants. The runs stay."""
     return _files(table).merged(runs, _order(table))
 
 

@@ -16,6 +16,7 @@ from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.spark.opened import location_options
+from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.reading import row_limit
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.write import spark_runner
@@ -80,9 +81,11 @@ class SparkStore:
         table = self.store.table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
+        state = table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
+        if state.pending():
+            return read_overlaid(self.spark, table.filestore, state)
         reader = self.spark.read.format("delta")
         if version is not None:
-            table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
 

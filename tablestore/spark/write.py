@@ -159,7 +159,7 @@ def _task(job: WriteJob, names: Sequence[str]) -> Callable[[Iterable[pa.RecordBa
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows as `filestore.write.fold_sorted` wants them."""
+    """Rows as `filestore.write.write_sorted` wants them."""
     definition = table.definition
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]

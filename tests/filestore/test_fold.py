@@ -16,7 +16,7 @@ from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import Conflict, InvalidRequest, NotFound
 from filestore.fold import look_again
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.write import fold_sorted
+from filestore.write import write_sorted
 from tests.folders import memory_folder
 from tests.model.model import apply_rows, tiny_row_groups
 from tests.tables import assert_healthy, create, define, in_order, prepare, read, seeded, to_arrow, write
@@ -223,7 +223,7 @@ def test_unsorted_rows_are_refused(folder: Path, ids: list[int]) -> None:
         BUCKET_COLUMN, pa.array([0] * len(ids), pa.int32())
     )
     with pytest.raises(InvalidRequest) as caught:
-        list(fold_sorted(store.files(store.state()), {}, rows.to_batches()))
+        list(write_sorted(store.files(store.state()), {}, rows.to_batches()))
     assert caught.value.code == "unsorted-rows"
     assert files_of(folder / "t") == []
 
@@ -233,7 +233,7 @@ def test_a_slot_in_two_places_is_refused(folder: Path) -> None:
     rows = to_arrow(store.state().definition, [{"id": n} for n in range(3)])
     rows = rows.append_column(BUCKET_COLUMN, pa.array([0, 1, 0], pa.int32()))
     with pytest.raises(InvalidRequest, match="come in two places"):
-        list(fold_sorted(store.files(store.state()), {}, rows.to_batches()))
+        list(write_sorted(store.files(store.state()), {}, rows.to_batches()))
 
 
 @pytest.mark.parametrize("value", [{"a": None}, None, {"a": 1}])

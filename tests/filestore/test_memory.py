@@ -20,7 +20,7 @@ from filestore.doctor import examine
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.write import WriteResult, fold_sorted
+from filestore.write import WriteResult, write_sorted
 from tests.tables import create, define
 
 BATCH = 65_536
@@ -64,7 +64,7 @@ def ranges(count: int, step: int) -> Iterator[np.ndarray]:
 
 def commit(store: FileStore, batches: Iterator[pa.RecordBatch]) -> None:
     base = store.state()
-    result = WriteResult(tuple(fold_sorted(store.files(base), base.slots(), batches)))
+    result = WriteResult(tuple(write_sorted(store.files(base), base.slots(), batches)))
     touches = frozenset(r.slot for r in result.results)
     proposal = Proposal(Operation.WRITE, store.ambient.new_id(), base.version, touches=touches)
     store.commit(base, result.apply(proposal), lambda *_: proposal)

@@ -1,0 +1,168 @@
+"""Folding: pending runs of merge-on-read tables merged into their buckets, where every Delta reader sees them.
+
+A fold is a write whose rows lie in the table already: the same kernel merges them, and a lost race is fought through
+in the same way (FORMAT.md sections 10 and 11). It changes no row for our readers, and leaves nothing in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from filestore.delta.conflict import Proposal, Rebase
+from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
+from filestore.errors import CommitUnknown, Conflict, TableStoreError
+from filestore.fold import look_again
+from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.snapshot import Operation, Snapshot
+from filestore.pending import pending_chunks
+from filestore.slot_result import SlotResult
+from filestore.table import FileStore
+from filestore.write import WriteResult, fold_slot
+from filestore.writer import TableFiles
+
+__all__ = ["FoldRunner", "FoldTask", "commit_folds", "fold_runs", "fold_table", "plan_folds"]
+
+logger = logging.getLogger(__name__)
+
+_RUNS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    """The work in one slot: picklable, and independent of all others.
+
+    Attributes:
+        slot: The slot.
+        base: Its live files.
+        runs: The oldest pending runs, in the order in which they apply.
+    """
+
+    slot: Slot
+    base: tuple[DataFile, ...]
+    runs: tuple[PendingRun, ...]
+
+
+FoldRunner = Callable[[TableFiles, Sequence[FoldTask]], Sequence[SlotResult]]
+"""Does the tasks, in any order and any place, by `fold_runs`; results come in the order of the tasks."""
+
+
+def plan_folds(state: TableState, *, full: bool = False) -> list[FoldTask]:
+    """The slots whose pending runs are due: as many as ``num-sorted-run.compaction-trigger``, or any if `full`. Pure.
+
+    A task takes 64 runs at most, so that its memory is bounded; the rest is for the next fold.
+    """
+    enough = 1 if full else state.definition.options["num-sorted-run.compaction-trigger"]
+    files = state.slots()
+    return [
+        FoldTask(slot, files.get(slot, ()), runs[:_RUNS_AT_ONCE])
+        for slot, runs in state.pending().items()
+        if len(runs) >= enough
+    ]
+
+
+def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
+    """Merges the task's runs into its slot. Nothing is visible yet."""
+    return fold_slot(table, task.slot, task.base, pending_chunks(table, task.slot, task.runs))
+
+
+def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None = None) -> Snapshot | None:
+    """Folds what is due, until nothing is; the last snapshot, or None if nothing was due.
+
+    Args:
+        store: The table.
+        full: Leave no run pending.
+        runner: Where the merging runs; this thread if None.
+
+    Raises:
+        Conflict: another fold or an overwrite was faster. What was folded before stays folded.
+    """
+    snapshot = None
+    while tasks := plan_folds(state := store.state(), full=full):
+        table = store.files(state)
+        snapshot = commit_folds(store, state, tasks, (runner or _one_by_one)(table, tasks))
+    return snapshot
+
+
+def _one_by_one(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
+    done: list[SlotResult] = []
+    try:
+        done.extend(fold_runs(table, task) for task in tasks)
+    except BaseException:
+        _remove(table, _files(done))
+        raise
+    return done
+
+
+def commit_folds(
+    store: FileStore, base: TableState, tasks: Sequence[FoldTask], results: Sequence[SlotResult]
+) -> Snapshot:
+    """Commits what was folded from a version, whatever was written since.
+
+    Raises:
+        Conflict: the runs were folded or removed meanwhile, or rows that values were merged with. Nothing was changed.
+    """
+    attempt = _Attempt(store, base, WriteResult(tuple(results)))
+    folded = tuple(run for task in tasks for run in task.runs)
+    touches = frozenset(task.slot for task in tasks)
+    proposal = Proposal(Operation.FOLD, store.ambient.new_id(), base.version, folded=folded, touches=touches)
+    try:
+        snapshot = store.commit(base, attempt.result.apply(proposal), attempt.rebase).snapshot
+    except CommitUnknown:
+        raise  # nobody knows: the files must stay
+    except TableStoreError:
+        _remove(store.files(base), attempt.written)
+        raise
+    _remove(store.files(base), attempt.written - _named(attempt.result.results))
+    return snapshot
+
+
+class _Attempt:
+    """The results of a fold while others commit."""
+
+    def __init__(self, store: FileStore, base: TableState, result: WriteResult) -> None:
+        self._store = store
+        self._base = base
+        self.result = result
+        self.written = _files(result.results)
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        if changed.rows_changed and state.definition.merges_values:
+            raise Conflict(
+                f"rows of {len(changed.rows_changed)} buckets changed while their runs were folded: fold again",
+                code="merged-rows-changed",
+            )
+        table, live = self._store.files(state), state.slots()
+        earlier = [r for r in self.result.results if r.slot in changed.slots]
+        again = [look_again(table, live.get(r.slot, ()), r) for r in earlier]
+        self.written |= _files(again)
+        self.result = self.result.with_slots(again)
+        return self.result.apply(proposal)
+
+
+def _files(results: Iterable[SlotResult]) -> set[str]:
+    """All that the results brought."""
+    listed = list(results)
+    keys = {r.deleted_keys for r in listed if r.deleted_keys}
+    return keys | {file.path for r in listed for file in r.new_files} | _vectors(listed)
+
+
+def _named(results: Iterable[SlotResult]) -> set[str]:
+    """What of it a commit names."""
+    listed = list(results)
+    return {file.path for r in listed for file in r.adds} | _vectors(listed)
+
+
+def _vectors(results: Sequence[SlotResult]) -> set[str]:
+    return {vector_file(file.vector) for r in results for file in (*r.adds, *r.vectors) if file.vector}
+
+
+def _remove(table: TableFiles, paths: Iterable[str]) -> None:
+    """Removes files that nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
+    for path in paths:
+        try:
+            table.storage.delete(table.path(path))
+        except TableStoreError as error:
+            logger.warning("%s stays behind: %s", path, error)

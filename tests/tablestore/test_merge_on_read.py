@@ -1,0 +1,253 @@
+"""write-mode = merge-on-read: runs that are pending, read, folded; the same rows as with merge-on-write."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compaction.folding import commit_folds, fold_runs, fold_table, plan_folds
+from filestore.errors import Conflict, InvalidRequest
+from filestore.overlay import pending_slots
+from filestore.overlay_table import commit_overlay, overlay_location, overlay_slot
+from tablestore import Store, Table
+from tests.tables import in_order, read_deltalake, read_polars
+from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
+
+Row = dict[str, Any]
+
+COLUMNS = "id BIGINT, n BIGINT, t STRING"
+LATER = {"write-mode": "merge-on-read"}
+NO_LOG = {"log.system": "none"}
+ENGINES = {
+    "deduplicate": {},
+    "partial-update": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
+    "aggregation": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
+    "first-row": {"merge-engine": "first-row", "ignore-delete": "true"},
+}
+
+
+def make(store: Store, name: str = "t", columns: str = COLUMNS, **options: str) -> Table:
+    return store.create_table(f"shop.{name}", columns, primary_key=["id"], options=options)
+
+
+def put(table: Table, *given: Sequence[Any]) -> None:
+    names = [*table.schema.names, "_kind"][: len(given[0])]
+    types = {field.name: field.type for field in table.schema} | {"_kind": pa.string()}
+    table.write(pa.table({n: pa.array(c, types[n]) for n, c in zip(names, zip(*given, strict=True), strict=True)}))
+
+
+def overlay_of(table: Table) -> str:
+    """Makes the overlay as Spark does, and gives where it lies."""
+    state = table.filestore.state()
+    files = table.filestore.files(state)
+    location = overlay_location(files, state.version)
+    commit_overlay(files, state, [overlay_slot(files, slot, location) for slot in pending_slots(state)], location)
+    return location
+
+
+@pytest.fixture
+def orders(store: Store) -> Table:
+    return make(store, bucket="2", **LATER)
+
+
+class TestPendingRuns:
+    def test_a_commit_adds_runs_and_leaves_the_files_alone(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"))
+        orders.compact(full=True)
+        files = orders.files()
+        put(orders, (1, 10, "c"), (3, 3, "d"))
+        assert orders.files() == files
+        assert sum(run.rows for runs in orders.filestore.state().pending().values() for run in runs) == 2
+        assert in_order(read_polars(orders.location)) == [{"id": 1, "n": 1, "t": "a"}, {"id": 2, "n": 2, "t": "b"}]
+        assert rows(orders) == in_order(
+            [{"id": 1, "n": 10, "t": "c"}, {"id": 2, "n": 2, "t": "b"}, {"id": 3, "n": 3, "t": "d"}]
+        )
+
+    def test_a_fold_shows_every_reader_what_ours_saw(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"))
+        put(orders, (1, 10, "c", "+U"), (2, None, None, "-D"))
+        seen = rows(orders)
+        snapshot = fold_table(orders.filestore, full=True)
+        assert snapshot is not None
+        assert snapshot.operation == "FOLD"
+        assert orders.filestore.state().pending() == {}
+        assert in_order(read_polars(orders.location)) == seen == rows(orders)
+        assert fold_table(orders.filestore, full=True) is None
+
+    def test_time_travel_reads_the_runs_of_its_version(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        put(orders, (1, 2, "b"))
+        fold_table(orders.filestore, full=True)
+        assert [rows(orders, version=v) for v in (1, 2, 3)] == [
+            [{"id": 1, "n": 1, "t": "a"}],
+            [{"id": 1, "n": 2, "t": "b"}],
+            [{"id": 1, "n": 2, "t": "b"}],
+        ]
+
+    def test_runs_are_folded_when_there_are_as_many_as_the_trigger_says(self, store: Store) -> None:
+        table = make(store, **LATER, **{"num-sorted-run.compaction-trigger": "3"})
+        put(table, (1, 1, "a"))
+        put(table, (2, 1, "a"))
+        assert plan_folds(table.filestore.state()) == []
+        put(table, (3, 1, "a"))
+        (task,) = plan_folds(table.filestore.state())
+        assert [run.version for run in task.runs] == [1, 2, 3]
+
+    def test_an_overwrite_takes_the_runs_with_it(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        orders.write(pa.table({"id": [7], "n": [7], "t": ["z"]}), overwrite=True)
+        assert orders.filestore.state().pending() == {}
+        assert assert_whole(orders) == [{"id": 7, "n": 7, "t": "z"}]
+
+    def test_a_checkpoint_keeps_them(self, store: Store) -> None:
+        table = make(store, **LATER, **{"checkpoint.interval": "2", "num-sorted-run.compaction-trigger": "100"})
+        for n in range(5):
+            put(table, (n, n, "a"))
+        again = store.table("shop.t")
+        assert rows(again) == rows(table)
+        assert again.filestore.state().pending() == table.filestore.state().pending()
+        assert_whole(again)
+
+    def test_followers_see_them_as_rows_and_as_changes(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"))
+        put(orders, (1, 10, "c"))
+        assert replay(changes(orders), ["id"]) == rows(orders)
+        assert replay(changes(orders, version=0), ["id"]) == rows(orders)
+
+    def test_partitions_are_pruned(self, store: Store) -> None:
+        table = store.create_table(
+            "shop.p", "day STRING, id BIGINT, n BIGINT", primary_key=["day", "id"], partition_by=["day"], options=LATER
+        )
+        put(table, ("a", 1, 1), ("b", 1, 1))
+        put(table, ("a", 1, 2))
+        fold_table(table.filestore)
+        plan = table.scan(where="day = 'a'")
+        assert plan.to_arrow().to_pylist() == [{"day": "a", "id": 1, "n": 2}]
+        fold_table(table.filestore, full=True)
+        assert assert_whole(table) == in_order([{"day": "a", "id": 1, "n": 2}, {"day": "b", "id": 1, "n": 1}])
+
+
+class TestRefusals:
+    @pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
+    def test_a_log_would_tell_changes_before_anybody_knows_what_becomes_of_them(
+        self, store: Store, engine: str
+    ) -> None:
+        with pytest.raises(InvalidRequest, match=r"needs log\.system = none") as caught:
+            make(store, **LATER, **{"merge-engine": engine})
+        assert caught.value.code == "write-mode"
+        with pytest.raises(InvalidRequest, match=r"sequence\.field needs log\.system = none"):
+            make(store, **LATER, **{"sequence.field": "n"})
+
+    def test_a_table_without_a_key_has_nothing_to_merge(self, store: Store) -> None:
+        with pytest.raises(InvalidRequest, match="needs a primary key"):
+            store.create_table("shop.t", COLUMNS, options=LATER)
+
+    def test_what_the_engine_cannot_merge_is_refused_when_it_is_written(self, store: Store) -> None:
+        table = make(store, **LATER, **NO_LOG, **{"merge-engine": "aggregation", "fields.n.aggregate-function": "max"})
+        put(table, (1, 1, "a"))
+        with pytest.raises(InvalidRequest, match="cannot take them back"):
+            put(table, (1, 1, "a", "-D"))
+        assert table.filestore.state().version == 1
+        assert_whole(table, leftovers=False)
+
+
+class TestRaces:
+    def test_a_run_that_comes_while_others_are_folded_stays_pending(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        base = orders.filestore.state()
+        tasks = plan_folds(base, full=True)
+        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        put(orders, (1, 2, "b"))
+        commit_folds(orders.filestore, base, tasks, results)
+        assert read_polars(orders.location) == [{"id": 1, "n": 1, "t": "a"}]
+        assert rows(orders) == [{"id": 1, "n": 2, "t": "b"}]
+        assert_whole(orders)
+
+    @pytest.mark.parametrize("engine", list(ENGINES))
+    def test_a_compaction_meanwhile_moves_the_rows_that_a_fold_replaces(self, store: Store, engine: str) -> None:
+        table = make(store, **LATER, **NO_LOG, **ENGINES[engine])
+        for n in range(3):
+            put(table, (n, 1, "a"), (9, 1, "a"))
+            fold_table(table.filestore, full=True)
+        put(table, (9, 5, "b"), (1, 5, "b"))
+        wanted = rows(table)
+        base = table.filestore.state()
+        tasks = plan_folds(base, full=True)
+        results = [fold_runs(table.filestore.files(base), task) for task in tasks]
+        from compaction.local import compact_table
+
+        assert compact_table(table.filestore, full=True) is not None
+        commit_folds(table.filestore, base, tasks, results)
+        assert assert_whole(table) == wanted
+
+    def test_of_two_folds_one_loses_and_leaves_nothing(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"))
+        base = orders.filestore.state()
+        tasks = plan_folds(base, full=True)
+        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        fold_table(orders.filestore, full=True)
+        with pytest.raises(Conflict) as caught:
+            commit_folds(orders.filestore, base, tasks, results)
+        assert caught.value.code == "run-gone"
+        assert_whole(orders, leftovers=False)
+
+    def test_a_fold_that_an_overwrite_was_faster_than_loses(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        base = orders.filestore.state()
+        tasks = plan_folds(base, full=True)
+        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        orders.write(pa.table({"id": [7], "n": [7], "t": ["z"]}), overwrite=True)
+        with pytest.raises(Conflict):
+            commit_folds(orders.filestore, base, tasks, results)
+        assert assert_whole(orders, leftovers=False) == [{"id": 7, "n": 7, "t": "z"}]
+
+
+KINDS = st.sampled_from(["+I", "+U", "-D"])
+CHANGE = st.tuples(
+    st.integers(0, 6), st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["a", "b", "cc"]), KINDS
+)
+STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "compact"])
+
+
+@pytest.mark.parametrize("engine", list(ENGINES))
+@settings(deadline=None)
+@given(steps=st.lists(STEP, min_size=1, max_size=7))
+def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[Any]) -> None:
+    """At every version, by scans with and without a condition, by the overlay, and by every reader after a fold."""
+    retracts = engine == "aggregation"
+    with warehouse() as store:
+        options = {**ENGINES[engine], **NO_LOG, "bucket": "2"}
+        if retracts:
+            options["fields.t.ignore-retract"] = "true"
+        now, later = make(store, "now", **options), make(store, "later", **options, **LATER)
+        for step in steps:
+            if step == "fold":
+                fold_table(later.filestore, full=True)
+            elif step == "compact":
+                later.compact(full=True)
+            else:
+                put(now, *step)
+                put(later, *step)
+            wanted = rows(now)
+            assert rows(later) == wanted
+            some = later.scan(columns=["t", "id"], where="n >= 0 AND id < 5").to_arrow().to_pylist()
+            assert in_order(some) == in_order(
+                {"t": r["t"], "id": r["id"]} for r in wanted if r["n"] is not None and r["n"] >= 0 and r["id"] < 5
+            )
+        if later.filestore.state().pending():
+            location = overlay_of(later)
+            assert in_order(read_deltalake(location)) == wanted
+        fold_table(later.filestore, full=True)
+        assert assert_whole(later) == wanted
+
+
+def test_folded_and_refused_work_leaves_no_file_behind(orders: Table) -> None:
+    put(orders, (1, 1, "a"), (2, 2, "b"))
+    put(orders, (1, None, None, "-D"), (2, 3, "c", "+U"))
+    fold_table(orders.filestore, full=True)
+    assert orphans(orders) == []
