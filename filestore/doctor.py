@@ -6,9 +6,12 @@ of a slot.
 
 from __future__ import annotations
 
+import itertools
+
 from filestore.checks.contents import check_file
 from filestore.checks.history import read_history
 from filestore.checks.leftovers import check_leftovers
+from filestore.checks.pending import check_run
 from filestore.checks.report import Finding, Findings, Invariant, Report, Severity
 from filestore.checks.uniqueness import check_unique
 from filestore.delta.state import TableState
@@ -53,6 +56,8 @@ def _examine_files(store: FileStore, state: TableState, findings: Findings) -> N
         readable: list[DataFile] = [file for file in files if check_file(table, file, findings)]
         if state.definition.primary_key and len(readable) > 1:
             check_unique(table, slot, readable, findings)
+    for run in itertools.chain.from_iterable(state.pending().values()):
+        check_run(table, run, findings)
 
 
 def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:

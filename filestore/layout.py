@@ -51,6 +51,7 @@ _STRAY = re.compile(
     rf"{LEASES}/[^/]+"
     rf"|{_VECTOR}{_UUID}\.bin"
     rf"|{RUNS}/staged-{_UUID}\.parquet"
+    rf"|{OVERLAYS}/[0-9]{{20}}/[A-Za-z0-9_.~/-]+"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
@@ -127,7 +128,7 @@ def is_vector(relative: str) -> bool:
 def is_stray(relative: str) -> bool:
     """Whether a path is one that a writer may leave in the folder of a table that was dropped meanwhile.
 
-    Never one of a Delta log: where that is, there is a table.
+    Never one of the table's Delta log: where that is, there is a table.
     """
     return _STRAY.fullmatch(relative) is not None
 

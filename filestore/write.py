@@ -1,4 +1,4 @@
-"""A write as a whole: every slot, proposed and rebased (FORMAT.md sections 10 and 11)."""
+"""A write as a whole: every slot, proposed and rebased (FORMAT.md section 10)."""
 
 from __future__ import annotations
 

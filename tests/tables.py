@@ -144,15 +144,20 @@ def prepare(
     commit_id: str | None = None,
     base: TableState | None = None,
     log: ChangeSink | None = None,
+    later: bool = False,
 ) -> PreparedWrite:
-    """Folds rows into new files, on the newest version or a given one."""
+    """Folds rows into new files (or leaves them as runs), on the newest version or a given one."""
     base = base or store.state()
     definition = base.definition
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.slots()
-    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log)))
-    touched = frozenset(r.slot for r in result.results) if definition.primary_key and not overwrite else frozenset()
+    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, later=later)))
+    touched = (
+        frozenset(r.slot for r in result.results)
+        if definition.primary_key and not (overwrite or later)
+        else frozenset()
+    )
     proposal = Proposal(
         operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
         commit_id=commit_id or store.ambient.new_id(),

@@ -20,6 +20,7 @@ from filestore.delta.actions import (
     Action,
     check_protocol,
     file_key,
+    pending_run,
 )
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
@@ -104,6 +105,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_info(history, entry)
         _check_files(findings, before, after, entry)
         _check_order(findings, before, after, entry)
+        _check_runs(findings, before, after, entry)
         _check_apps(findings, entry)
         _check_transactions(findings, before, after, entry)
     except _BROKEN as error:
@@ -224,6 +226,24 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
             message = f"version {entry.version} takes {app!r} from {number} back to {after.app_versions.get(app)}"
             findings.add(code, message, version=entry.version)
+
+
+def _check_runs(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    """Each run names the version that brings it, and only pending ones are folded."""
+    known = set(before.domains) if before is not None else set()
+    for action in entry.actions:
+        domain = action.get("domainMetadata", {})
+        name = domain.get("domain", "")
+        if not name.startswith(RUN_DOMAIN):
+            continue
+        if domain["removed"] != (name in known):
+            what = "folds a run that is not pending" if domain["removed"] else "brings a run that is pending already"
+            findings.add(Invariant.PENDING_RUN, f"version {entry.version} {what}: {name}", version=entry.version)
+        elif not domain["removed"]:
+            run = pending_run(domain["configuration"], after.definition.partition_by)
+            if (run.version, RUN_DOMAIN + run.id) != (entry.version, name):
+                message = f"version {entry.version} brings run {run.path} as of version {run.version} and as {name}"
+                findings.add(Invariant.PENDING_RUN, message, run.path, entry.version)
 
 
 def _check_apps(findings: Findings, entry: Commit) -> None:

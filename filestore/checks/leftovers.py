@@ -1,4 +1,4 @@
-"""Files that no retained version names: left by crashed or running writers (FORMAT.md section 12.4)."""
+"""Files that no retained version names: left by crashed or running writers (FORMAT.md section 12.5)."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ def _kind(relative: str) -> str | None:
         return "temporary file"
     if layout.is_vector(relative):
         return "deletion vector"
+    if relative.startswith(f"{layout.OVERLAYS}/"):
+        return "file of an overlay"
     if relative.startswith(f"{layout.RUNS}/"):
         return "run"
     if relative.startswith(f"{layout.CHANGE_DATA}/"):

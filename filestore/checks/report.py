@@ -47,6 +47,7 @@ class Invariant(StrEnum):
     STATISTICS = "statistics"
     VECTOR = "vector"
     UNIQUE_KEY = "unique-key"
+    PENDING_RUN = "pending-run"
     DEAD_FILE = "dead-file"
     ORPHAN = "orphan"
     FOREIGN_FILE = "foreign-file"

@@ -1,0 +1,62 @@
+"""Pending runs against what the log says of them (FORMAT.md section 12.4). Streams row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filestore.bucketing import bucket_of
+from filestore.checks.report import Findings, Invariant
+from filestore.errors import NotFound
+from filestore.keys import Key, ascending, changes, encode_key, key_at
+from filestore.model.files import PendingRun
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.pending import run_schema
+from filestore.writer import TableFiles
+
+__all__ = ["check_run"]
+
+
+def check_run(table: TableFiles, run: PendingRun, findings: Findings) -> None:
+    """Checks one run."""
+    for what in _wrong(table, run):
+        findings.add(Invariant.PENDING_RUN, f"run {run.path} {what}", run.path)
+
+
+def _wrong(table: TableFiles, run: PendingRun) -> Iterator[str]:
+    try:
+        with table.storage.open_read(table.path(run.path)) as source:
+            if source.size() != run.size:
+                yield f"has {source.size()} bytes, the log says {run.size}"
+            yield from _wrong_rows(table, run, pq.ParquetFile(source))
+    except NotFound:
+        yield "is pending and not on storage"
+    except (pa.ArrowException, OSError) as error:
+        yield f"is not readable Parquet: {error}"
+
+
+def _wrong_rows(table: TableFiles, run: PendingRun, parquet: pq.ParquetFile) -> Iterator[str]:
+    definition, keys = table.definition, table.definition.sort_key
+    if not parquet.schema_arrow.equals(run_schema(definition)):
+        yield f"has columns {parquet.schema_arrow.names} of other names or types than the table and {KIND_COLUMN!r}"
+        return
+    if parquet.metadata.num_rows != run.rows:
+        yield f"has {parquet.metadata.num_rows} rows, the log says {run.rows}"
+    first: Key | None = None
+    last: Key | None = None
+    for group in range(parquet.num_row_groups):
+        rows = parquet.read_row_group(group, use_threads=False)
+        lowest, highest = key_at(rows, keys, 0), key_at(rows, keys, rows.num_rows - 1)
+        if (last is not None and lowest < last) or not (ascending(rows, keys) | ~changes(rows, keys)).all():
+            yield "is not sorted by key"
+        if not pc.all(pc.is_in(rows.column(KIND_COLUMN), pa.array([str(kind) for kind in RowKind]))).as_py():
+            yield f"has a row kind in {KIND_COLUMN!r} that does not exist"
+        if np.any(bucket_of(rows, definition.bucket_key, definition.buckets) != run.slot.bucket):
+            yield f"is of bucket {run.slot.bucket} and holds keys of another"
+        first, last = first or lowest, highest
+    if first is not None and last is not None and (encode_key(first), encode_key(last)) != (run.min_key, run.max_key):
+        yield f"has keys from {encode_key(first)} to {encode_key(last)}, the log says {run.min_key} to {run.max_key}"
