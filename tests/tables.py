@@ -153,11 +153,8 @@ def prepare(
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.slots()
     result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, later=later)))
-    touched = (
-        frozenset(r.slot for r in result.results)
-        if definition.primary_key and not (overwrite or later)
-        else frozenset()
-    )
+    looked_up = definition.primary_key and not overwrite and not later
+    touched = frozenset(r.slot for r in result.results) if looked_up else frozenset()
     proposal = Proposal(
         operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
         commit_id=commit_id or store.ambient.new_id(),
