@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -22,7 +22,7 @@ import pyarrow as pa
 from filestore.bounds import file_bounds, row_group_bounds
 from filestore.delta.state import TableState
 from filestore.frames import arrow_table
-from filestore.model.files import DataFile
+from filestore.model.files import DataFile, Slot
 from filestore.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of, pending_slots
 from filestore.predicate import Condition, Predicate
 from filestore.pruning import may_hold
@@ -33,6 +33,8 @@ from filestore.writer import TableFiles
 __all__ = ["ScanPlan", "plan_scan", "scan", "scan_frames", "scan_table"]
 
 Rows = TypeVar("Rows")
+Result = TypeVar("Result")
+Positions = npt.NDArray[np.int64]
 Part = Callable[[], pl.DataFrame | None]
 
 
@@ -105,7 +107,9 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
         return may_hold(condition.expression, file_bounds(listed, condition.columns, definition))
 
     kept = tuple(itertools.compress(files, hits(files)))
-    slots = itertools.compress(pending, hits([slot.runs[0].as_file() for slot in pending]))  # by partition only
+    # by partition only: what a run makes of a stored row is wanted or not whatever the run itself holds
+    anything = [replace(slot.runs[0].as_file(), min_key=None, max_key=None) for slot in pending]
+    slots = itertools.compress(pending, hits(anything))
     return ScanPlan(state.version, schema, kept, condition, tuple(slots))
 
 
@@ -126,19 +130,24 @@ def scan_frames(table: TableFiles, plan: ScanPlan) -> Iterator[pl.DataFrame]:
 
 def _read_ahead(table: TableFiles, plan: ScanPlan, finish: Callable[[pl.DataFrame], Rows]) -> Iterator[Rows]:
     """Row groups in order, decoded by a thread for each core while the first ones are used."""
-    threads = os.cpu_count() or 1
-    pool = ThreadPoolExecutor(threads, "scan")
-    reading: deque[Future[Rows | None]] = deque()
+    pool = ThreadPoolExecutor(os.cpu_count() or 1, "scan")
     try:
-        for part in _parts(table, plan):
-            reading.append(pool.submit(_finished, part, finish))
-            if len(reading) > threads and (rows := reading.popleft().result()) is not None:
-                yield rows
-        while reading:
-            if (rows := reading.popleft().result()) is not None:
-                yield rows
+        calls = (partial(_finished, part, finish) for part in _parts(table, plan, pool))
+        yield from (rows for rows in _ahead(pool, calls) if rows is not None)
     finally:  # also when the reader stops in the middle
         pool.shutdown(cancel_futures=True)
+
+
+def _ahead(pool: ThreadPoolExecutor, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
+    """What the calls give, in their order, with one for each core under way."""
+    threads = os.cpu_count() or 1
+    running: deque[Future[Result]] = deque()
+    for call in calls:
+        running.append(pool.submit(call))
+        if len(running) > threads:
+            yield running.popleft().result()
+    while running:
+        yield running.popleft().result()
 
 
 def _finished(part: Part, finish: Callable[[pl.DataFrame], Rows]) -> Rows | None:
@@ -146,32 +155,38 @@ def _finished(part: Part, finish: Callable[[pl.DataFrame], Rows]) -> Rows | None
     return None if frame is None else finish(frame)
 
 
-def _parts(table: TableFiles, plan: ScanPlan) -> Iterator[Part]:
+def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Iterator[Part]:
     """The pieces of a scan, each to be read by any thread: the row groups that may hold a wanted row, and merged rows.
 
-    Slots with pending runs come one by one, so that what is dead in them is held for one at a time.
+    Slots with pending runs come one by one, so that what is dead is held for a few of them only.
     """
-    overlaid = {pending.slot for pending in plan.pending}
+    by_slot: dict[Slot, list[DataFile]] = {pending.slot: [] for pending in plan.pending}
     for file in plan.files:
-        if file.slot not in overlaid:
+        if file.slot in by_slot:
+            by_slot[file.slot].append(file)
+        else:
             yield from _row_groups(table, plan, file)
-    for pending in plan.pending:
-        files = [file for file in plan.files if file.slot == pending.slot]
-        if table.definition.merges_values:
+    if table.definition.merges_values:
+        for pending in plan.pending:
             found = Overlaid(Dying(table, pending.base))
             for chunk in merged_chunks_of(table, pending, found):
                 yield partial(_wanted, plan, chunk.puts())
-            dead: Mapping[str, npt.NDArray[np.int64]] = found.dead.rows()
-        else:
-            dead = dead_rows(table, pending, files)
-            files += [run.as_file() for run in pending.runs]
-        for file in files:
-            yield from _row_groups(table, plan, file, dead.get(file.path))
+            yield from _live_rows(table, plan, by_slot[pending.slot], found.dead.rows())
+        return
+    calls = (partial(dead_rows, table, pending, by_slot[pending.slot]) for pending in plan.pending)
+    for pending, dead in zip(plan.pending, _ahead(pool, calls), strict=True):
+        files = [*by_slot[pending.slot], *(run.as_file() for run in pending.runs)]
+        yield from _live_rows(table, plan, files, dead)
 
 
-def _row_groups(
-    table: TableFiles, plan: ScanPlan, file: DataFile, dead: npt.NDArray[np.int64] | None = None
+def _live_rows(
+    table: TableFiles, plan: ScanPlan, files: Iterable[DataFile], dead: Mapping[str, Positions]
 ) -> Iterator[Part]:
+    for file in files:
+        yield from _row_groups(table, plan, file, dead.get(file.path))
+
+
+def _row_groups(table: TableFiles, plan: ScanPlan, file: DataFile, dead: Positions | None = None) -> Iterator[Part]:
     groups = RowGroups(table, file, dead)
     for group in np.flatnonzero(_hits(table, plan, file, groups)):
         yield partial(_frame, plan, groups, int(group))

@@ -131,6 +131,15 @@ class TestPendingRuns:
         fold_table(table.filestore, full=True)
         assert assert_whole(table) == in_order([{"day": "a", "id": 1, "n": 2}, {"day": "b", "id": 1, "n": 1}])
 
+    def test_a_condition_on_the_key_that_the_first_run_lies_beyond(self, store: Store) -> None:
+        """The slot was left out, since its first run had no such key."""
+        table = make(store, **LATER, **NO_LOG, **{"merge-engine": "partial-update"})
+        put(table, (2, 0, None))
+        table.compact(full=True)
+        put(table, (5, 1, "b"))
+        put(table, (2, None, "a"))
+        assert table.scan(where="id < 5").to_arrow().to_pylist() == [{"id": 2, "n": 0, "t": "a"}]
+
 
 class TestRefusals:
     @pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
