@@ -11,9 +11,10 @@ import pyarrow as pa
 from catalog_service.wire import ColumnSpec, CreateTable
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
-from filestore.model.options import OPTIONS, TableOptions
+from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema
 from filestore.model.sql import parse_columns
+from filestore.model.table_options import TableOptions
 
 __all__ = ["decode_definition", "definition_of", "effective_options", "encode_definition"]
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.fold import look_again
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.pending import pending_chunks
@@ -49,23 +51,43 @@ FoldRunner = Callable[[TableFiles, Sequence[FoldTask]], Sequence[SlotResult]]
 """Does the tasks, in any order and any place, by `fold_runs`; results come in the order of the tasks."""
 
 
-def plan_folds(state: TableState, *, full: bool = False) -> list[FoldTask]:
-    """The slots whose pending runs are due: as many as ``num-sorted-run.compaction-trigger``, or any if `full`. Pure.
+def plan_folds(state: TableState, now_ms: int, *, full: bool = False) -> list[FoldTask]:
+    """The slots whose pending runs are due. Pure.
+
+    A slot's are when they are as many as ``num-sorted-run.compaction-trigger``, or if all are to go (`full`). With
+    ``changelog-producer = full-compaction`` those of all slots are at once, when there were enough commits since the
+    oldest of them or that is long enough ago.
 
     A task takes 64 runs at most, so that its memory is bounded; the rest is for the next fold.
     """
-    enough = 1 if full else state.definition.options["num-sorted-run.compaction-trigger"]
-    files = state.slots()
+    pending, files = state.pending(), state.slots()
+    enough = state.definition.options["num-sorted-run.compaction-trigger"]
+    if full or _changes_are_due(state, now_ms):
+        enough = 1
+    elif state.definition.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+        return []
     return [
         FoldTask(slot, files.get(slot, ()), runs[:_RUNS_AT_ONCE])
-        for slot, runs in state.pending().items()
+        for slot, runs in pending.items()
         if len(runs) >= enough
     ]
 
 
+def _changes_are_due(state: TableState, now_ms: int) -> bool:
+    runs = [run for runs in state.pending().values() for run in runs]
+    if not runs or state.definition.changelog_producer is not ChangelogProducer.FULL_COMPACTION:
+        return False
+    options = state.definition.options
+    commits, interval = options["full-compaction.delta-commits"], options["changelog-producer.compaction-interval"]
+    if commits is not None and state.version - min(run.version for run in runs) + 1 >= commits:
+        return True
+    return bool(timedelta(milliseconds=now_ms - min(run.modified_ms for run in runs)) >= interval)
+
+
 def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
     """Merges the task's runs into its slot. Nothing is visible yet."""
-    return fold_slot(table, task.slot, task.base, pending_chunks(table, task.slot, task.runs))
+    chunks = pending_chunks(table, task.slot, task.runs)
+    return fold_slot(table, task.slot, task.base, chunks, producer=table.definition.changelog_producer)
 
 
 def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None = None) -> Snapshot | None:
@@ -80,7 +102,7 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
         Conflict: another fold or an overwrite was faster. What was folded before stays folded.
     """
     snapshot = None
-    while tasks := plan_folds(state := store.state(), full=full):
+    while tasks := plan_folds(state := store.state(), store.ambient.now_ms(), full=full):
         table = store.files(state)
         snapshot = commit_folds(store, state, tasks, (runner or _one_by_one)(table, tasks))
     return snapshot
@@ -146,13 +168,17 @@ def _files(results: Iterable[SlotResult]) -> set[str]:
     """All that the results brought."""
     listed = list(results)
     keys = {r.deleted_keys for r in listed if r.deleted_keys}
-    return keys | {file.path for r in listed for file in r.new_files} | _vectors(listed)
+    return keys | {file.path for r in listed for file in r.new_files} | _changes(listed) | _vectors(listed)
 
 
 def _named(results: Iterable[SlotResult]) -> set[str]:
     """What of it a commit names."""
     listed = list(results)
-    return {file.path for r in listed for file in r.adds} | _vectors(listed)
+    return {file.path for r in listed for file in r.adds} | _changes(listed) | _vectors(listed)
+
+
+def _changes(results: Sequence[SlotResult]) -> set[str]:
+    return {file.path for r in results for file in r.changes or ()}
 
 
 def _vectors(results: Sequence[SlotResult]) -> set[str]:

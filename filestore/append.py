@@ -15,7 +15,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.pending import PendingRunWriter
-from filestore.rows import adding, checked, named_kinds
+from filestore.rows import checked, named_kinds, putting
 from filestore.slot_result import ChangeSink, SlotResult
 from filestore.sorting.order import in_order
 from filestore.writer import TableFiles
@@ -35,7 +35,7 @@ def append(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table], log: Chang
             rows = _applied(checked(chunk, definition), definition)
             rows = named_kinds(rows, np.ones(rows.num_rows, dtype=np.bool_))
             writer.write(rows)
-            puts = adding(rows).to_numpy()
+            puts = putting(rows)
             written += int(puts.sum())
             deleted += int((~puts).sum())
             if log is not None:

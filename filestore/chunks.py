@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from filestore.keys import changes
 from filestore.merge import deduplicate
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition, Slot
 from filestore.partitions import partition_values
@@ -37,6 +38,8 @@ def cut_chunks(
     """
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     group_columns = (*slot_columns, *definition.sort_key)
+    every_row = definition.merges_values or definition.changelog_producer is ChangelogProducer.INPUT
+    reducible = bool(definition.primary_key) and not every_row
     held: list[pa.RecordBatch] = []
     held_rows = held_bytes = least = 0
     for batch in itertools.chain.from_iterable(_sliced(batch, rows) for batch in batches):
@@ -49,7 +52,7 @@ def cut_chunks(
         cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
         yield from _by_slot(table.slice(0, cut), slot_columns, definition)
         rest = table.slice(cut)
-        if definition.primary_key and not definition.merges_values and rest.num_rows > rows // 2:
+        if reducible and rest.num_rows > rows // 2:
             rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
         least = 2 * held_rows if cut == 0 else 0  # one key that cannot be reduced: looked at ever more seldom

@@ -7,26 +7,30 @@ says what a commit would change.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filestore.changelog.files import ChangeWriter
+from filestore.changelog.images import as_they_came
+from filestore.changelog.stored import ParquetRows
 from filestore.delta.vectors import positions
-from filestore.lookup import FileLookup
 from filestore.merge import deduplicate
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
 from filestore.parquet import ParquetReader
 from filestore.read import take_rows
-from filestore.rows import adding, checked, compensation, named_kinds
+from filestore.rows import checked, compensation, named_kinds, putting
 from filestore.runs import DeletedKeysWriter
+from filestore.slot_lookup import Found, SlotLookup
 from filestore.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
 from filestore.writer import DataWriter, TableFiles
 
-__all__ = ["Found", "fold", "look_again", "look_up"]
+__all__ = ["fold", "look_again"]
 
 
 def fold(
@@ -35,6 +39,7 @@ def fold(
     base: Sequence[DataFile],
     chunks: Iterable[pa.Table],
     log: ChangeSink | None = None,
+    producer: ChangelogProducer = ChangelogProducer.NONE,
 ) -> SlotResult:
     """Merges sorted rows into a slot.
 
@@ -45,6 +50,7 @@ def fold(
         chunks: Rows sorted by key, no key in two chunks (`filestore.chunks`); `KIND_COLUMN` and
             `deduplicate.ORDINAL_COLUMN` are optional.
         log: Where accepted changes go, if the table has a log.
+        producer: What is written down as change data (`filestore.changelog.images.recorded`).
 
     Raises:
         InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
@@ -52,30 +58,41 @@ def fold(
     definition = table.definition
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
-    lookups = {f.path: FileLookup(table, f, extra) for f in base} if definition.primary_key else {}
     superseded, tally = Dying(table, base), Tally()
+    stored = ParquetRows(table) if producer.images else None
+    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, stored)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
-    with DataWriter(table, slot) as writer, DeletedKeysWriter(table, slot) as deletes:
+    with (
+        DataWriter(table, slot) as writer,
+        DeletedKeysWriter(table, slot) as deletes,
+        ChangeWriter(table, slot) as changes,
+    ):
         for chunk in chunks:
             rows = checked(chunk, definition)
+            if producer is ChangelogProducer.INPUT:
+                changes.write(as_they_came(rows, definition))
             if definition.primary_key:
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
-            found = look_up(rows, lookups, superseded, sequence)
+            puts = putting(rows)
+            found = lookup.find(rows, puts)
             rows = named_kinds(rows, found.known)
-            puts = adding(rows).to_numpy()
-            if (late := np.flatnonzero(found.lost[puts])).size:
+            if (dead := np.flatnonzero(found.dead[puts])).size:
                 file, row = writer.position
-                born_dead.append((file, late + row))
+                born_dead.append((file, dead + row))
             writer.write(_only(rows, puts))
             deletes.write(_only(rows, ~puts))
-            tally.add(puts, found.lost)
+            tally.add(puts, found.lost, found.same)
+            if producer.images:
+                changes.write(found.images(rows, puts, definition))
             if log is not None and not found.lost.all():
                 log(slot, _only(rows, ~found.lost))
         files = writer.finish()
         own = Dying(table, files)
-        for number, late_rows in born_dead:
-            own.add(files[number].path, late_rows)
-        return settled(table, SlotResult(slot, files, deleted_keys=deletes.finish()), own, superseded, tally)
+        for number, dead_rows in born_dead:
+            own.add(files[number].path, dead_rows)
+        written = None if producer is ChangelogProducer.NONE else changes.finish()
+        raw = SlotResult(slot, files, deleted_keys=deletes.finish(), changes=written)
+        return settled(table, raw, own, superseded, tally)
 
 
 def look_again(
@@ -94,64 +111,31 @@ def look_again(
     """
     if not table.definition.primary_key:
         return earlier
+    definition = table.definition
     raw = replace(earlier, adds=earlier.new_files)
-    sequence = table.definition.sequence_field
+    sequence = definition.sequence_field
     extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
-    lookups = {f.path: FileLookup(table, f, extra) for f in base}
+    # what merges values comes here only if no row of the slot changed: then its changes are what they were
+    anew = definition.changelog_producer.images and (earlier.changes is None or not definition.merges_values)
     superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
-    for keys in _own_keys(table, raw):
-        found = look_up(keys.rows, lookups, superseded, sequence)
-        tally.add(np.full(keys.rows.num_rows, keys.path is not None), found.lost)
-        if keys.path is not None:
-            own.add(keys.path, keys.positions[found.lost])
-        if log is not None and sequence is not None:
-            for winners in found.winners:
-                log(earlier.slot, compensation(winners, earlier.slot, table.definition, RowKind.UPDATE_AFTER))
-            if earlier.rows_late:
-                _log_revived(table, earlier, keys, found, log)
-    return settled(table, raw, own, superseded, tally)
-
-
-@dataclass(slots=True)
-class Found:
-    """What a look-up says of each probe.
-
-    Attributes:
-        known: Whether its key is stored.
-        lost: Whether the stored row's sequence beats its own.
-        winners: The stored rows that did, with the columns that were asked for.
-    """
-
-    known: npt.NDArray[np.bool_]
-    lost: npt.NDArray[np.bool_]
-    winners: list[pa.Table] = field(default_factory=list)
-
-
-def look_up(rows: pa.Table, lookups: Mapping[str, FileLookup], superseded: Dying, sequence: str | None) -> Found:
-    """Looks rows up, one a key and sorted, and notes the stored rows that they supersede.
-
-    Args:
-        rows: A chunk; chunks come in ascending order.
-        lookups: The slot's files by path; they read the sequence field too, if there is one.
-        superseded: Where the positions go.
-        sequence: The sequence field.
-    """
-    found = Found(np.zeros(rows.num_rows, dtype=np.bool_), np.zeros(rows.num_rows, dtype=np.bool_))
-    if not rows.num_rows:
-        return found
-    for path, lookup in lookups.items():
-        for match in lookup.find(rows):
-            found.known[match.probes] = True
-            if sequence is None or match.values is None:
-                superseded.add(path, match.positions)
-                continue
-            new = rows.column(sequence).take(pa.array(match.probes))
-            wins = deduplicate.beats(new, match.values.column(sequence))
-            superseded.add(path, match.positions[wins])
-            found.lost[match.probes[~wins]] = True
-            if not wins.all():
-                found.winners.append(match.values.filter(pa.array(~wins)))
-    return found
+    lookup = SlotLookup(table, base, superseded, extra, ParquetRows(table) if anew else None)
+    with ChangeWriter(table, earlier.slot) as changes:
+        for keys in _own_keys(table, raw, whole=anew):
+            puts = np.full(keys.rows.num_rows, keys.path is not None)
+            found = lookup.find(keys.rows, puts)
+            tally.add(puts, found.lost, found.same)
+            if keys.path is not None:
+                own.add(keys.path, keys.positions[found.dead])
+            if anew:
+                changes.write(found.images(keys.rows, puts, definition))
+            if log is not None and sequence is not None:
+                for winners in found.winners:
+                    log(earlier.slot, compensation(winners, earlier.slot, definition, RowKind.UPDATE_AFTER))
+                if earlier.rows_late:
+                    _log_revived(table, earlier, keys, found, log)
+        if anew:
+            raw = replace(raw, changes=changes.finish())
+        return settled(table, raw, own, superseded, tally)
 
 
 def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
@@ -186,13 +170,15 @@ class _OwnKeys:
     rows: pa.Table
 
 
-def _own_keys(table: TableFiles, result: SlotResult) -> Iterator[_OwnKeys]:
+def _own_keys(table: TableFiles, result: SlotResult, *, whole: bool) -> Iterator[_OwnKeys]:
+    """Row group by row group; the rows of its files with all columns, if the whole rows are wanted."""
     definition = table.definition
-    columns = list(dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field]))))
-    sources: list[tuple[str | None, str]] = [(f.path, f.path) for f in result.adds]
+    keys = tuple(dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field]))))
+    wanted = definition.schema.names if whole else keys
+    sources: list[tuple[str | None, str, Sequence[str]]] = [(f.path, f.path, wanted) for f in result.adds]
     if result.deleted_keys is not None:
-        sources.append((None, result.deleted_keys))
-    for name, path in sources:
+        sources.append((None, result.deleted_keys, keys))
+    for name, path, columns in sources:
         start = 0
         with ParquetReader(table.storage, table.path(path)) as file:
             for group, size in enumerate(file.group_rows):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table", "frame_of", "polars_schema"]
+__all__ = ["arrow_table", "frame_of", "polars_schema", "with_entries"]
 
 
 def frame_of(rows: pa.Table) -> pl.DataFrame:
@@ -25,6 +25,15 @@ def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     rows = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # string views: strings are copied once, by the cast
     columns = [_typed(rows.column(field.name), field.type) for field in schema]
     return pa.table(columns, schema=schema)
+
+
+def with_entries(frame: pl.DataFrame) -> pl.DataFrame:
+    """Maps as arrays of their entries: polars can do nothing with a map."""
+    maps = {name: kind for name, kind in frame.schema.items() if isinstance(kind, pl.Map)}
+    entries = [
+        pl.col(name).cast(pl.List(pl.Struct({"key": kind.key, "value": kind.value}))) for name, kind in maps.items()
+    ]
+    return frame.with_columns(entries)
 
 
 def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

@@ -19,6 +19,7 @@ __all__ = [
     "LOG_STORE",
     "OVERLAYS",
     "RUNS",
+    "change_path",
     "checkpoint_path",
     "data_path",
     "decode_path",
@@ -52,6 +53,7 @@ _STRAY = re.compile(
     rf"|{_VECTOR}{_UUID}\.bin"
     rf"|{RUNS}/staged-{_UUID}\.parquet"
     rf"|{OVERLAYS}/[0-9]{{20}}/[A-Za-z0-9_.~/-]+"
+    rf"|{CHANGE_DATA}/{_UUID}\.parquet"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
@@ -113,6 +115,11 @@ def staged_path(file_id: str) -> str:
 def overlay_path(version: int) -> str:
     """``_overlays/00000000000000000007``: a Delta table of its own, which is that version with its runs merged."""
     return f"{OVERLAYS}/{version:020d}"
+
+
+def change_path(file_id: str) -> str:
+    """``_change_data/<id>.parquet``: change data of one slot in one version."""
+    return f"{CHANGE_DATA}/{file_id}.parquet"
 
 
 def vector_path(vector_id: str) -> str:

@@ -14,13 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from filestore.delta.state import TableState
-from filestore.fold import look_up
 from filestore.fold_values import MergedChunk, merged_chunks
-from filestore.lookup import FileLookup
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.pending import POSITION_BITS, pending_chunks
-from filestore.rows import adding
+from filestore.rows import putting
+from filestore.slot_lookup import SlotLookup
 from filestore.slot_result import Dying
 from filestore.writer import TableFiles
 
@@ -60,13 +59,13 @@ def dead_rows(
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()
     files = pending.base if sequence or base is None else base
-    lookups = {file.path: FileLookup(table, file, extra) for file in files}
     superseded = Dying(table, files)
+    lookup = SlotLookup(table, files, superseded, extra, None)
     alive = [np.zeros(run.rows, dtype=np.bool_) for run in pending.runs]
     for chunk in pending_chunks(table, pending.slot, pending.runs, extra):
         rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
-        found = look_up(rows, lookups, superseded, sequence)
-        stays = adding(rows).to_numpy() & ~found.lost
+        puts = putting(rows)
+        stays = puts & ~lookup.find(rows, puts).lost
         ordinals = rows.column(deduplicate.ORDINAL_COLUMN).to_numpy()[stays]
         for number, position in _by_run(ordinals):
             alive[number][position] = True
@@ -94,6 +93,5 @@ def merged_chunks_of(table: TableFiles, pending: PendingSlot, found: Overlaid) -
     Once it is exhausted, `found` has all the dead rows of files.
     """
     for chunk in merged_chunks(table, pending.base, pending_chunks(table, pending.slot, pending.runs)):
-        for place in chunk.places:
-            found.dead.add(place.path, place.positions[chunk.changed[place.groups]])
+        chunk.mark(found.dead)
         yield chunk

@@ -59,7 +59,7 @@ def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tupl
         found = Overlaid(Dying(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:
             for chunk in merged_chunks_of(table, pending, found):
-                writer.write(whole_rows(chunk.puts(), table.definition))
+                writer.write(whole_rows(chunk.outcome.puts(), table.definition))
             own = writer.finish()
         dead = found.dead.rows()
     else:

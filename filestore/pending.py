@@ -24,7 +24,7 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.parquet import ParquetReader
 from filestore.sorting.merge import merge
 from filestore.storage import writing
-from filestore.writer import TableFiles, abandon, encoding
+from filestore.writer import TableFiles, abandon, encoding_of
 
 __all__ = ["POSITION_BITS", "PendingRunWriter", "pending_chunks", "run_schema"]
 
@@ -62,7 +62,7 @@ class PendingRunWriter:
         with writing(self._table.path(self._path)):
             if self._writer is None:
                 self._first = key_at(rows, keys, 0)
-                how = encoding(self._table.definition, rows)
+                how = encoding_of(self._table.definition, rows)
                 self._sink = self._table.storage.open_write(self._table.path(self._path))
                 self._writer = pq.ParquetWriter(self._sink, self._schema, **how)
             self._writer.write_table(rows, row_group_size=_GROUP_ROWS)

@@ -16,7 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.partitions import partition_column
 
-__all__ = ["adding", "check_utf8", "checked", "compensation", "named_kinds"]
+__all__ = ["adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
@@ -37,6 +37,21 @@ def _kinds() -> pa.Array:
 def adding(rows: pa.Table) -> pa.ChunkedArray:
     """For each row whether it puts a row (``+I``, ``+U``) or takes one away (``-U``, ``-D``)."""
     return pc.is_in(rows.column(KIND_COLUMN), value_set=_adding_kinds())
+
+
+def putting(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """For each row whether it puts a row; those without a kind do."""
+    if KIND_COLUMN not in rows.column_names:
+        return np.ones(rows.num_rows, dtype=np.bool_)
+    return np.asarray(adding(rows))
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with exactly the columns and types of a schema; `InvalidRequest` if a value does not fit."""
+    try:
+        return rows.select(schema.names).cast(schema)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(f"the rows do not fit the table's types: {error}", code="bad-value") from error
 
 
 def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:

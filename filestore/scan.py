@@ -170,7 +170,7 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
         for pending in plan.pending:
             found = Overlaid(Dying(table, pending.base))
             for chunk in merged_chunks_of(table, pending, found):
-                yield partial(_wanted, plan, chunk.puts())
+                yield partial(_wanted, plan, chunk.outcome.puts())
             yield from _live_rows(table, plan, by_slot[pending.slot], found.dead.rows())
         return
     calls = (partial(dead_rows, table, pending, by_slot[pending.slot]) for pending in plan.pending)

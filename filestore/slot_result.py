@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.delta.vectors import VectorFileBuilder, positions
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
 from filestore.writer import TableFiles
 
 __all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "settled"]
@@ -30,10 +30,12 @@ class SlotResult:
         removes: Files of the base without a live row left.
         runs: Changes that are left for a fold to merge.
         deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
+        changes: Change data; None if none was written down, since readers infer the changes from the files.
         rows_written: Rows put.
         rows_deleted: Delete rows taken, whether or not their key was there.
         rows_replaced: Rows of the base that died.
         rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
+        rows_unchanged: Rows put that are the stored row, value by value: where images are written, that one stays.
         written: All new files as they were written, if `adds` are not that. `look_again` starts from them: a row that
             is late now is not if the stored row is gone by the time of the next attempt.
     """
@@ -44,10 +46,12 @@ class SlotResult:
     removes: tuple[str, ...] = ()
     runs: tuple[PendingRun, ...] = ()
     deleted_keys: str | None = None
+    changes: tuple[ChangeFile, ...] | None = None
     rows_written: int = 0
     rows_deleted: int = 0
     rows_replaced: int = 0
     rows_late: int = 0
+    rows_unchanged: int = 0
     written: tuple[DataFile, ...] = ()
 
     @property
@@ -92,17 +96,19 @@ class Dying:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts puts and deletes, and how many of them are late."""
+    """Counts puts and deletes, and how many of them are late or change nothing."""
 
     written: int = 0
     deleted: int = 0
     late: int = 0
+    unchanged: int = 0
 
-    def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_]) -> None:
-        """Rows: whether each puts one, and whether it is late."""
+    def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_], same: npt.NDArray[np.bool_]) -> None:
+        """Rows: whether each puts one, whether it is late, and whether it is put as it is stored."""
         self.written += int((puts & ~lost).sum())
         self.deleted += int((~puts & ~lost).sum())
         self.late += int(lost.sum())
+        self.unchanged += int(same.sum())
 
 
 def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, tally: Tally) -> SlotResult:
@@ -119,9 +125,11 @@ def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, t
         vectors=vectors,
         removes=removes,
         deleted_keys=raw.deleted_keys,
+        changes=raw.changes,
         rows_written=tally.written,
         rows_deleted=tally.deleted,
         rows_replaced=superseded.count,
         rows_late=tally.late,
-        written=raw.adds if tally.late else (),
+        rows_unchanged=tally.unchanged,
+        written=raw.adds if tally.late or tally.unchanged else (),
     )

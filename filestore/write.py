@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -14,6 +14,8 @@ from filestore.delta.conflict import Proposal
 from filestore.errors import InvalidRequest
 from filestore.fold import fold
 from filestore.fold_values import fold_values
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.slot_result import ChangeSink, SlotResult
 from filestore.writer import TableFiles
@@ -26,6 +28,7 @@ def write_sorted(
     base: Mapping[Slot, Sequence[DataFile]],
     batches: Iterable[pa.RecordBatch],
     log: ChangeSink | None = None,
+    producer: ChangelogProducer = ChangelogProducer.NONE,
     *,
     later: bool = False,
 ) -> Iterator[SlotResult]:
@@ -36,6 +39,7 @@ def write_sorted(
         base: Live files by slot; slots that are not named have none.
         batches: Sorted by partition columns, bucket and key, with `BUCKET_COLUMN`.
         log: Where accepted changes go.
+        producer: What is written down as change data (`filestore.changelog.images.recorded`).
         later: Leave the rows as pending runs.
     """
     chunks = cut_chunks(batches, table.definition, table.definition.options["row-group.rows"])
@@ -52,7 +56,7 @@ def write_sorted(
         if later:
             yield append(table, slot, slot_chunks, log)
         else:
-            yield fold_slot(table, slot, base.get(slot, ()), slot_chunks, log)
+            yield fold_slot(table, slot, base.get(slot, ()), slot_chunks, log, producer)
 
 
 def fold_slot(
@@ -61,10 +65,11 @@ def fold_slot(
     base: Sequence[DataFile],
     chunks: Iterable[pa.Table],
     log: ChangeSink | None = None,
+    producer: ChangelogProducer = ChangelogProducer.NONE,
 ) -> SlotResult:
     """Merges sorted rows into a slot by the table's engine; for arguments and errors see `filestore.fold.fold`."""
     merge = fold_values if table.definition.merges_values else fold
-    return merge(table, slot, base, chunks, log)
+    return merge(table, slot, base, chunks, log, producer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +86,7 @@ class WriteResult:
             vectors=tuple(f for r in self.results for f in r.vectors),
             removes=tuple(p for r in self.results for p in r.removes),
             runs=tuple(run for r in self.results for run in r.runs),
+            changes=tuple(f for r in self.results for f in r.changes or ()),
             metrics=self.metrics,
         )
 
@@ -92,6 +98,15 @@ class WriteResult:
         counts["files_added"] = sum(len(r.adds) for r in self.results)
         counts["files_removed"] = sum(len(r.removes) for r in self.results)
         return counts
+
+    def to_look_up_again(self, changed: Container[Slot], definition: TableDefinition) -> list[SlotResult]:
+        """The results that a lost race makes out of date.
+
+        Those of the slots that changed, and those whose changes are not written down though they are images: a commit
+        whose changes are partly written down and partly left to be inferred would lose the latter.
+        """
+        inferred = definition.changelog_producer.images
+        return [r for r in self.results if r.slot in changed or (inferred and r.changes is None)]
 
     def with_slots(self, redone: Iterable[SlotResult]) -> WriteResult:
         """The same write with some slots worked out again."""

@@ -20,10 +20,11 @@ from filestore.frames import frame_of
 from filestore.keys import Key, ascending, encode_key, key_at
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
+from filestore.rows import fitted
 from filestore.statistics import StatisticsBuilder
 from filestore.storage import Storage, writing
 
-__all__ = ["DataWriter", "TableFiles", "abandon", "encoding"]
+__all__ = ["DataWriter", "TableFiles", "abandon", "encoding_of"]
 
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
@@ -76,18 +77,12 @@ class DataWriter:
         if rows.num_rows == 0:
             return
         self._check_order(rows)
-        rows = self._fitted(rows)
+        rows = fitted(rows, self._schema)
         if self._open is None:
             self._open = _OpenFile(self._table, self._slot, rows)
         self._open.write(rows)
         if self._open.bytes_written >= self._target_bytes:
             self._roll()
-
-    def _fitted(self, rows: pa.Table) -> pa.Table:
-        try:
-            return rows.select(self._schema.names).cast(self._schema)
-        except pa.ArrowInvalid as error:
-            raise InvalidRequest(f"the rows do not fit the table's types: {error}", code="bad-value") from error
 
     def _check_order(self, rows: pa.Table) -> None:
         """Look-ups would miss keys that stand where they do not belong: a sort by another collation, for example."""
@@ -148,11 +143,11 @@ class _OpenFile:
         self._statistics = StatisticsBuilder(pa.schema(measured))
         self._first: Key | None = None
         self._last: Key | None = None
-        how = encoding(table.definition, first_rows)
+        encoding = encoding_of(table.definition, first_rows)
         self._sink = table.storage.open_write(table.path(self._path))
         try:
             with writing(table.path(self._path)):
-                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **how)
+                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **encoding)
         except BaseException:
             abandon(None, self._sink)
             table.storage.delete(table.path(self._path))
@@ -203,7 +198,7 @@ def abandon(writer: pq.ParquetWriter | None, sink: pa.NativeFile) -> None:
             thing.close()
 
 
-def encoding(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
+def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
     """Repeated values through a dictionary, whole numbers, dates and times as packed deltas, the rest plain.
 
     Packed deltas take about a byte a row where values are sorted, and elsewhere no more bits than the values need:

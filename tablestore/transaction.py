@@ -17,12 +17,14 @@ import pyarrow as pa
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
 from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.fold import look_again
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
@@ -62,12 +64,14 @@ class WriteJob:
         log: The log to write to; None for a table without one, and for an overwrite.
         transaction_prefix: ``{table uuid}/{commit id}``.
         later: Rows are left as pending runs (``write-mode = merge-on-read``).
+        producer: What the tasks write down as change data.
     """
 
     table: TableFiles
     base: Mapping[Slot, Sequence[DataFile]]
     log: LogConfig | None
     transaction_prefix: str
+    producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
@@ -78,7 +82,9 @@ class WriteJob:
             attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
         """
         return self._logged(
-            attempt, lambda sink: write_sorted(self.table, self.base, batches, sink, later=self.later), set()
+            attempt,
+            lambda sink: write_sorted(self.table, self.base, batches, sink, self.producer, later=self.later),
+            set(),
         )
 
     def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
@@ -204,6 +210,7 @@ class TableWriter:
             {} if overwrite else base.slots(),
             None if overwrite else self._config,
             f"{base.table_id}/{proposal.commit_id}",
+            recorded(base.definition, empty=not base.files, overwrite=overwrite),
             later=base.definition.merges_on_read and not overwrite,
         )
         return self._commit(base, proposal, self._outcomes(run, job, proposal)).snapshot
@@ -322,7 +329,7 @@ class _Attempt:
             )
         table = self._files.files(state)
         job = WriteJob(table, state.slots(), self._log, f"{state.table_id}/{proposal.commit_id}")
-        earlier = [r for r in self.result.results if r.slot in changed.slots]
+        earlier = self.result.to_look_up_again(changed.slots, state.definition)
         outcome = job.run_again(earlier, f"again.{state.version}")
         self.result = self.result.with_slots(outcome.results)
         self._note(self.result)
@@ -336,11 +343,10 @@ class _Attempt:
         self._written |= _paths(result.results)
 
     def forget_unused(self) -> None:
-        """Removes what the commit does not name: runs of deleted keys, and vectors that a rebase replaced."""
+        """Removes what the commit does not name: runs of deleted keys, and what a rebase replaced."""
         results = self.result.results
         used = {f.path for r in results for f in r.adds} | {f.path for r in results for f in r.runs}
-        used |= _vector_files(results)
-        self._delete(self._written - used)
+        self._delete(self._written - used - _vector_files(results) - _change_files(results))
 
     def forget_files(self) -> None:
         """Removes everything: the attempt failed."""
@@ -354,8 +360,13 @@ class _Attempt:
 def _paths(results: Iterable[SlotResult]) -> set[str]:
     """All files that those results brought, relative to the table."""
     listed = list(results)
-    adds = {f.path for r in listed for f in r.new_files} | {f.path for r in listed for f in r.runs}
-    return adds | _vector_files(listed) | {r.deleted_keys for r in listed if r.deleted_keys}
+    files = {f.path for r in listed for f in r.new_files} | {f.path for r in listed for f in r.runs}
+    deleted_keys = {r.deleted_keys for r in listed if r.deleted_keys}
+    return files | _vector_files(listed) | _change_files(listed) | deleted_keys
+
+
+def _change_files(results: Iterable[SlotResult]) -> set[str]:
+    return {f.path for r in results for f in r.changes or ()}
 
 
 def _vector_files(results: Iterable[SlotResult]) -> set[str]:

@@ -15,6 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient, system_ambient
+from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
 from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
@@ -128,9 +129,8 @@ class PreparedWrite:
     def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         self.rebases.append(changed.slots)
         table, live = self.store.files(state), state.slots()
-        again = [
-            look_again(table, live.get(r.slot, ()), r, self.log) for r in self.result.results if r.slot in changed.slots
-        ]
+        stale = self.result.to_look_up_again(changed.slots, state.definition)
+        again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in stale]
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
 
@@ -152,7 +152,8 @@ def prepare(
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.slots()
-    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, later=later)))
+    producer = recorded(definition, empty=not base.files, overwrite=overwrite)
+    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, producer, later=later)))
     looked_up = definition.primary_key and not overwrite and not later
     touched = frozenset(r.slot for r in result.results) if looked_up else frozenset()
     proposal = Proposal(

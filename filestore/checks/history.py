@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from filestore.checks.changes import check_changes
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.actions import (
     BUCKET_TAG,
@@ -90,7 +91,20 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
         findings.add(Invariant.VERSION_GAP, f"version {number} follows version {before.version}", version=number)
         _note_references(history, entry)
         return _from_checkpoint(log, number)
-    return _checked_step(history, before, entry)
+    after = _checked_step(history, before, entry)
+    if after is not None:
+        _check_change_data(log, findings, before, after, entry)
+    return after
+
+
+def _check_change_data(
+    log: DeltaLog, findings: Findings, before: TableState | None, after: TableState, entry: Commit
+) -> None:
+    try:
+        check_changes(log, findings, before or after, after, entry)
+    except _BROKEN as error:
+        message = f"the change data of version {entry.version} cannot be understood: {type(error).__name__}: {error}"
+        findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
 
 
 def _checked_step(history: History, before: TableState | None, entry: Commit) -> TableState | None:

@@ -51,6 +51,9 @@ class Invariant(StrEnum):
     DEAD_FILE = "dead-file"
     ORPHAN = "orphan"
     FOREIGN_FILE = "foreign-file"
+    CHANGE_FEED = "change-feed"
+    CHANGE_FILE = "change-file"
+    CHANGE_COUNT = "change-count"
 
 
 _SEVERITIES = {

@@ -8,8 +8,9 @@ from typing import Any
 
 from filestore.errors import Corrupt, Unsupported
 from filestore.layout import decode_path, encode_path
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, DeletionVector, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingRun, Slot
 
 __all__ = [
     "LOG_DOMAIN",
@@ -17,6 +18,7 @@ __all__ = [
     "RUN_DOMAIN",
     "Action",
     "add_action",
+    "cdc_action",
     "check_protocol",
     "data_file",
     "decode",
@@ -35,6 +37,7 @@ __all__ = [
 
 Action = dict[str, Any]
 
+CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 LOG_DOMAIN = "tablestore.log"
 LOG_OFFSET_APP = "tablestore.log.offset."
 RUN_DOMAIN = "tablestore.run."
@@ -101,6 +104,8 @@ def metadata_action(definition: TableDefinition, table_id: str, created_ms: int)
         "delta.enableInCommitTimestamps": "true",
         **definition.to_properties(),
     }
+    if definition.changelog_producer is not ChangelogProducer.NONE:
+        properties[CHANGE_FEED_PROPERTY] = "true"
     metadata: Action = {
         "id": table_id,
         "format": {"provider": "parquet", "options": {}},
@@ -148,6 +153,19 @@ def remove_action(file: DataFile, deleted_ms: int, *, data_change: bool) -> Acti
     if file.vector is not None:
         action["deletionVector"] = file.vector.to_action()
     return {"remove": action}
+
+
+def cdc_action(file: ChangeFile) -> Action:
+    """Change data of the version: readers of changes look at these files and no others of it."""
+    return {
+        "cdc": {
+            "path": encode_path(file.path),
+            "partitionValues": dict(file.slot.partition),
+            "size": file.size,
+            "dataChange": False,
+            "tags": {BUCKET_TAG: str(file.slot.bucket)},
+        }
+    }
 
 
 def txn_action(app_id: str, version: int, now_ms: int) -> Action:

@@ -13,6 +13,7 @@ from filestore.delta.actions import (
     RUN_DOMAIN,
     Action,
     add_action,
+    cdc_action,
     domain_action,
     encode,
     folded_action,
@@ -180,6 +181,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         actions.append(add_action(file, data_change=data_change))
     actions += [remove_action(state.files[p], timestamp, data_change=data_change) for p in removes]
     actions += [add_action(f, data_change=data_change) for f in proposal.adds]
+    actions += [cdc_action(file) for file in proposal.changes]
     return actions
 
 

@@ -20,7 +20,7 @@ from filestore.delta.actions import slot_of
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation
 
@@ -46,6 +46,7 @@ class Proposal:
         adds: New files (possibly born with dead rows).
         vectors: Files of the base whose dead rows grow, with their new vectors.
         removes: Paths of files of the base that leave.
+        changes: Change data of the commit.
         replaces_all: An overwrite: whatever is in the table when it commits leaves.
         runs: Changes that are left for a fold to merge.
         folded: Runs that this commit has merged.
@@ -63,6 +64,7 @@ class Proposal:
     adds: tuple[DataFile, ...] = ()
     vectors: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
+    changes: tuple[ChangeFile, ...] = ()
     replaces_all: bool = False
     runs: tuple[PendingRun, ...] = ()
     folded: tuple[PendingRun, ...] = ()

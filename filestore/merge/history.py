@@ -13,6 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from filestore.frames import with_entries
 from filestore.keys import changes
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.rowkind import KIND_COLUMN, RowKind
@@ -81,7 +82,7 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
     sizes = np.diff(np.append(starts, rows.num_rows))
     names = [name for name in rows.column_names if not name.startswith("_")]
     changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
-    parts = [*(_numbered(_with_entries(part.rows.select(names)), part.groups) for part in stored), changes]
+    parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups) for part in stored), changes]
     order = [GROUP, *([sequence] if sequence else []), _ARRIVAL, _ROW]
     frame = pl.concat(parts).with_row_index(_ROW).sort(order, nulls_last=False).drop(_ARRIVAL, _ROW)
     return History(frame, len(starts))
@@ -105,7 +106,7 @@ def _changes(rows: pa.Table, names: Sequence[str], groups: Rows) -> pl.DataFrame
     kind = pl.Series(KIND, rows.column(KIND_COLUMN)) if KIND_COLUMN in has else pl.lit(None, pl.String).alias(KIND)
     arrival = pl.Series(_ARRIVAL, rows.column(ORDINAL_COLUMN)) if ORDINAL_COLUMN in has else pl.lit(0).alias(_ARRIVAL)
     return (
-        _with_entries(frame)
+        with_entries(frame)
         .with_columns(
             pl.Series(GROUP, groups, pl.Int64),
             pl.lit(False).alias(STORED),
@@ -114,12 +115,3 @@ def _changes(rows: pa.Table, names: Sequence[str], groups: Rows) -> pl.DataFrame
         )
         .with_columns((pl.col(KIND).is_null() | pl.col(KIND).is_in(_PUTS)).alias(ADDS))
     )
-
-
-def _with_entries(frame: pl.DataFrame) -> pl.DataFrame:
-    """Maps as arrays of their entries: polars can do nothing with a map."""
-    maps = {name: kind for name, kind in frame.schema.items() if isinstance(kind, pl.Map)}
-    entries = [
-        pl.col(name).cast(pl.List(pl.Struct({"key": kind.key, "value": kind.value}))) for name, kind in maps.items()
-    ]
-    return frame.with_columns(entries)

@@ -10,9 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
+from filestore.model.changelog import ChangelogProducer
 from filestore.model.merging import MergeEngine, MergeSpec, merge_spec
-from filestore.model.options import TableOptions
 from filestore.model.schema import Column, Schema, check_fields
+from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import is_key_type, to_sql
 
@@ -54,7 +55,8 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, ``merge-engine``, ``write-mode``, ``bad-text``, or those of `check_fields` and
+                ``log-servers``, ``merge-engine``, ``write-mode``, ``changelog-producer``, ``bad-text``, or those of
+                `check_fields` and
                 `TableOptions.parse`.
         """
         check_fields(schema)
@@ -102,6 +104,11 @@ class TableDefinition:
     def merges_on_read(self) -> bool:
         """Whether a write leaves its rows as pending runs, for a fold to merge."""
         return bool(self.options["write-mode"] == "merge-on-read")
+
+    @property
+    def changelog_producer(self) -> ChangelogProducer:
+        """What the table writes down of its changes."""
+        return ChangelogProducer(self.options["changelog-producer"])
 
     @property
     def sort_key(self) -> tuple[str, ...]:
@@ -240,6 +247,7 @@ def _check_options(definition: TableDefinition) -> None:
     merge_spec(definition)
     if definition.merges_on_read:
         _check_merge_on_read(definition)
+    _check_changelog(definition)
     if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
         raise InvalidRequest(
             "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"
@@ -258,3 +266,20 @@ def _check_merge_on_read(definition: TableDefinition) -> None:
             "folded, and the log must tell it when it is written; or take write-mode = merge-on-write",
             code="write-mode",
         )
+
+
+def _check_changelog(definition: TableDefinition) -> None:
+    at_compactions = definition.changelog_producer is ChangelogProducer.FULL_COMPACTION
+    if at_compactions and not definition.merges_on_read:
+        raise InvalidRequest(
+            "changelog-producer = full-compaction needs write-mode = merge-on-read: with merge-on-write a commit "
+            "changes the rows at once, and a compaction none; take changelog-producer = lookup",
+            code="changelog-producer",
+        )
+    for name in ("full-compaction.delta-commits", "changelog-producer.compaction-interval"):
+        if name in definition.options.as_dict() and not at_compactions:
+            raise InvalidRequest(
+                f"option {name!r} says when changelog-producer = full-compaction writes its changes, and the table has "
+                f"changelog-producer = {definition.changelog_producer}: leave it out",
+                code="changelog-producer",
+            )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-__all__ = ["DataFile", "DeletionVector", "Partition", "PendingRun", "Slot"]
+__all__ = ["ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot"]
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty if unpartitioned."""
@@ -134,3 +134,18 @@ class PendingRun:
         return DataFile(
             self.path, self.slot, self.size, self.rows, self.modified_ms, stats, 0, self.min_key, self.max_key
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeFile:
+    """Change data of one slot in one version: rows with what became of them (FORMAT.md section 13).
+
+    Attributes:
+        path: Relative to the table, decoded.
+        slot: The partition and bucket whose rows it holds.
+        size: Bytes.
+    """
+
+    path: str
+    slot: Slot
+    size: int

@@ -1,21 +1,19 @@
 """Table options: every name, type, default and meaning in one table.
 
-`OPTIONS` is the single source: parsing, documentation and error messages are drawn from it. Values
-are kept as the strings that the user wrote; `TableOptions` parses them on access.
+`OPTIONS` is the single source: parsing, documentation and error messages are drawn from it.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from filestore.errors import InvalidRequest
 from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
 
-__all__ = ["FIELD_OPTIONS", "OPTIONS", "PREFIXES", "OneOf", "Option", "TableOptions"]
+__all__ = ["FIELD_OPTIONS", "FIELD_PREFIX", "OPTIONS", "PREFIXES", "OneOf", "Option", "column_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +65,16 @@ def _one_of(*choices: str) -> OneOf:
     return OneOf(choices)
 
 
+_TIME_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration(text: str) -> timedelta:
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*(ms|s|min|h|d)\s*", text.lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a time above zero such as '30 min' (units: ms, s, min, h, d)")
+    return timedelta(milliseconds=int(match[1]) * _TIME_UNITS[match[2]])
+
+
 def _flag(text: str) -> bool:
     if text.lower() not in ("true", "false"):
         raise ValueError("'true' or 'false'")
@@ -77,7 +85,8 @@ def _any_text(text: str) -> str:
     return text
 
 
-def _names(text: str) -> tuple[str, ...]:
+def column_names(text: str) -> tuple[str, ...]:
+    """The names in a list of columns; `ValueError` says what is expected."""
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
         raise ValueError("column names separated by commas")
@@ -103,7 +112,7 @@ OPTIONS: Mapping[str, Option] = {
         Option(
             "bucket-key",
             "column list",
-            _names,
+            column_names,
             None,
             "Columns whose hash chooses the bucket; default: the primary key without the partition columns. "
             "With a primary key they must be part of it.",
@@ -159,6 +168,29 @@ OPTIONS: Mapping[str, Option] = {
             "When a write is merged: at its commit, so that every Delta reader sees it at once; or later, by a "
             "compaction: commits then cost the same however large the table is, our readers merge what is pending as "
             "they read, and other readers see the table as it was folded last.",
+        ),
+        Option(
+            "changelog-producer",
+            "enum",
+            _one_of("none", "input", "lookup", "full-compaction"),
+            "none",
+            "What Delta's change data feed gives: nothing; the rows as they came, for inputs that are complete "
+            "changelogs; exact images of each changed row, from the old rows found by look-up; the same, at each full "
+            "compaction.",
+        ),
+        Option(
+            "full-compaction.delta-commits",
+            "integer",
+            _whole(1, 1_000_000),
+            None,
+            "With changelog-producer = full-compaction: a full compaction is due after so many commits.",
+        ),
+        Option(
+            "changelog-producer.compaction-interval",
+            "duration",
+            _duration,
+            "30 min",
+            "With changelog-producer = full-compaction: a full compaction is due after this time, e.g. 1 h.",
         ),
         Option(
             "target-file-size",
@@ -283,14 +315,14 @@ FIELD_OPTIONS: Mapping[str, Option] = {
         Option(
             "nested-key",
             "column list",
-            _names,
+            column_names,
             None,
             "Fields that tell the structs of a nested_update apart; without them structs are only added.",
         ),
         Option(
             "sequence-group",
             "column list",
-            _names,
+            column_names,
             None,
             "With merge-engine = partial-update: these columns follow the row with the highest value of the column (or "
             "columns, separated by commas) that the option is named by.",
@@ -302,95 +334,3 @@ FIELD_OPTIONS: Mapping[str, Option] = {
 PREFIXES: Mapping[str, str] = {
     "log.kafka.properties.": "Passed to the Kafka clients as it is, e.g. log.kafka.properties.security.protocol."
 }
-
-
-@dataclass(frozen=True, slots=True)
-class TableOptions:
-    """The options that a table was given, checked. Defaults are not stored, so a later default reaches it."""
-
-    given: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def parse(cls, given: Mapping[str, str]) -> TableOptions:
-        """Checks names and values.
-
-        Raises:
-            InvalidRequest: an unknown name (``unknown-option``, with the nearest known one) or a value that does
-                not parse (``bad-option-value``, with what is expected).
-        """
-        for name, value in given.items():
-            _check(name, str(value))
-        return cls(tuple(sorted((name, str(value)) for name, value in given.items())))
-
-    def __getitem__(self, name: str) -> Any:
-        """The parsed value, or the parsed default (None where there is none)."""
-        option = OPTIONS[name]
-        text = dict(self.given).get(name, option.default)
-        return None if text is None else option.parse(text)
-
-    def with_prefix(self, prefix: str) -> dict[str, str]:
-        """The options below a pass-through prefix, by the rest of their names."""
-        return {name.removeprefix(prefix): value for name, value in self.given if name.startswith(prefix)}
-
-    def of_field(self, column: str) -> dict[str, Any]:
-        """What was given for a column, parsed, by the option's name; sequence groups left out."""
-        return {
-            option.name: option.parse(text)
-            for name, option, text in self._field_options()
-            if name == column and option.name != "sequence-group"
-        }
-
-    def field_columns(self) -> list[str]:
-        """The columns that options of fields name; sequence groups left out."""
-        return [name for name, option, _ in self._field_options() if option.name != "sequence-group"]
-
-    def sequence_groups(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Each group's sequence columns and its members."""
-        return [
-            (_names(name), option.parse(text))
-            for name, option, text in self._field_options()
-            if option.name == "sequence-group"
-        ]
-
-    def _field_options(self) -> Iterator[tuple[str, Option, str]]:
-        for name, text in self.given:
-            if (found := _field_option(name)) is not None:
-                yield (*found, text)
-
-    def as_dict(self) -> dict[str, str]:
-        """What was given, by name."""
-        return dict(self.given)
-
-
-def _field_option(name: str) -> tuple[str, Option] | None:
-    """The column (of a sequence group: columns) and the option of a ``fields.<column>.<option>``."""
-    if not name.startswith(FIELD_PREFIX) or name in OPTIONS:
-        return None
-    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
-    return (column, FIELD_OPTIONS[last]) if column and last in FIELD_OPTIONS else None
-
-
-def _refuse_unknown_field_option(name: str) -> None:
-    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
-    if name.startswith(FIELD_PREFIX) and column:
-        near = difflib.get_close_matches(last, FIELD_OPTIONS, n=1, cutoff=0.5)
-        hint = f"did you mean 'fields.{column}.{near[0]}'?" if near else f"known: {', '.join(FIELD_OPTIONS)}"
-        raise InvalidRequest(f"unknown option {name!r} of column {column!r}: {hint}", code="unknown-option")
-
-
-def _check(name: str, value: str) -> None:
-    if any(name.startswith(prefix) and name != prefix for prefix in PREFIXES):
-        return
-    field = _field_option(name)
-    option = field[1] if field else OPTIONS.get(name)
-    if option is None:
-        _refuse_unknown_field_option(name)
-        near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(OPTIONS)}"
-        raise InvalidRequest(f"unknown option {name!r}: {hint}", code="unknown-option")
-    try:
-        option.parse(value)
-    except ValueError as error:
-        raise InvalidRequest(
-            f"option {name!r} has value {value!r}; it takes {error}", code="bad-option-value"
-        ) from error

@@ -220,6 +220,33 @@ def _other_ids(rows: pa.Table) -> pa.Table:
     return rows.set_column(0, rows.schema.field(0), pa.array(range(rows.num_rows), pa.int64()))
 
 
+_CHANGED = 3
+
+
+def _switch_feed_off(actions: Actions) -> None:
+    del actions[2]["metaData"]["configuration"]["delta.enableChangeDataFeed"]
+
+
+def on_change(edit: Callable[[dict[str, Any]], object]) -> Damage:
+    return on_entry(_CHANGED, lambda actions: edit(next(a["cdc"] for a in actions if "cdc" in a)))
+
+
+def _change_file(store: FileStore) -> Path:
+    actions = store.log.commit(_CHANGED).actions
+    return Path(store.location) / next(a["cdc"]["path"] for a in actions if "cdc" in a)
+
+
+def _rewrite_changes(store: FileStore, change: Callable[[pa.Table], pa.Table]) -> None:
+    path = _change_file(store)
+    pq.write_table(change(pq.read_table(path, partitioning=None)), path)
+    on_change(lambda cdc: cdc.update(size=path.stat().st_size))(store)
+
+
+def _unknown_type(rows: pa.Table) -> pa.Table:
+    column = rows.schema.get_field_index("_change_type")
+    return rows.set_column(column, "_change_type", pa.array(["upsert"] * rows.num_rows, pa.string()))
+
+
 # For a table (id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE) with key id and p, partitioned by p, of several
 # versions, with checkpoints at 2 and 4, and with files with and without vectors.
 def _no_text(count: int) -> pa.Array:
@@ -301,7 +328,7 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
         Invariant.KEY_BOUNDS,
         on_add(lambda add: add["tags"].update({"tablestore.maxKey": "[]"})),
     ),
-    "a minimum too high": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(v=0.5))),
+    "a minimum too high": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(v=99.5))),
     "a maximum too low for a dead row": (
         Invariant.STATISTICS,
         on_stats(lambda stats: stats["maxValues"].update(id=0), with_vector=True),
@@ -330,4 +357,28 @@ _LEFTOVERS: dict[str, tuple[Invariant, Damage]] = {
     ),
     "somebody's notes": (Invariant.FOREIGN_FILE, _stray("notes.txt", "_delta_log/notes.md")),
 }
-DAMAGES = _LOG | _FILES | _LEFTOVERS
+_CHANGES: dict[str, tuple[Invariant, Damage]] = {
+    "the feed is off": (Invariant.CHANGE_FEED, on_entry(0, _switch_feed_off)),
+    "change data that change data": (Invariant.CHANGE_FEED, on_change(lambda cdc: cdc.update(dataChange=True))),
+    "change data without a size": (Invariant.CHANGE_FEED, on_change(lambda cdc: cdc.pop("size"))),
+    "change data of another size": (Invariant.CHANGE_FILE, on_change(lambda cdc: cdc.update(size=7))),
+    "a change file is gone": (Invariant.CHANGE_FILE, lambda store: _change_file(store).unlink()),
+    "a change file is garbage": (
+        Invariant.CHANGE_FILE,
+        lambda store: _change_file(store).write_bytes(b"x" * _change_file(store).stat().st_size),
+    ),
+    "a change file lacks a column": (
+        Invariant.CHANGE_FILE,
+        lambda store: _rewrite_changes(store, lambda rows: rows.drop_columns(["v"])),
+    ),
+    "an unknown change": (Invariant.CHANGE_FILE, lambda store: _rewrite_changes(store, _unknown_type)),
+    "a change is missing": (
+        Invariant.CHANGE_COUNT,
+        lambda store: _rewrite_changes(store, lambda rows: rows.slice(1)),
+    ),
+    "all changes are missing": (
+        Invariant.CHANGE_COUNT,
+        on_entry(_CHANGED, lambda actions: [actions.remove(a) for a in list(actions) if "cdc" in a]),
+    ),
+}
+DAMAGES = _LOG | _FILES | _LEFTOVERS | _CHANGES

@@ -19,11 +19,15 @@ COLUMNS = "id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE"
 
 @pytest.fixture
 def store(folder: Path) -> FileStore:
-    definition = define(COLUMNS, ["id", "p"], ["p"], bucket=2, checkpoint_interval=2)
-    made = create(folder / "t", definition, ambient=seeded(3))
+    return filled(folder / "t", "none")
+
+
+def filled(folder: Path, changelog: str) -> FileStore:
+    definition = define(COLUMNS, ["id", "p"], ["p"], bucket=2, checkpoint_interval=2, changelog__producer=changelog)
+    made = create(folder, definition, ambient=seeded(3))
     for version in range(5):
         rows = range(100 * version, 100 * version + 150)
-        write(made, [{"id": n, "p": "x" if n % 3 else "y", "need": "a", "v": 0.0} for n in rows])
+        write(made, [{"id": n, "p": "x" if n % 3 else "y", "need": "a", "v": 1.0 * version} for n in rows])
     report = examine(made)
     assert report.healthy
     assert not report.findings
@@ -31,7 +35,8 @@ def store(folder: Path) -> FileStore:
 
 
 @pytest.mark.parametrize(("code", "damage"), DAMAGES.values(), ids=list(DAMAGES))
-def test_damage_is_found(store: FileStore, code: Invariant, damage: Damage) -> None:
+def test_damage_is_found(folder: Path, code: Invariant, damage: Damage) -> None:
+    store = filled(folder / "t", "lookup" if code.startswith("change-") else "none")
     damage(store)
     report = examine(reopen_blind(store))
     found = {finding.code for finding in report.findings}

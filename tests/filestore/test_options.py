@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import filestore
 from filestore.errors import InvalidRequest
-from filestore.model.options import OPTIONS, TableOptions
+from filestore.model.options import OPTIONS
 from filestore.model.options_page import page
+from filestore.model.table_options import TableOptions
 
 
 def test_defaults_parse() -> None:
@@ -50,6 +51,9 @@ def test_a_name_near_to_nothing_lists_all() -> None:
         ("target-file-size", "-1 mb"),
         ("bucket-key", "a,,b"),
         ("sequence.field", " "),
+        ("changelog-producer", "full"),
+        ("changelog-producer.compaction-interval", "1"),
+        ("changelog-producer.compaction-interval", "0 s"),
     ],
 )
 def test_a_wrong_value_says_what_is_expected(name: str, value: str) -> None:
@@ -63,6 +67,14 @@ def test_a_wrong_value_says_what_is_expected(name: str, value: str) -> None:
 )
 def test_sizes(text: str, size: int) -> None:
     assert TableOptions.parse({"target-file-size": text})["target-file-size"] == size
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("500 ms", 0.5), ("10s", 10), ("30 min", 1800), ("1 H", 3600), ("2 d", 172_800)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    name = "changelog-producer.compaction-interval"
+    assert TableOptions.parse({name: text})[name].total_seconds() == seconds
 
 
 def test_prefixes_pass_through() -> None:

@@ -14,6 +14,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.changes import assert_exact, by_deltalake
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import (
     Clock,
@@ -37,7 +38,7 @@ Rows = dict[tuple[Any, ...], Row]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kind of table: its key, whether it is partitioned, whether a column orders its rows."""
+    """What kind of table: its key, whether it is partitioned, whether a column orders its rows, what it writes down."""
 
     name: str
     columns: str
@@ -45,6 +46,7 @@ class Shape:
     partition_by: tuple[str, ...] = ()
     sequence: str | None = None
     files: str = "128 mb"
+    changelog: str = "none"
 
     def define(self) -> TableDefinition:
         given: dict[str, object] = {
@@ -52,6 +54,7 @@ class Shape:
             "row__group_rows": 3,
             "checkpoint_interval": 4,
             "target__file__size": self.files,
+            "changelog__producer": self.changelog,
         }
         if self.sequence:
             given["sequence_field"] = self.sequence
@@ -70,6 +73,9 @@ SHAPES: Mapping[str, Shape] = {
         Shape("composite", _MANY, ("name", "n"), files="1 b"),
         Shape("composite-sequence", _MANY, ("name", "n"), sequence="s"),
         Shape("composite-partitioned-sequence", _MANY, ("name", "p", "n"), ("p",), sequence="s"),
+        Shape("bigint-lookup", _ONE, ("id",), files="1 b", changelog="lookup"),
+        Shape("bigint-sequence-lookup", _ONE, ("id",), sequence="s", changelog="lookup"),
+        Shape("composite-partitioned-lookup", _MANY, ("name", "p", "n"), ("p",), changelog="lookup"),
     )
 }
 
@@ -210,10 +216,12 @@ class Model:
         assert replayed == expected, f"the log: {difference(replayed, expected)}"
 
     def check_history(self) -> None:
-        """Every version still reads as it was."""
+        """Every version still reads as it was, and the changes lead from each to the next."""
         for version, rows in self.history.items():
             found, expected = read(self.store, version), in_order(rows.values())
             assert found == expected, difference(found, expected)
+        if self.shape.changelog != "none":
+            assert_exact(self.store, by_deltalake(self.store))
 
 
 def difference(found: Sequence[Row], expected: Sequence[Row]) -> str:

@@ -93,9 +93,9 @@ class TestPendingRuns:
         table = make(store, **LATER, **{"num-sorted-run.compaction-trigger": "3"})
         put(table, (1, 1, "a"))
         put(table, (2, 1, "a"))
-        assert plan_folds(table.filestore.state()) == []
+        assert plan_folds(table.filestore.state(), 0) == []
         put(table, (3, 1, "a"))
-        (task,) = plan_folds(table.filestore.state())
+        (task,) = plan_folds(table.filestore.state(), 0)
         assert [run.version for run in task.runs] == [1, 2, 3]
 
     def test_an_overwrite_takes_the_runs_with_it(self, orders: Table) -> None:
@@ -169,7 +169,7 @@ class TestRaces:
     def test_a_run_that_comes_while_others_are_folded_stays_pending(self, orders: Table) -> None:
         put(orders, (1, 1, "a"))
         base = orders.filestore.state()
-        tasks = plan_folds(base, full=True)
+        tasks = plan_folds(base, 0, full=True)
         results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
         put(orders, (1, 2, "b"))
         commit_folds(orders.filestore, base, tasks, results)
@@ -186,7 +186,7 @@ class TestRaces:
         put(table, (9, 5, "b"), (1, 5, "b"))
         wanted = rows(table)
         base = table.filestore.state()
-        tasks = plan_folds(base, full=True)
+        tasks = plan_folds(base, 0, full=True)
         results = [fold_runs(table.filestore.files(base), task) for task in tasks]
         from compaction.local import compact_table
 
@@ -197,7 +197,7 @@ class TestRaces:
     def test_of_two_folds_one_loses_and_leaves_nothing(self, orders: Table) -> None:
         put(orders, (1, 1, "a"), (2, 2, "b"))
         base = orders.filestore.state()
-        tasks = plan_folds(base, full=True)
+        tasks = plan_folds(base, 0, full=True)
         results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
         fold_table(orders.filestore, full=True)
         with pytest.raises(Conflict) as caught:
@@ -208,7 +208,7 @@ class TestRaces:
     def test_a_fold_that_an_overwrite_was_faster_than_loses(self, orders: Table) -> None:
         put(orders, (1, 1, "a"))
         base = orders.filestore.state()
-        tasks = plan_folds(base, full=True)
+        tasks = plan_folds(base, 0, full=True)
         results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
         orders.write(pa.table({"id": [7], "n": [7], "t": ["z"]}), overwrite=True)
         with pytest.raises(Conflict):

@@ -1,0 +1,120 @@
+"""Change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.5).
+
+Reads of each change file the footer and one column, row group by row group.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from filestore.changelog.images import change_schema
+from filestore.checks.report import Findings, Invariant
+from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot_of
+from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.state import TableState
+from filestore.errors import NotFound
+from filestore.layout import join
+from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
+from filestore.model.snapshot import Operation
+
+__all__ = ["check_changes"]
+
+Counts = Counter[str]
+
+
+def check_changes(log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit) -> None:
+    """Checks the change data of one version."""
+    definition = after.definition
+    _check_feed(findings, definition, entry)
+    found: dict[Slot, Counts] = {}
+    for action in (a["cdc"] for a in entry.actions if "cdc" in a):
+        counts = _types(log, definition, action)
+        if isinstance(counts, str):
+            path = file_key(action)
+            findings.add(Invariant.CHANGE_FILE, f"version {entry.version}: {path} {counts}", path)
+            return
+        found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
+    if definition.changelog_producer.images and entry.snapshot().operation is Operation.WRITE:
+        _check_counts(findings, before, after, entry, found)
+
+
+def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) -> None:
+    wanted = definition.changelog_producer is not ChangelogProducer.NONE
+    for metadata in (a["metaData"] for a in entry.actions if "metaData" in a):
+        said = metadata["configuration"].get(CHANGE_FEED_PROPERTY)
+        if (said == "true") != wanted:
+            message = f"has {CHANGE_FEED_PROPERTY} = {said} and changelog-producer = {definition.changelog_producer}"
+            findings.add(Invariant.CHANGE_FEED, f"version {entry.version} {message}", version=entry.version)
+    for action in (a["cdc"] for a in entry.actions if "cdc" in a):
+        operation = entry.snapshot().operation
+        if not wanted or operation is not Operation.WRITE or action["dataChange"]:
+            message = (
+                f"version {entry.version} is a {operation} of a table with changelog-producer = "
+                f"{definition.changelog_producer} and has a cdc action with dataChange = {action['dataChange']}"
+            )
+            findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
+
+
+def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
+    """How often a file has each type of change; or what is wrong with it."""
+    counts: Counts = Counter()
+    try:
+        with log.storage.open_read(join(log.location, file_key(action))) as source:
+            if source.size() != action["size"]:
+                return f"has {source.size()} bytes, the log says {action['size']}"
+            parquet = pq.ParquetFile(source)
+            stored = {f.name: f.type for f in parquet.schema_arrow}
+            if stored != {f.name: f.type for f in change_schema(definition)}:
+                return f"has columns {', '.join(stored)}, or other types than the table"
+            for group in range(parquet.num_row_groups):
+                types = parquet.read_row_group(group, [CHANGE_TYPE_COLUMN], use_threads=False).column(0)
+                counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(types).to_pylist()})
+    except NotFound:
+        return "is named as change data and not on storage"
+    except (pa.ArrowException, OSError) as error:
+        return f"is not readable Parquet: {error}"
+    unknown = sorted(str(kind) for kind in set(counts) - set(ChangeType))
+    return f"has {CHANGE_TYPE_COLUMN} {unknown[0]!r}" if unknown else counts
+
+
+def _check_counts(
+    findings: Findings, before: TableState, after: TableState, entry: Commit, found: Mapping[Slot, Counts]
+) -> None:
+    grown, plain = _growth(before, after, entry.actions)
+    if not found and plain:
+        return  # readers take the rows of the new files for inserts
+    for slot in {*grown, *found}:
+        counts = found.get(slot, Counter())
+        images = counts[ChangeType.UPDATE_BEFORE], counts[ChangeType.UPDATE_AFTER]
+        if counts[ChangeType.INSERT] - counts[ChangeType.DELETE] != grown[slot] or images[0] != images[1]:
+            findings.add(
+                Invariant.CHANGE_COUNT,
+                f"version {entry.version} takes bucket {slot.bucket} of partition {dict(slot.partition)} {grown[slot]} "
+                f"rows further, and its change data are {dict(counts)}",
+                f"{slot}",
+                entry.version,
+            )
+
+
+def _growth(before: TableState, after: TableState, actions: Sequence[Action]) -> tuple[Counter[Slot], bool]:
+    """How many live rows each slot has more than before, and whether the commit only adds files without vectors."""
+    grown: Counter[Slot] = Counter()
+    plain = True
+    for action in actions:
+        if (remove := action.get("remove")) is not None:
+            file = before.files[file_key(remove)]
+            grown[file.slot] -= file.live_rows
+            plain = False
+        elif (add := action.get("add")) is not None:
+            file = after.files[file_key(add)]
+            grown[file.slot] += file.live_rows
+            plain = plain and file.vector is None
+    return grown, plain

@@ -1,0 +1,105 @@
+"""The options that one table was given: checked against `filestore.model.options`, parsed on access."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from filestore.errors import InvalidRequest
+from filestore.model.options import FIELD_OPTIONS, FIELD_PREFIX, OPTIONS, PREFIXES, Option, column_names
+
+__all__ = ["TableOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableOptions:
+    """The options that a table was given, checked. Defaults are not stored, so a later default reaches it."""
+
+    given: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> TableOptions:
+        """Checks names and values.
+
+        Raises:
+            InvalidRequest: an unknown name (``unknown-option``, with the nearest known one) or a value that does
+                not parse (``bad-option-value``, with what is expected).
+        """
+        for name, value in given.items():
+            _check(name, str(value))
+        return cls(tuple(sorted((name, str(value)) for name, value in given.items())))
+
+    def __getitem__(self, name: str) -> Any:
+        """The parsed value, or the parsed default (None where there is none)."""
+        option = OPTIONS[name]
+        text = dict(self.given).get(name, option.default)
+        return None if text is None else option.parse(text)
+
+    def with_prefix(self, prefix: str) -> dict[str, str]:
+        """The options below a pass-through prefix, by the rest of their names."""
+        return {name.removeprefix(prefix): value for name, value in self.given if name.startswith(prefix)}
+
+    def of_field(self, column: str) -> dict[str, Any]:
+        """What was given for a column, parsed, by the option's name; sequence groups left out."""
+        return {
+            option.name: option.parse(text)
+            for name, option, text in self._field_options()
+            if name == column and option.name != "sequence-group"
+        }
+
+    def field_columns(self) -> list[str]:
+        """The columns that options of fields name; sequence groups left out."""
+        return [name for name, option, _ in self._field_options() if option.name != "sequence-group"]
+
+    def sequence_groups(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Each group's sequence columns and its members."""
+        return [
+            (column_names(name), option.parse(text))
+            for name, option, text in self._field_options()
+            if option.name == "sequence-group"
+        ]
+
+    def _field_options(self) -> Iterator[tuple[str, Option, str]]:
+        for name, text in self.given:
+            if (found := _field_option(name)) is not None:
+                yield (*found, text)
+
+    def as_dict(self) -> dict[str, str]:
+        """What was given, by name."""
+        return dict(self.given)
+
+
+def _field_option(name: str) -> tuple[str, Option] | None:
+    """The column (of a sequence group: columns) and the option of a ``fields.<column>.<option>``."""
+    if not name.startswith(FIELD_PREFIX) or name in OPTIONS:
+        return None
+    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
+    return (column, FIELD_OPTIONS[last]) if column and last in FIELD_OPTIONS else None
+
+
+def _refuse_unknown_field_option(name: str) -> None:
+    column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")
+    if name.startswith(FIELD_PREFIX) and column:
+        near = difflib.get_close_matches(last, FIELD_OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean 'fields.{column}.{near[0]}'?" if near else f"known: {', '.join(FIELD_OPTIONS)}"
+        raise InvalidRequest(f"unknown option {name!r} of column {column!r}: {hint}", code="unknown-option")
+
+
+def _check(name: str, value: str) -> None:
+    if any(name.startswith(prefix) and name != prefix for prefix in PREFIXES):
+        return
+    field = _field_option(name)
+    option = field[1] if field else OPTIONS.get(name)
+    if option is None:
+        _refuse_unknown_field_option(name)
+        near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]!r}?" if near else f"known options: {', '.join(OPTIONS)}"
+        raise InvalidRequest(f"unknown option {name!r}: {hint}", code="unknown-option")
+    try:
+        option.parse(value)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"option {name!r} has value {value!r}; it takes {error}", code="bad-option-value"
+        ) from error

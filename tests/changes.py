@@ -1,0 +1,96 @@
+"""Change data beside what it must be: before-state + changes = after-state, version by version, so for each range."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+
+from filestore.model.snapshot import Operation
+from filestore.table import FileStore
+from tests.tables import read
+
+__all__ = ["Changes", "assert_exact", "by_deltalake", "by_version", "changes_between"]
+
+Row = Mapping[str, Any]
+Changes = Counter[tuple[str, str]]
+"""How often each type of change happens to each row."""
+
+_OWN = ("_change_type", "_commit_version", "_commit_timestamp")
+
+
+def _row(row: Row) -> str:
+    return repr(sorted((name, value) for name, value in row.items() if name not in _OWN))
+
+
+def by_version(rows: Sequence[Row]) -> dict[int, Changes]:
+    """What a reader of change data gave."""
+    found: dict[int, Changes] = {}
+    for row in rows:
+        found.setdefault(row["_commit_version"], Counter())[row["_change_type"], _row(row)] += 1
+    return found
+
+
+def by_deltalake(store: FileStore) -> dict[int, Changes]:
+    """The changes as delta-rs reads them, of the versions that it reads right.
+
+    Of an overwrite whose removed files have vectors delta-rs 1.6 gives the dead rows instead of the live ones, or dies.
+    """
+    versions = range(1, store.state().version + 1)
+    found: dict[int, Changes] = {}
+    for trusted, run in itertools.groupby(versions, lambda version: _is_trusted(store, version)):
+        listed = list(run)
+        if trusted:
+            found |= {version: Counter() for version in listed} | by_version(
+                _load_cdf(store.location, listed[0], listed[-1])
+            )
+    return found
+
+
+def _is_trusted(store: FileStore, version: int) -> bool:
+    if store.snapshot(version).operation is not Operation.OVERWRITE:
+        return True
+    return all(file.vector is None for file in store.state(version - 1).files.values())
+
+
+def _load_cdf(location: str, first: int, last: int) -> list[dict[str, Any]]:
+    table = deltalake.DeltaTable(location)
+    found = pa.table(table.load_cdf(starting_version=first, ending_version=last).read_all())
+    for field in pa.schema(table.schema().to_arrow()):
+        at = found.schema.get_field_index(field.name)
+        found = found.set_column(at, field.name, found.column(at).cast(field.type))
+    return found.to_pylist()  # type: ignore[no-any-return]
+
+
+def changes_between(before: Sequence[Row], after: Sequence[Row], key: Sequence[str], *, overwrite: bool) -> Changes:
+    """The exact changes from one state to another. Of an overwrite all rows leave and all come."""
+    if overwrite:
+        return Counter([("delete", _row(row)) for row in before] + [("insert", _row(row)) for row in after])
+    old, new = ({tuple(row[name] for name in key): row for row in rows} for rows in (before, after))
+    changes: Changes = Counter()
+    for at in {*old, *new}:
+        if at not in new:
+            changes["delete", _row(old[at])] += 1
+        elif at not in old:
+            changes["insert", _row(new[at])] += 1
+        elif _row(old[at]) != _row(new[at]):
+            changes["update_preimage", _row(old[at])] += 1
+            changes["update_postimage", _row(new[at])] += 1
+    return changes
+
+
+def assert_exact(store: FileStore, found: Mapping[int, Changes]) -> None:
+    """The changes of each version lead from the state before it to the state after it, and are no more than that."""
+    before: Sequence[Row] = []
+    for version in range(1, store.state().version + 1):
+        after = read(store, version)
+        if version in found:
+            overwrite = store.snapshot(version).operation is Operation.OVERWRITE
+            wanted = changes_between(before, after, store.state().definition.primary_key, overwrite=overwrite)
+            got = found[version]
+            assert got == wanted, f"version {version}: too much {got - wanted}, missing {wanted - got}"
+        before = after
