@@ -20,7 +20,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition, Slot
 from filestore.partitions import partition_values
 
-__all__ = ["BUCKET_COLUMN", "cut_chunks"]
+__all__ = ["BUCKET_COLUMN", "by_slot", "cut_chunks"]
 
 BUCKET_COLUMN = "_bucket"
 _CHUNK_BYTES = 64 << 20
@@ -50,14 +50,14 @@ def cut_chunks(
             continue
         table = pa.Table.from_batches(held).combine_chunks()
         cut = _last_cut(table, group_columns) if definition.primary_key else table.num_rows
-        yield from _by_slot(table.slice(0, cut), slot_columns, definition)
+        yield from by_slot(table.slice(0, cut), definition)
         rest = table.slice(cut)
         if reducible and rest.num_rows > rows // 2:
             rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
         least = 2 * held_rows if cut == 0 else 0  # one key that cannot be reduced: looked at ever more seldom
     if held_rows:
-        yield from _by_slot(pa.Table.from_batches(held).combine_chunks(), slot_columns, definition)
+        yield from by_slot(pa.Table.from_batches(held).combine_chunks(), definition)
 
 
 def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
@@ -73,9 +73,9 @@ def _last_cut(table: pa.Table, columns: Sequence[str]) -> int:
     return int(borders[-1]) + 1 if len(borders) else 0
 
 
-def _by_slot(
-    table: pa.Table, slot_columns: Sequence[str], definition: TableDefinition
-) -> Iterator[tuple[Slot, pa.Table]]:
+def by_slot(table: pa.Table, definition: TableDefinition) -> Iterator[tuple[Slot, pa.Table]]:
+    """Rows that are sorted by partition and `BUCKET_COLUMN`, a slot at a time."""
+    slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     if not table.num_rows:
         return
     borders = [0, *(np.flatnonzero(changes(table, slot_columns)) + 1).tolist(), table.num_rows]

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.bloom import BloomFilter
 from filestore.errors import Corrupt
 from filestore.storage import Storage
 
@@ -50,10 +51,23 @@ class ParquetReader:
         """Rows of each row group."""
         return [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
 
+    def leaf(self, column: str) -> int:
+        """Which of the leaf columns a top-level column is; a struct may have a field of the same name."""
+        return next(n for n in range(len(self.schema)) if self.schema.column(n).path == column)
+
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """A row group's rows; all columns if None."""
         with readable(self._path):
             return self._file.read_row_group(group, None if columns is None else list(columns), use_threads=False)
+
+    def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
+        """The filter of a leaf column of a row group, if it has one that we know."""
+        chunk = self.footer.row_group(group).column(leaf)
+        if chunk.bloom_filter_offset is None or chunk.bloom_filter_length is None:
+            return None
+        with readable(self._path):
+            self._source.seek(chunk.bloom_filter_offset)
+            return BloomFilter.parse(self._source.read_buffer(chunk.bloom_filter_length))
 
     def close(self) -> None:
         """Lets the file go."""

@@ -56,6 +56,15 @@ class RowGroups:
         mask[self._dead[first:last] - start] = False
         return mask
 
+    def every_row(self, group: int) -> Mask:
+        """All rows of a row group, the dead ones too."""
+        return np.ones(self._starts[group + 1] - self._starts[group], dtype=np.bool_)
+
+    def rows_around(self, rows: npt.NDArray[np.int64]) -> int:
+        """How many rows the row groups have that hold the rows at those ascending positions."""
+        cuts = np.searchsorted(rows, self._starts)
+        return int(np.diff(self._starts)[np.diff(cuts) > 0].sum())
+
     def read(self, group: int, names: Sequence[str], mask: Mask) -> pl.DataFrame:
         """Those rows of a row group that the mask names; at least one column, partition columns included."""
         stored = [name for name in names if name not in self._constants]

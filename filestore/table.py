@@ -9,6 +9,7 @@ import deltalake
 from deltalake.exceptions import DeltaError
 
 from filestore.ambient import Ambient
+from filestore.cache.lookup_cache import CacheLimits, LookupCache
 from filestore.delta.commit import Committed, Rebaser, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
@@ -40,6 +41,7 @@ class FileStore:
         self.ambient = ambient
         self.log = DeltaLog(storage, self.location)
         self._known: TableState | None = None
+        self._cache: LookupCache | None = None
 
     @classmethod
     def create(
@@ -101,6 +103,16 @@ class FileStore:
     def files(self, state: TableState) -> TableFiles:
         """What the kernel needs to read and write files of that state."""
         return TableFiles(self.storage, self.location, state.definition, self.ambient)
+
+    def lookup_cache(self) -> LookupCache:
+        """What repeated look-ups in this table's files share, with the limits that its options set now."""
+        limits = CacheLimits.of(
+            self.state().definition.options if self._known is None else self._known.definition.options
+        )
+        if self._cache is None:
+            self._cache = LookupCache(limits, self.ambient)
+        self._cache.limits = limits
+        return self._cache
 
     def commit(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
         """Commits a proposal (see `filestore.delta.commit`), and writes a checkpoint when one is due."""

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.bloom import can_have_filter
 from filestore.errors import InvalidRequest
 from filestore.frames import frame_of
 from filestore.keys import Key, ascending, encode_key, key_at
@@ -215,7 +216,17 @@ def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object
         "use_dictionary": repeating or False,
         "column_encoding": {name: "DELTA_BINARY_PACKED" for name in packed if name not in repeating} or None,
         "write_page_index": True,
+        "bloom_filter_options": _bloom_filters(definition, rows),
     }
+
+
+def _bloom_filters(definition: TableDefinition, rows: pa.Table) -> dict[str, dict[str, float]] | None:
+    """Which columns have one, made for as many values as the first row group has rows."""
+    if not definition.options["file.bloom-filter"]:
+        return None
+    size = {"ndv": rows.num_rows, "fpp": definition.options["file.bloom-filter.fpp"]}
+    columns = [name for name in definition.sort_key if can_have_filter(rows.schema.field(name).type)]
+    return {name: size for name in columns if "." not in name} or None  # a dot would be taken for a struct's field
 
 
 def _is_whole(kind: pa.DataType) -> bool:

@@ -12,7 +12,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
 
-__all__ = ["Rows", "conform", "fit"]
+__all__ = ["Rows", "arrow_rows", "conform", "fit"]
 
 Rows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | pl.DataFrame | pl.LazyFrame
 """Rows as Arrow or polars."""
@@ -27,7 +27,7 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
         InvalidRequest: a column that the table lacks (``unknown-column``), a missing NOT NULL column
             (``missing-column``), or a value that does not fit its type (``bad-value``).
     """
-    table = _arrow(rows)
+    table = arrow_rows(rows)
     names = set(table.column_names)
     if len(names) < len(table.column_names):
         twice = next(n for n in table.column_names if table.column_names.count(n) > 1)
@@ -54,7 +54,8 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
     return pa.table(columns, schema=pa.schema(fields))
 
 
-def _arrow(rows: Rows) -> pa.Table:
+def arrow_rows(rows: Rows) -> pa.Table:
+    """The rows as Arrow."""
     if isinstance(rows, pl.LazyFrame):
         rows = rows.collect()
     if isinstance(rows, pl.DataFrame):

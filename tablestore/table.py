@@ -16,6 +16,7 @@ from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
+from filestore.get import get_rows
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
@@ -25,6 +26,7 @@ from filestore.scan import plan_scan, scan
 from filestore.sorting.order import sort_rows
 from filestore.table import FileStore
 from log.store import LogConfig
+from tablestore.asked import Keys, asked_keys
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, conform
@@ -119,6 +121,28 @@ class Table:
         if timestamp is not None:
             version = self.version_at(timestamp)
         return Scan(self.filestore, self.filestore.state(version), columns, where)
+
+    def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
+        """The rows of given keys: an Arrow table in the order of the keys.
+
+        A key that has no row is left out, one that is given twice comes once. Whoever asks often keeps the `Table`:
+        what is read again and again is then found on the local disk, within the bounds of the options
+        ``lookup.cache-…`` (files without a name below the system's temporary folder, ``$TMPDIR``).
+
+        Args:
+            keys: Arrow or polars with the primary key's columns, a list of dicts with their names, a list of tuples
+                in their order, or, if the key is one column, a list of its values.
+            columns: Which columns; all if None.
+            version: The state of that version (time travel).
+
+        Raises:
+            InvalidRequest: a table without a key (``no-primary-key``), or keys that do not fit it (``bad-keys``,
+                ``null-key``, ``bad-value``).
+            NotFound: a column or version that is not there.
+        """
+        state = self.filestore.state(version)
+        asked = asked_keys(keys, state.definition)
+        return get_rows(self.filestore.files(state), state, asked, columns, self.filestore.lookup_cache())
 
     def follow(
         self,

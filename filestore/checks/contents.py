@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filestore.bucketing import bucket_of
+from filestore.checks.filters import check_filters
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.vectors import positions
-from filestore.errors import NotFound, TableStoreError
+from filestore.errors import Corrupt, NotFound, TableStoreError
 from filestore.keys import Key, ascending, decode_key, encode_key, key_at
 from filestore.model.files import DataFile
 from filestore.partitions import with_partition
@@ -36,10 +37,13 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings) -> bool:
             if source.size() != file.size:
                 message = f"{file.path} has {source.size()} bytes, the log says {file.size}"
                 findings.add(Invariant.FILE_SIZE, message, file.path)
-            return _FileCheck(table, file, findings).run(pq.ParquetFile(source)) and sound
+            readable = _FileCheck(table, file, findings).run(pq.ParquetFile(source))
+        if readable:
+            check_filters(table, file, findings)
+        return readable and sound
     except NotFound:
         findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table and not on storage", file.path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, Corrupt) as error:
         findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {error}", file.path)
     return False
 

@@ -45,6 +45,7 @@ class Invariant(StrEnum):
     TEXT = "text"
     KEY_BOUNDS = "key-bounds"
     STATISTICS = "statistics"
+    BLOOM_FILTER = "bloom-filter"
     VECTOR = "vector"
     UNIQUE_KEY = "unique-key"
     PENDING_RUN = "pending-run"

@@ -20,7 +20,7 @@ from filestore.layout import join, vector_path
 from filestore.model.files import DeletionVector
 from filestore.storage import Storage
 
-__all__ = ["VectorFileBuilder", "positions", "vector_file"]
+__all__ = ["VectorFileBuilder", "bitmap", "positions", "vector_file"]
 
 Positions = npt.NDArray[np.uint64]
 
@@ -41,12 +41,12 @@ class VectorFileBuilder:
 
     def add(self, dead: Positions) -> DeletionVector:
         """Appends the vector of those row positions."""
-        bitmap = BitMap64(array("Q", dead.tobytes()))  # the one constructor that does not loop over rows in Python
-        bitmap.run_optimize()
-        data = _MAGIC + bitmap.serialize()
+        rows = BitMap64(array("Q", dead.tobytes()))  # the one constructor that does not loop over rows in Python
+        rows.run_optimize()
+        data = _MAGIC + rows.serialize()
         offset = len(self._parts)
         self._parts += struct.pack(">i", len(data)) + data + struct.pack(">I", zlib.crc32(data))
-        return DeletionVector("u", self._location, offset, len(data), len(bitmap))
+        return DeletionVector("u", self._location, offset, len(data), len(rows))
 
     @property
     def empty(self) -> bool:
@@ -71,13 +71,18 @@ def vector_file(vector: DeletionVector) -> str:
 
 
 def positions(storage: Storage, location: str, vector: DeletionVector | None) -> Positions:
-    """The dead rows' positions, ascending; empty for no vector.
+    """The dead rows' positions, ascending; empty for no vector. For errors see `bitmap`."""
+    if vector is None:
+        return np.empty(0, dtype=np.uint64)
+    return np.array(bitmap(storage, location, vector).to_array(), dtype=np.uint64)
+
+
+def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
+    """The dead rows' positions, as compressed as they are stored.
 
     Raises:
         Corrupt: length, checksum, magic number or cardinality are not what the commit says.
     """
-    if vector is None:
-        return np.empty(0, dtype=np.uint64)
     path = join(location, vector_file(vector))
     with storage.open_read(path) as file:
         file.seek(vector.offset)
@@ -91,14 +96,14 @@ def positions(storage: Storage, location: str, vector: DeletionVector | None) ->
             f"deletion vector at {vector.offset} of {path} has a wrong length, checksum or magic number",
             code="bad-vector",
         )
-    bitmap = BitMap64.deserialize(data[4:])
-    if len(bitmap) != vector.cardinality:
+    dead = BitMap64.deserialize(data[4:])
+    if len(dead) != vector.cardinality:
         raise Corrupt(
-            f"deletion vector at {vector.offset} of {path} holds {len(bitmap)} rows, the commit says "
+            f"deletion vector at {vector.offset} of {path} holds {len(dead)} rows, the commit says "
             f"{vector.cardinality}",
             code="bad-vector",
         )
-    return np.array(bitmap.to_array(), dtype=np.uint64)
+    return dead
 
 
 def _z85_encode(data: bytes) -> str:

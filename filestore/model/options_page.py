@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from filestore.model.functions import FUNCTIONS
-from filestore.model.options import FIELD_OPTIONS, OPTIONS, PREFIXES, OneOf, Option
+from filestore.model.option_values import OneOf, Option
+from filestore.model.options import FIELD_OPTIONS, OPTIONS, PREFIXES
 
 __all__ = ["page"]
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from filestore.errors import InvalidRequest
-from filestore.model.options import FIELD_OPTIONS, FIELD_PREFIX, OPTIONS, PREFIXES, Option, column_names
+from filestore.model.option_values import Option, column_names
+from filestore.model.options import FIELD_OPTIONS, FIELD_PREFIX, OPTIONS, PREFIXES
 
 __all__ = ["TableOptions"]
 

@@ -49,7 +49,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": describe.describe,
         "snapshots": describe.snapshots,
     },
-    "Rows": {"scan": rows.scan, "write": rows.write, "follow": follow.follow},
+    "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow},
     "Care": {"doctor": care.doctor, "compact": care.compact},
 }
 

@@ -1,7 +1,8 @@
-"""``scan``, ``write``."""
+"""``scan``, ``get``, ``write``."""
 
 from __future__ import annotations
 
+import csv
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from tablestore.table import Scan
 
-__all__ = ["scan", "write"]
+__all__ = ["get", "scan", "write"]
 
 _ROWS_SHOWN = 20
 
@@ -86,6 +87,38 @@ def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table
             waiting = []
     if waiting:
         yield pa.Table.from_batches(waiting)
+
+
+def get(
+    name: TableName,
+    keys: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="KEY…",
+            help="Keys; of a key of several columns the values in its order, as a line of CSV: eu,7 or '\"a,b\",7'.",
+        ),
+    ],
+    columns: Columns = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
+    output: OutputFormat = Format.TABLE,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Print the rows of keys, in the order in which they are asked for.
+
+    It reads only what may hold the keys: no scan of the table.
+    """
+    from tablestore.cli.text import Aligned, chosen, json_lines  # brings Arrow and polars
+
+    with open_table(name, catalog, token) as table:
+        wanted = None if columns is None else chosen(table.schema.names, columns)
+        parts = len(table.definition.primary_key)
+        asked = [(key,) for key in keys] if parts == 1 else [tuple(next(csv.reader([key]), ())) for key in keys]
+        found = table.get(asked, wanted, version)
+    if found.num_rows:
+        print_lines(json_lines(found) if output is Format.JSON else Aligned().lines(found))
+    if missing := len(set(asked)) - found.num_rows:
+        note(f"{missing} of {len(set(asked))} keys have no row")
 
 
 def write(

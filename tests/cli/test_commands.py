@@ -125,6 +125,26 @@ def test_scan_of_nothing_prints_nothing(run: Run, orders: Table) -> None:
     assert run("scan", "shop.orders", "-f", "json").stdout == ""
 
 
+def test_get_prints_the_rows_of_keys_in_their_order(run: Run, orders: Table) -> None:
+    put(orders, *range(50))
+    result = run("get", "shop.orders", 7, 99, 3, "--columns", "status,id", "-f", "json")
+    assert result.stdout == '{"status":"OPEN","id":7}\n{"status":"OPEN","id":3}\n'
+    assert "1 of 3 keys have no row" in result.stderr
+    assert run("get", "shop.orders", 7).stdout.splitlines() == ["id  status", " 7  OPEN"]
+    assert run("get", "shop.orders", 7, "--version", 0).stdout == ""
+    assert "error[bad-value]" in run("get", "shop.orders", "seven").stderr
+
+
+def test_a_key_of_several_columns_is_a_line_of_csv(run: Run, store: Store) -> None:
+    table = store.create_table("shop.sales", "region STRING, id INT", primary_key=["region", "id"])
+    table.write(pl.DataFrame({"region": ["eu", "a,b"], "id": [7, 7]}))
+    assert run("get", "shop.sales", "eu,7", '"a,b",7', "-f", "json").stdout.splitlines() == [
+        '{"region":"eu","id":7}',
+        '{"region":"a,b","id":7}',
+    ]
+    assert "error[bad-keys]" in run("get", "shop.sales", "eu").stderr
+
+
 def test_every_type_can_be_printed(run: Run, store: Store) -> None:
     columns = (
         "a BOOLEAN, b BIGINT, c DOUBLE, d DECIMAL(10,2), e STRING, f BINARY, g DATE, h TIMESTAMP, "

@@ -82,6 +82,18 @@ def rewrite(store: FileStore, change: Callable[[pa.Table], pa.Table], *, with_ve
     edit_add(store, path, lambda add: add.update(size=path.stat().st_size))
 
 
+def _deny_all(store: FileStore) -> None:
+    """A Bloom filter without a bit."""
+    path = _data(store)
+    pq.write_table(pq.read_table(path, partitioning=None), path, bloom_filter_options={"id": True})
+    chunk = pq.read_metadata(path).row_group(0).column(0)
+    data, bits = bytearray(path.read_bytes()), chunk.bloom_filter_length // 32 * 32
+    end = chunk.bloom_filter_offset + chunk.bloom_filter_length
+    data[end - bits : end] = bytes(bits)
+    path.write_bytes(data)
+    edit_add(store, path, lambda add: add.update(size=len(data)))
+
+
 def _garbage(store: FileStore) -> None:
     path = _data(store)
     path.write_bytes(b"x" * path.stat().st_size)
@@ -337,6 +349,7 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
     "a wrong null count": (Invariant.STATISTICS, on_stats(lambda stats: stats["nullCount"].update(v=1))),
     "a bound of another type": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(id="x"))),
     "a bound of an unknown column": (Invariant.STATISTICS, on_stats(lambda stats: stats["minValues"].update(zz=1))),
+    "a filter denies all": (Invariant.BLOOM_FILTER, _deny_all),
     "a vector's bit flips": (Invariant.VECTOR, _flip_vector_bit),
     "vectors are gone": (Invariant.VECTOR, _unlink_vectors),
     "a vector beyond the file": (Invariant.VECTOR, lambda store: _other_vector(store, [0, 999])),

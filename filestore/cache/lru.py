@@ -1,0 +1,58 @@
+"""A bounded map that forgets what was used least recently. Not safe for threads: its owner locks."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["Lru"]
+
+Value = TypeVar("Value")
+
+
+@dataclass(slots=True)
+class _Entry(Generic[Value]):
+    value: Value
+    size: int
+    used_ms: int
+
+
+class Lru(Generic[Value]):
+    """Values by key, each of a size, in the order of their last use."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable, now_ms: int) -> Value | None:
+        """The value, used now; None if it is not held."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        entry.used_ms = now_ms
+        self._entries.move_to_end(key)
+        return entry.value
+
+    def put(self, key: Hashable, value: Value, size: int, now_ms: int) -> None:
+        """Holds a value, instead of the key's former one."""
+        self.drop(key)
+        self._entries[key] = _Entry(value, size, now_ms)
+        self.size += size
+
+    def drop(self, key: Hashable) -> None:
+        """Forgets a key, if it is held."""
+        if (entry := self._entries.pop(key, None)) is not None:
+            self.size -= entry.size
+
+    def shrink(self, limit: int | None, unused_since_ms: int) -> None:
+        """Forgets what was not used since then, and then the oldest until no more than `limit` is held."""
+        while self._entries:
+            key, entry = next(iter(self._entries.items()))
+            if entry.used_ms >= unused_since_ms and (limit is None or self.size <= limit):
+                return
+            self.drop(key)

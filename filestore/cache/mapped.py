@@ -1,0 +1,78 @@
+"""Columns as memory-mapped files without a name: nobody else can see or damage them, and nothing has to be removed.
+
+A file is unlinked from its birth (`O_TMPFILE`), closed once it is mapped, and freed by the system when the last Arrow
+buffer over it goes: by eviction, at exit, or because the process was killed.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import IO
+
+import pyarrow as pa
+
+__all__ = ["Mapped", "TooLarge", "map_columns"]
+
+
+class TooLarge(Exception):
+    """The columns take more than they may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """A column, and the bytes that it takes on the disk."""
+
+    column: pa.ChunkedArray
+    size: int
+
+
+def map_columns(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: str | None = None, limit: int | None = None
+) -> Mapping[str, Mapped]:
+    """Writes columns away, each to a file of its own, and maps them: a chunk a batch. Memory: one batch.
+
+    Args:
+        batches: All of that schema.
+        schema: Which columns.
+        folder: Where; the system's folder for temporary files if None.
+        limit: Bytes that they may take together.
+
+    Raises:
+        TooLarge: they take more.
+        OSError: the disk is full, or what else a disk says.
+    """
+    with ExitStack() as open_files:
+        columns = [_Column(field, open_files.enter_context(tempfile.TemporaryFile(dir=folder))) for field in schema]
+        for batch in batches:
+            for column, values in zip(columns, batch.columns, strict=True):
+                column.write(values)
+            if limit is not None and sum(column.size for column in columns) > limit:
+                raise TooLarge(f"more than {limit} bytes")
+        return {column.name: column.mapped() for column in columns}
+
+
+class _Column:
+    """A column under the pen, as an Arrow IPC file."""
+
+    def __init__(self, field: pa.Field, file: IO[bytes]) -> None:
+        self.name = field.name
+        self._file = file
+        self._schema = pa.schema([field])
+        self._writer = pa.ipc.new_file(pa.PythonFile(file, "w"), self._schema)
+
+    @property
+    def size(self) -> int:
+        return self._file.tell()
+
+    def write(self, values: pa.Array) -> None:
+        self._writer.write_batch(pa.record_batch([values], schema=self._schema))
+
+    def mapped(self) -> Mapped:
+        self._writer.close()
+        self._file.flush()
+        # opened by its number, since it has no name; once mapped it needs no open file any more
+        with pa.memory_map(f"/dev/fd/{self._file.fileno()}") as source:
+            return Mapped(pa.ipc.open_file(source).read_all().column(0), self.size)

@@ -1,0 +1,31 @@
+"""Bloom filters against the values that they stand for: one that denies a value would hide its row (FORMAT.md 12.2)."""
+
+from __future__ import annotations
+
+from filestore.bloom import value_hashes
+from filestore.checks.report import Findings, Invariant
+from filestore.key_match import one_piece
+from filestore.model.files import DataFile
+from filestore.parquet import ParquetReader
+from filestore.writer import TableFiles
+
+__all__ = ["check_filters"]
+
+
+def check_filters(table: TableFiles, file: DataFile, findings: Findings) -> None:
+    """Checks the filters of a readable file's key columns, row group by row group."""
+    with ParquetReader(table.storage, table.path(file.path)) as parquet:
+        leaves = {name: parquet.leaf(name) for name in table.definition.sort_key}
+        for group in range(len(parquet.group_rows)):
+            for name, leaf in leaves.items():
+                bloom = parquet.bloom_filter(group, leaf)
+                if bloom is None:
+                    continue
+                values = one_piece(parquet.read(group, [name]).column(name))
+                hashes = value_hashes(values, parquet.schema.column(leaf))
+                if hashes is not None and not (there := bloom.may_hold(hashes)).all():
+                    findings.add(
+                        Invariant.BLOOM_FILTER,
+                        f"{file.path} has a Bloom filter on {name!r} that denies {(~there).sum()} of its values",
+                        file.path,
+                    )

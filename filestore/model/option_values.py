@@ -1,0 +1,121 @@
+"""What an option is, and how its text becomes a value: each reader says in its `ValueError` what it takes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+__all__ = [
+    "OneOf",
+    "Option",
+    "any_text",
+    "column_names",
+    "duration",
+    "flag",
+    "one_of",
+    "share",
+    "size",
+    "some_text",
+    "whole",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One option: its name, how its text is read, its default's text and one sentence of meaning."""
+
+    name: str
+    kind: str
+    parse: Callable[[str], Any]
+    default: str | None
+    doc: str
+
+
+_SIZE_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
+
+
+def size(text: str) -> int:
+    """Bytes, from ``128 mb`` and the like."""
+    match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?b?)\s*", text.lower())
+    unit = match[2] if match else ""
+    unit = unit if unit.endswith("b") or not unit else unit + "b"
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a size above zero such as '128 mb'")
+    return int(match[1]) * _SIZE_UNITS[unit]
+
+
+def whole(low: int, high: int) -> Callable[[str], int]:
+    """Reads a whole number between bounds, both included."""
+
+    def parse(text: str) -> int:
+        if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def share(text: str) -> float:
+    """A number between 0 and 1, both left out."""
+    if not re.fullmatch(r"0?\.[0-9]*[1-9][0-9]*", text):
+        raise ValueError("a number above 0 and below 1 such as '0.01'")
+    return float(text)
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Reads one of some texts."""
+
+    choices: tuple[str, ...]
+
+    def __call__(self, text: str) -> str:
+        """The text, if it is one of them."""
+        if text not in self.choices:
+            raise ValueError(" or ".join(repr(c) for c in self.choices))
+        return text
+
+
+def one_of(*choices: str) -> OneOf:
+    """Reads one of those texts."""
+    return OneOf(choices)
+
+
+def flag(text: str) -> bool:
+    """True or false."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("'true' or 'false'")
+    return text.lower() == "true"
+
+
+def any_text(text: str) -> str:
+    """The text as it is."""
+    return text
+
+
+def column_names(text: str) -> tuple[str, ...]:
+    """Names, separated by commas."""
+    names = tuple(part.strip() for part in text.split(","))
+    if not all(names):
+        raise ValueError("column names separated by commas")
+    return names
+
+
+def some_text(text: str) -> str:
+    """A text with something in it."""
+    if not text.strip():
+        raise ValueError("a text that is not empty")
+    return text
+
+
+_TIME_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def duration(text: str) -> timedelta:
+    """A time above zero, from ``30 min`` and the like."""
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*(ms|s|min|h|d)\s*", text.lower())
+    if match is None or int(match[1]) == 0:
+        raise ValueError("a time above zero such as '30 min' (units: ms, s, min, h, d)")
+    return timedelta(milliseconds=int(match[1]) * _TIME_UNITS[match[2]])

@@ -1,0 +1,89 @@
+"""The keys that users ask for, as an Arrow table of the primary key's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.types import to_sql
+from tablestore.incoming import Rows, arrow_rows, fit
+
+__all__ = ["Keys", "asked_keys"]
+
+Keys: TypeAlias = Rows | Sequence[Any]
+"""Rows with the key's columns; a list of dicts; of tuples in the key's order; or of the values of a single column."""
+
+_ROWS = (pa.Table, pa.RecordBatch, pa.RecordBatchReader, pl.DataFrame, pl.LazyFrame)
+
+
+def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
+    """The keys as columns of the table's types, in the primary key's order.
+
+    Raises:
+        InvalidRequest: a table without a key (``no-primary-key``), keys of another shape (``bad-keys``), a null
+            (``null-key``), or a value that does not fit its column (``bad-value``).
+    """
+    names = definition.primary_key
+    if not names:
+        raise InvalidRequest(
+            "the table has no primary key, so no key names a row: filter a scan instead", code="no-primary-key"
+        )
+    schema = definition.schema.select(names).to_arrow()
+    given = arrow_rows(keys) if isinstance(keys, _ROWS) else _columns(keys, schema, definition)
+    if sorted(given.column_names) != sorted(names):
+        raise _bad(f"they have the columns {', '.join(given.column_names) or '(none)'}", definition)
+    for name in names:
+        if given.column(name).null_count:
+            raise InvalidRequest(
+                f"key column {name!r} holds {given.column(name).null_count} nulls, and no key has one: leave them out",
+                code="null-key",
+            )
+    return pa.table([fit(given.column(field.name), field) for field in schema], schema=schema)
+
+
+def _columns(keys: Sequence[Any], schema: pa.Schema, definition: TableDefinition) -> pa.Table:
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
+        raise _bad(f"a {type(keys).__name__} is no list of keys", definition)
+    if not keys:
+        return schema.empty_table()
+    names = schema.names
+    kinds = set(map(type, keys))
+    if all(issubclass(kind, Mapping) for kind in kinds):
+        if set(map(frozenset, keys)) != {frozenset(names)}:
+            raise _bad("not every dict has these names and no others", definition)
+        values = [[key[name] for key in keys] for name in names]
+    elif all(issubclass(kind, tuple | list) for kind in kinds):
+        if set(map(len, keys)) != {len(names)}:
+            raise _bad(f"not every one of them has {len(names)} values", definition)
+        values = [list(column) for column in zip(*keys, strict=True)]
+    elif len(names) == 1:
+        values = [list(keys)]
+    else:
+        raise _bad("single values are no whole keys", definition)
+    return pa.table([_array(column, field) for column, field in zip(values, schema, strict=True)], names=names)
+
+
+def _array(values: list[Any], field: pa.Field) -> pa.Array:
+    """The values as Arrow would have them; how they become the column's type is decided as for rows of a write."""
+    is_number = pa.types.is_decimal(field.type) and not isinstance(values[0], str)
+    try:
+        return pa.array(values, field.type if is_number else None)
+    except (pa.ArrowException, OverflowError) as error:
+        raise InvalidRequest(
+            f"the keys' values of {field.name!r} are no {to_sql(field.type)}: {error}", code="bad-value"
+        ) from error
+
+
+def _bad(problem: str, definition: TableDefinition) -> InvalidRequest:
+    names = definition.primary_key
+    single = f", or of values of {names[0]}" if len(names) == 1 else ""
+    return InvalidRequest(
+        f"these are no keys of the table, {problem}: give Arrow or polars with the columns {', '.join(names)}, or a "
+        f"list of dicts with these names, or of tuples in this order{single}",
+        code="bad-keys",
+    )

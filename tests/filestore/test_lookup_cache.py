@@ -1,0 +1,227 @@
+"""The look-ups' cache: filled where it pays, bounded, shared by threads; whatever fails in it, answers stay right."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark import cloudpickle
+
+import filestore.key_match
+from filestore.cache.lookup_cache import CacheLimits, LookupCache
+from filestore.cache.lru import Lru
+from filestore.lookup import FileLookup
+from filestore.model.table_options import TableOptions
+from filestore.table import FileStore
+from tests.tables import Clock, create, define, read, seeded, write
+
+ROWS = 40
+NO_LIMITS = CacheLimits(1 << 30, None, timedelta(hours=1))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(folder: Path, clock: Clock) -> FileStore:
+    """Two files, the first with dead rows; the key's hashes are needed."""
+    made = create(folder / "t", define("id STRING, v BIGINT, w STRING", ["id"]), ambient=seeded(clock=clock))
+    write(made, [{"id": f"k{n:02}", "v": n, "w": "w" * n} for n in range(ROWS)])
+    write(made, [{"id": f"k{n:02}", "v": -n, "w": None} for n in range(0, ROWS, 3)])
+    return made
+
+
+def find_all(store: FileStore, cache: LookupCache | None) -> list[dict[str, Any]]:
+    """All rows, by their keys."""
+    state = store.state()
+    probes = pa.table({"id": [f"k{n:02}" for n in range(ROWS)]})
+    rows: list[dict[str, Any]] = []
+    for file in state.files.values():
+        lookup = FileLookup(store.files(state), file, cache=cache)
+        for found in lookup.find(probes):
+            rows += lookup.rows_at(found.positions, ["id", "v", "w"]).to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+def cache_of(store: FileStore, limits: CacheLimits = NO_LIMITS, folder: Path | None = None) -> LookupCache:
+    return LookupCache(limits, store.ambient, None if folder is None else str(folder))
+
+
+def warm(store: FileStore, cache: LookupCache) -> None:
+    for _ in range(2):
+        assert find_all(store, cache) == read(store)
+
+
+def test_the_options_are_its_limits() -> None:
+    assert CacheLimits.of(TableOptions()) == CacheLimits(256 << 20, None, timedelta(hours=1))
+    given = {"lookup.cache-max-disk-size": "1 gb", "lookup.cache-file-retention": "5 min"}
+    assert CacheLimits.of(TableOptions.parse(given)) == CacheLimits(256 << 20, 1 << 30, timedelta(minutes=5))
+
+
+def test_the_first_look_up_writes_nothing_and_the_third_reads_no_parquet(store: FileStore) -> None:
+    cache = store.lookup_cache()
+    assert find_all(store, cache) == read(store)
+    assert cache.disk_bytes == 0
+    assert find_all(store, cache) == read(store)
+    assert cache.disk_bytes > 0
+    expected = read(store)
+    for path in Path(store.location).rglob("bucket-*/*.parquet"):
+        path.unlink()
+    assert find_all(store, cache) == expected
+
+
+def test_a_cache_is_the_stores_for_its_life(store: FileStore) -> None:
+    assert store.lookup_cache() is store.lookup_cache()
+
+
+def test_what_it_keeps_has_no_name_and_goes_with_it(store: FileStore, tmp_path: Path) -> None:
+    cache = cache_of(store, folder=tmp_path)
+    warm(store, cache)
+    assert cache.disk_bytes > 0
+    assert list(tmp_path.iterdir()) == []
+    maps = Path("/proc/self/maps")
+    if maps.exists():
+        assert str(tmp_path) in maps.read_text()
+        del cache
+        assert str(tmp_path) not in maps.read_text()
+
+
+def test_it_holds_no_file_open(store: FileStore) -> None:
+    before = open_files()
+    cache = cache_of(store)
+    warm(store, cache)
+    assert cache.disk_bytes > 0
+    assert open_files() == before
+
+
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def test_what_is_not_used_is_dropped(store: FileStore, clock: Clock) -> None:
+    cache = cache_of(store)
+    warm(store, cache)
+    clock.ms += 3_599_000
+    find_all(store, cache)
+    held = cache.disk_bytes
+    clock.ms += 3_599_000
+    find_all(store, cache)
+    assert cache.disk_bytes == held > 0
+    clock.ms += 3_601_000
+    assert find_all(store, cache) == read(store)
+    assert cache.disk_bytes == 0
+
+
+def test_it_stays_within_its_room(store: FileStore) -> None:
+    full = cache_of(store)
+    warm(store, full)
+    for part in (2, 3, 5, 1000):
+        small = cache_of(store, CacheLimits(1, full.disk_bytes // part, timedelta(hours=1)))
+        for _ in range(6):
+            assert find_all(store, small) == read(store)
+            assert small.disk_bytes <= full.disk_bytes // part
+        assert small.memory_bytes <= 1
+
+
+def test_without_a_disk_answers_are_right(store: FileStore, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cache = cache_of(store, folder=tmp_path / "missing")
+    with caplog.at_level(logging.WARNING):
+        for _ in range(4):
+            assert find_all(store, cache) == read(store)
+    assert cache.disk_bytes == 0
+    told = len(caplog.records)
+    assert told
+    find_all(store, cache)
+    assert len(caplog.records) == told, "it is not tried again at once"
+
+
+@pytest.mark.parametrize("size", [1, 100, 700])
+def test_a_disk_that_is_full_in_the_middle(store: FileStore, size: int) -> None:
+    cache = cache_of(store)
+    expected = read(store)
+    with files_of_at_most(size):
+        for _ in range(4):
+            assert find_all(store, cache) == expected
+    assert (cache.disk_bytes > 0) == (size == 700), "some columns are smaller than that"
+
+
+@contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_threads_share_it(store: FileStore) -> None:
+    cache, expected, wrong = cache_of(store), read(store), []
+    begin = threading.Barrier(4)
+
+    def look() -> None:
+        begin.wait()
+        for _ in range(20):
+            if find_all(store, cache) != expected:
+                wrong.append(threading.current_thread().name)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    alone = cache_of(store)
+    warm(store, alone)
+    assert cache.disk_bytes == alone.disk_bytes
+
+
+def test_another_process_gets_an_empty_one(store: FileStore) -> None:
+    cache = store.lookup_cache()
+    warm(store, cache)
+    assert cache.disk_bytes > 0
+    other = cloudpickle.loads(cloudpickle.dumps(store)).lookup_cache()
+    assert (other.limits, other.disk_bytes) == (cache.limits, 0)
+
+
+@pytest.mark.parametrize("reduce", [lambda h: h * 0, lambda h: h % np.uint64(3)], ids=["one", "three"])
+def test_keys_with_one_hash_are_told_apart(
+    store: FileStore, monkeypatch: pytest.MonkeyPatch, reduce: Callable[[Any], Any]
+) -> None:
+    hashes = filestore.key_match._hashes
+    monkeypatch.setattr(filestore.key_match, "_hashes", lambda rows, keys: reduce(hashes(rows, keys)))
+    cache = cache_of(store)
+    warm(store, cache)
+    assert find_all(store, cache) == read(store)
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 3))), st.integers(0, 12))
+def test_lru_against_a_list(steps: list[tuple[int, int, int]], limit: int) -> None:
+    lru: Lru[int] = Lru()
+    held: list[tuple[int, int, int]] = []  # key, size, last use; in the order of their use
+    for now, (key, size, wait) in enumerate(steps):
+        if size:
+            lru.put(key, -key, size, now)
+            held = [*(e for e in held if e[0] != key), (key, size, now)]
+        else:
+            assert lru.get(key, now) == (-key if key in {e[0] for e in held} else None)
+            held = [*(e for e in held if e[0] != key), *((k, s, now) for k, s, _ in held if k == key)]
+        lru.shrink(limit, now - wait)
+        held = [e for e in held if e[2] >= now - wait]
+        while sum(e[1] for e in held) > limit:
+            held.pop(0)
+        assert (lru.size, len(lru)) == (sum(e[1] for e in held), len(held))
