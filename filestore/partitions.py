@@ -5,17 +5,20 @@ Delta protocol, "Partition Value Serialization": null is null, timestamps are wr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any
 
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition
+from filestore.model.partition_set import PartitionSet
+from filestore.model.types import to_sql
 
-__all__ = ["partition_column", "partition_values", "with_partition"]
+__all__ = ["partition_column", "partition_set", "partition_values", "partitions_of", "with_partition"]
 
 
 def partition_values(rows: pa.Table, columns: Sequence[str]) -> Partition:
@@ -25,6 +28,70 @@ def partition_values(rows: pa.Table, columns: Sequence[str]) -> Partition:
         InvalidRequest: an empty string, which Delta cannot tell from null.
     """
     return tuple((name, _text(name, rows.column(name)[0].as_py())) for name in columns)
+
+
+def partitions_of(rows: pa.Table, columns: Sequence[str]) -> Iterator[Partition]:
+    """The partitions that rows lie in, each once."""
+    distinct = rows.select(list(columns)).group_by(list(columns), use_threads=False).aggregate([])
+    for row in range(distinct.num_rows):
+        yield partition_values(distinct.slice(row, 1), columns)
+
+
+def partition_set(specs: Iterable[Mapping[str, Any]], definition: TableDefinition) -> PartitionSet:
+    """The partitions that a user names by values of some or all partition columns.
+
+    Args:
+        specs: Values of the columns' types, or their texts: ``{"day": date(2026, 1, 31)}``, ``{"day": "2026-01-31"}``.
+        definition: Says which columns there are.
+
+    Raises:
+        InvalidRequest: the table is not partitioned (``not-partitioned``), a spec names no column or nothing is given
+            (``no-partition``), a column is no partition column (``unknown-partition-column``), or a value does not
+            fit its column (``bad-partition-value``).
+    """
+    listed = list(specs)
+    if not definition.partition_by:
+        raise InvalidRequest("the table is not partitioned, so it has no partitions to name", code="not-partitioned")
+    if not listed or not all(listed):
+        raise InvalidRequest(
+            f"no partition is named: give values of {', '.join(definition.partition_by)}, such as "
+            f"{{{definition.partition_by[0]!r}: …}}; overwrite=True replaces the whole table",
+            code="no-partition",
+        )
+    return PartitionSet.of(_spec(spec, definition) for spec in listed)
+
+
+def _spec(given: Mapping[str, Any], definition: TableDefinition) -> Partition:
+    if unknown := [name for name in given if name not in definition.partition_by]:
+        raise InvalidRequest(
+            f"{unknown[0]!r} is no partition column; the table is partitioned by {', '.join(definition.partition_by)}",
+            code="unknown-partition-column",
+        )
+    named = [definition.schema.column(name) for name in definition.partition_by if name in given]
+    return tuple((column.name, _given_text(column.name, given[column.name], column.type)) for column in named)
+
+
+def _given_text(name: str, value: Any, kind: pa.DataType) -> str | None:
+    """What a user gave, in the one form that partition values have."""
+    if value is None:
+        return None
+    try:
+        parsed = _value(value, kind) if isinstance(value, str) else value
+        if isinstance(parsed, datetime) and parsed.tzinfo is None and pa.types.is_timestamp(kind) and kind.tz:
+            parsed = parsed.replace(tzinfo=UTC)
+        stored = pa.scalar(parsed, kind).as_py()
+    except (ValueError, TypeError, DecimalException, OverflowError) as error:
+        raise _bad_value(name, value, kind) from error
+    if stored != parsed or isinstance(parsed, bool) != pa.types.is_boolean(kind):
+        raise _bad_value(name, value, kind)
+    return _text(name, stored)
+
+
+def _bad_value(name: str, value: Any, kind: pa.DataType) -> InvalidRequest:
+    return InvalidRequest(
+        f"partition column {name!r} is {to_sql(kind)}, and {value!r} is not: give a value of that type or its text",
+        code="bad-partition-value",
+    )
 
 
 def _text(name: str, value: Any) -> str | None:
@@ -66,6 +133,8 @@ def _value(text: str | None, kind: pa.DataType) -> Any:
     if text is None or pa.types.is_string(kind):
         return text
     if pa.types.is_boolean(kind):
+        if text not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither 'true' nor 'false'")
         return text == "true"
     if pa.types.is_timestamp(kind):
         moment = datetime.fromisoformat(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 
 import pyarrow as pa
@@ -12,7 +12,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.scan import plan_scan, scan
+from filestore.scan import ScanPlan, plan_scan, scan
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore
 from log.systems import open_log
@@ -20,7 +20,7 @@ from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
 from tablestore.recovery import require_own_log
 
-__all__ = ["Follower", "Stop", "change_schema", "check_scan", "rows_of_files", "table_replaced"]
+__all__ = ["Follower", "Stop", "change_schema", "check_scan", "rows_of", "table_replaced"]
 
 Stop = int | threading.Event | Callable[[], bool] | None
 
@@ -85,7 +85,7 @@ class Follower:
 
     def _run(self, state: TableState | None, at: Commit, stop: Stop) -> Iterator[pa.RecordBatch]:
         if state is not None:
-            yield from rows_of_files(self._files, state, RowKind.INSERT)
+            yield from rows_of(self._files, state, [plan_scan(state)], RowKind.INSERT)
         ending, wait = _Ending(stop, lambda: self._files.state().version), _SHORTEST_WAIT_S
         with open_log(self._config, self._files.ambient) as log:
             require_own_log(log, self._files.state())
@@ -114,8 +114,9 @@ class Follower:
                     # as the snapshot's rows have it, so that all batches make one table
                     yield batch.rows.cast(pa.schema([f.with_nullable(True) for f in batch.rows.schema]))
             case Replaced(version):
-                yield from rows_of_files(self._files, self._files.state(version - 1), RowKind.DELETE)
-                yield from rows_of_files(self._files, self._files.state(version), RowKind.INSERT)
+                before, after = self._files.state(version - 1), self._files.state(version)
+                yield from rows_of(self._files, before, Replaced.left(before, after), RowKind.DELETE)
+                yield from rows_of(self._files, after, Replaced.came(before, after), RowKind.INSERT)
 
 
 def table_replaced(location: str) -> NotFound:
@@ -126,13 +127,14 @@ def table_replaced(location: str) -> NotFound:
     )
 
 
-def rows_of_files(files: FileStore, state: TableState, kind: RowKind) -> Iterator[pa.RecordBatch]:
-    """All live rows of a version as changes of one kind."""
+def rows_of(files: FileStore, state: TableState, parts: Iterable[ScanPlan], kind: RowKind) -> Iterator[pa.RecordBatch]:
+    """The rows of some parts of a version's scan as changes of one kind."""
     schema = change_schema(state.definition.schema.to_arrow())
     table = files.files(state)
-    for rows in scan(table, plan_scan(state)):
-        kinds = pa.repeat(str(kind), rows.num_rows)
-        yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
+    for part in parts:
+        for rows in scan(table, part):
+            kinds = pa.repeat(str(kind), rows.num_rows)
+            yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
 
 
 class _Ending:

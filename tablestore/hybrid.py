@@ -2,7 +2,7 @@
 
 A reader scans the files of one version and then goes on version by version: what a snapshot's log transactions hold
 are its changes. Since snapshots name exact ranges, no record is lost or doubled, however writers interleave in the log.
-An overwrite has no rows in the log: it is the old rows leaving and the new ones coming, both read from files.
+An overwrite or a drop of partitions has no rows in the log: it is rows leaving and others coming, both read from files.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from filestore.delta.state import TableState
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.scan import ScanPlan, plan_scan
 
 __all__ = ["FromLog", "Replaced", "Step", "steps"]
 
@@ -31,9 +33,29 @@ class FromLog:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """All rows of version ``version - 1`` leave (``-D``), all of ``version`` come (``+I``)."""
+    """The rows of files and runs that the version has no more leave (``-D``), those of new ones come (``+I``).
+
+    A commit that replaces partitions replaces whole slots and changes no vector: what is in both versions has the same
+    rows in both.
+    """
 
     version: int
+
+    @staticmethod
+    def left(before: TableState, after: TableState) -> list[ScanPlan]:
+        """The parts of the scan that left."""
+        runs = {run.id for listed in after.pending().values() for run in listed}
+
+        def stays(part: ScanPlan) -> bool:
+            pending = (run.id for slot in part.pending for run in slot.runs)
+            return all(f.path in after.files for f in part.files) and runs.issuperset(pending)
+
+        return [part for part in plan_scan(before).parts() if not stays(part)]
+
+    @staticmethod
+    def came(before: TableState, after: TableState) -> list[ScanPlan]:
+        """The parts that came."""
+        return Replaced.left(after, before)
 
 
 Step = FromLog | Replaced
@@ -43,7 +65,7 @@ def steps(snapshots: Iterable[Snapshot]) -> Iterator[Step]:
     """The steps through those snapshots, which follow each other; commits that move no rows give none."""
     for snapshot in snapshots:
         match snapshot.operation:
-            case Operation.OVERWRITE:
+            case Operation.OVERWRITE | Operation.DROP_PARTITION:
                 yield Replaced(snapshot.version)
             case Operation.WRITE if snapshot.transactions:
                 yield FromLog(snapshot.version, snapshot.transactions)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -21,16 +21,20 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
 from filestore.model.text import check_text
+from filestore.partitions import partition_set
 from filestore.predicate import Predicate
 from filestore.scan import plan_scan, scan
 from filestore.sorting.order import sort_rows
 from filestore.table import FileStore
 from log.store import LogConfig
 from tablestore.asked import Keys, asked_keys
+from tablestore.expiry import expired
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, conform
 from tablestore.moments import milliseconds
+from tablestore.overwrite import Drop, Overwrite
+from tablestore.system.scan import SystemScan, Versions, system_scan
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
 
 __all__ = ["Scan", "Table"]
@@ -67,13 +71,15 @@ class Table:
         """The columns as Arrow."""
         return self.definition.schema.to_arrow()
 
-    def write(self, rows: Rows, overwrite: bool = False, *, app: tuple[str, int] | None = None) -> Snapshot:
+    def write(self, rows: Rows, overwrite: Overwrite = False, *, app: tuple[str, int] | None = None) -> Snapshot:
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
             rows: Arrow or polars. A column ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does;
                 without it a row is put, replacing the one with its key. Of rows with one key the last wins.
-            overwrite: The rows replace the whole table.
+            overwrite: True: the rows replace the whole table. ``"dynamic"``: the partitions that they have.
+                ``{"day": "2026-01-31"}``, or a list of such: those partitions, in which they must lie; a spec without
+                some of the partition columns stands for all partitions with the values that it has.
             app: An id and number of your own: a second write with the same ones (or a lower number) changes
                 nothing, so that a job can be retried blindly. The number is 0 or more; ids that begin with
                 ``tablestore.`` or ``spark.`` are the store's own.
@@ -94,6 +100,30 @@ class Table:
             return [job.run(batches, "0.0")] if batches else []
 
         return self._writer.write(run, overwrite=overwrite, app=number)
+
+    def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
+        """Drops partitions with all their rows, as one commit; None if there is nothing in them.
+
+        Args:
+            partitions: Values of the partition columns, such as ``[{"day": "2026-01-31"}]``. One that lacks some of
+                the columns drops every partition with the values that it has.
+
+        Raises:
+            InvalidRequest: the table has no such columns, or a value does not fit. Nothing was changed.
+            Conflict: the schema was changed meanwhile. Nothing was changed.
+        """
+        chosen = partition_set(partitions, self.definition)
+        return self._writer.drop_partitions(lambda _: Drop(chosen))
+
+    def expire_partitions(self) -> Snapshot | None:
+        """Drops the partitions that are older than ``partition.expiration-time``, as one commit; None if none is.
+
+        Raises:
+            InvalidRequest: the table has no ``partition.expiration-time`` (``no-expiration-time``).
+            Conflict: with ``update-time``: they are written too often to be sure; or the schema was changed meanwhile.
+        """
+        now_ms = self.handle.ambient.now_ms()
+        return self._writer.drop_partitions(lambda state: expired(state, now_ms))
 
     def scan(
         self,
@@ -174,6 +204,31 @@ class Table:
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
         """The table's history, newest first."""
         return self.filestore.snapshots(limit)
+
+    def system(
+        self,
+        name: str,
+        version: int | None = None,
+        *,
+        from_version: int | None = None,
+        to_version: int | None = None,
+    ) -> SystemScan:
+        """A system table: what is known of this table, or what changed in it (tablestore/SYSTEM_TABLES.md).
+
+        Args:
+            name: ``snapshots``, ``schemas``, ``options``, ``tags``, ``partitions``, ``buckets``, ``files``,
+                ``audit_log`` or ``changes``.
+            version: For options, tags, partitions, buckets and files: as of that version.
+            from_version: For ``audit_log``: changes after that version; all, if None. For ``changes``: what leads from
+                the rows of that version to those of `to_version`, which may be an earlier one.
+            to_version: For the same two; the newest if None.
+
+        Raises:
+            NotFound: there is no such system table or version.
+            InvalidRequest: it takes no such versions (``bad-versions``).
+            Unsupported: ``audit_log`` of a table without a log; a table with a column ``rowkind``.
+        """
+        return system_scan(self.handle, self.filestore, name, Versions(version, from_version, to_version))
 
     def files(self, version: int | None = None) -> list[DataFile]:
         """The live data files, by path."""

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
+from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.slot_result import ChangeSink, SlotResult
 from filestore.table import FileStore
@@ -35,12 +37,16 @@ from filestore.write import WriteResult, write_sorted
 from filestore.writer import TableFiles
 from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
+from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
+from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, only_in, replacement
 from tablestore.recovery import Recovery
 
 __all__ = ["Runner", "TableWriter", "TaskOutcome", "WriteJob"]
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
@@ -63,8 +69,9 @@ class WriteJob:
         base: Live files by slot; empty for an overwrite, which looks nothing up.
         log: The log to write to; None for a table without one, and for an overwrite.
         transaction_prefix: ``{table uuid}/{commit id}``.
-        later: Rows are left as pending runs (``write-mode = merge-on-read``).
         producer: What the tasks write down as change data.
+        later: Rows are left as pending runs (``write-mode = merge-on-read``).
+        only: The partitions that all rows must lie in; None if they may lie anywhere.
     """
 
     table: TableFiles
@@ -73,6 +80,7 @@ class WriteJob:
     transaction_prefix: str
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
+    only: PartitionSet | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
         """Folds sorted batches (see `filestore.write.write_sorted`).
@@ -81,6 +89,8 @@ class WriteJob:
             batches: The task's rows.
             attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
         """
+        if self.only is not None:
+            batches = only_in(batches, self.table.definition.partition_by, self.only)
         return self._logged(
             attempt,
             lambda sink: write_sorted(self.table, self.base, batches, sink, self.producer, later=self.later),
@@ -149,6 +159,7 @@ class TableWriter:
         self._config = log
         self._ambient = ambient
         self._recovery = Recovery(files, log, ambient)
+        self._expiry = WriterExpiry()
 
     @property
     def definition(self) -> TableDefinition:
@@ -159,7 +170,7 @@ class TableWriter:
         self,
         run: Runner,
         *,
-        overwrite: bool = False,
+        overwrite: Overwrite = False,
         app: AppVersion | None = None,
         retries: bool = False,
     ) -> Snapshot:
@@ -167,7 +178,7 @@ class TableWriter:
 
         Args:
             run: Brings the rows; again, if the table's engine merges values and other writers changed its rows.
-            overwrite: The rows replace the table's.
+            overwrite: What the rows replace (see `tablestore.overwrite`).
             app: The caller's own number of the write: the same one again changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not tell of may have left
                 log transactions open.
@@ -177,25 +188,54 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
+        snapshot = self._settled(lambda: self._write_once(run, overwrite, app, retries))
+        self._expiry.run_if_due(self._ambient, lambda: self.definition.options, self.drop_partitions)
+        return snapshot
+
+    def drop_partitions(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
+        """Drops partitions with all that is in them when the commit comes, as one commit; None if there is nothing.
+
+        Args:
+            choose: Which, told from a version; asked again if the choice does not hold any more.
+
+        Raises:
+            Conflict: lost against other writers; nothing was changed.
+            Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
+        """
+        return self._settled(lambda: self._drop_once(choose))
+
+    def _drop_once(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
+        base = self._files.state()
+        drop = choose(base)
+        if not any(slot.partition in drop.partitions for slot in base.slots()):
+            return None
+        self._recovery.before_write(base)
+        proposal = replace(self._proposal(base, Operation.DROP_PARTITION, None), touches=drop.touches(base))
+        with self._leased(proposal.commit_id):
+            return self._write(lambda job: (), base, proposal, Replacement(drop.partitions))
+
+    def _settled(self, once: Callable[[], T]) -> T:
+        """Does it again as long as what it rests on is changed by others meanwhile."""
         most = self.definition.options["commit.max-retries"]
         for attempt in range(most + 1):
             try:
-                return self._write_once(run, overwrite, app, retries)
-            except _MergeAgain:
+                return once()
+            except _Again:
                 if attempt == most:
                     raise
                 pause = self._ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10)))
                 self._ambient.sleep(pause)
         raise AssertionError("the loop returns or raises")
 
-    def _write_once(self, run: Runner, overwrite: bool, app: AppVersion | None, retries: bool) -> Snapshot:
+    def _write_once(self, run: Runner, overwrite: Overwrite, app: AppVersion | None, retries: bool) -> Snapshot:
         base = self._files.state()
+        replacing = replacement(overwrite, base.definition)
         self._recovery.before_write(base)
-        proposal = self._proposal(base, self._ambient.new_id(), overwrite, app)
+        proposal = self._proposal(base, Operation.WRITE if replacing is None else Operation.OVERWRITE, app)
         if app is not None and base.app_versions.get(app.app_id, -1) >= app.version:
             return self._commit(base, proposal, ()).snapshot
         with self._leased(proposal.commit_id):
-            snapshot = self._write(run, base, proposal)
+            snapshot = self._write(run, base, proposal, replacing)
             if retries:
                 self._later(snapshot, lambda: self._recovery.abort_strays(proposal.commit_id, snapshot.transactions))
             return snapshot
@@ -203,64 +243,58 @@ class TableWriter:
     def _leased(self, commit_id: str) -> AbstractContextManager[None]:
         return nullcontext() if self._config is None else lease(self._files.location, commit_id)
 
-    def _write(self, run: Runner, base: TableState, proposal: Proposal) -> Snapshot:
-        overwrite = proposal.replaces_all
+    def _write(self, run: Runner, base: TableState, proposal: Proposal, replacing: Replacement | None) -> Snapshot:
         job = WriteJob(
             self._files.files(base),
-            {} if overwrite else base.slots(),
-            None if overwrite else self._config,
+            base.slots() if replacing is None else {},
+            self._config if replacing is None else None,
             f"{base.table_id}/{proposal.commit_id}",
-            recorded(base.definition, empty=not base.files, overwrite=overwrite),
-            later=base.definition.merges_on_read and not overwrite,
+            recorded(base.definition, empty=not base.files, overwrite=replacing is not None),
+            later=base.definition.merges_on_read and replacing is None,
+            only=None if replacing is None else replacing.bound,
         )
-        return self._commit(base, proposal, self._outcomes(run, job, proposal)).snapshot
+        outcomes = self._outcomes(run, job, proposal, replacing)
+        if replacing is not None:
+            proposal = replace(proposal, replaces=replacing.of(r.slot for r in _results(outcomes)))
+        return self._commit(base, proposal, outcomes).snapshot
 
-    def _outcomes(self, run: Runner, job: WriteJob, proposal: Proposal) -> tuple[TaskOutcome, ...]:
+    def _outcomes(
+        self, run: Runner, job: WriteJob, proposal: Proposal, replacing: Replacement | None
+    ) -> tuple[TaskOutcome, ...]:
         """What the tasks did. If one failed, as a value or as the whole runner, the others' work is removed."""
         outcomes: tuple[TaskOutcome, ...] = ()
         try:
             outcomes = tuple(run(job))
             if errors := [o.error for o in outcomes if o.error is not None]:
                 raise errors[0]
-            if proposal.replaces_all and self._config is not None:
-                outcomes = (*outcomes, self._log_overwrite(job))
+            if replacing is not None and self._config is not None:
+                message = control_message(proposal.operation, replacing.of(r.slot for r in _results(outcomes)))
+                with open_log(self._config, self._ambient) as log:
+                    transaction = log_control(log, f"{job.transaction_prefix}/control.0", self._config.buckets, message)
+                outcomes = (*outcomes, TaskOutcome(transaction=transaction))
         except BaseException:
             attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
             self._discard(attempt, [o.transaction for o in outcomes if o.transaction is not None])
             raise
         return outcomes
 
-    def _proposal(self, base: TableState, commit_id: str, overwrite: bool, app: AppVersion | None) -> Proposal:
+    def _proposal(self, base: TableState, operation: Operation, app: AppVersion | None) -> Proposal:
         return Proposal(
-            operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
-            commit_id=commit_id,
+            operation=operation,
+            commit_id=self._ambient.new_id(),
             base_version=base.version,
-            replaces_all=overwrite,
             app=app,
             ended=self._recovery.ended,
         )
 
-    def _log_overwrite(self, job: WriteJob) -> TaskOutcome:
-        """A control record in each partition: a reader of the log alone learns that it has to start again."""
-        assert self._config is not None
-        with open_log(self._config, self._ambient) as log:
-            writer = log.begin(f"{job.transaction_prefix}/overwrite.0")
-            try:
-                for bucket in range(self._config.buckets):
-                    writer.control(bucket, {"control": "overwrite"})
-                return TaskOutcome(transaction=writer.prepare())
-            except BaseException:
-                writer.abort()
-                raise
-
     def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
         attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
-        keyed = bool(base.definition.primary_key) and not proposal.replaces_all
-        touches = frozenset(r.slot for r in attempt.result.results if keyed and not r.runs)
+        looked_up = base.definition.primary_key and not proposal.operation.replaces_partitions
+        touches = frozenset(r.slot for r in attempt.result.results if looked_up and not r.runs)
         proposal = replace(
             attempt.result.apply(proposal),
-            touches=touches,
+            touches=proposal.touches | touches,
             transactions=transactions,
             ended=self._recovery.ended,
         )
@@ -305,8 +339,8 @@ class TableWriter:
                 logger.warning("leftovers of commit %s stay behind: %s", attempt.proposal.commit_id, error)
 
 
-class _MergeAgain(Conflict):
-    """The rows that a merge rests on are no longer the stored ones: it has to be done again."""
+class _Again(Conflict):
+    """The rows that a merge or a choice rests on are no longer the stored ones: it has to be done again."""
 
 
 class _Attempt:
@@ -323,10 +357,17 @@ class _Attempt:
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         if changed.rows_changed and state.definition.merges_values:
-            raise _MergeAgain(
+            raise _Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
             )
+        if proposal.operation is Operation.DROP_PARTITION:
+            if changed.rows_changed:
+                raise _Again(
+                    f"rows of {len(changed.rows_changed)} buckets changed while it was decided to drop them: retry",
+                    code="partition-changed",
+                )
+            return proposal
         table = self._files.files(state)
         job = WriteJob(table, state.slots(), self._log, f"{state.table_id}/{proposal.commit_id}")
         earlier = self.result.to_look_up_again(changed.slots, state.definition)

@@ -23,6 +23,7 @@ from filestore.doctor import Report, examine
 from filestore.fold import fold, look_again
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
+from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
@@ -160,7 +161,7 @@ def prepare(
         operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
         commit_id=commit_id or store.ambient.new_id(),
         base_version=base.version,
-        replaces_all=overwrite,
+        replaces=ALL_PARTITIONS if overwrite else NO_PARTITIONS,
         touches=touched,
         app=app,
     )

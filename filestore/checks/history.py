@@ -16,12 +16,14 @@ from filestore.delta.actions import (
     BUCKET_TAG,
     LEVEL_TAG,
     LOG_OFFSET_APP,
+    PARTITIONS_PARAMETER,
     RUN_DOMAIN,
     WRITER_FEATURE,
     Action,
     check_protocol,
     file_key,
     pending_run,
+    slot_of,
 )
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
@@ -29,6 +31,7 @@ from filestore.delta.vectors import vector_file
 from filestore.errors import TableStoreError, Unsupported
 from filestore.layout import decode_path
 from filestore.model.files import DeletionVector
+from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
 __all__ = ["History", "read_history"]
@@ -118,6 +121,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
             after = before.next(entry.version, entry.actions)
         _check_info(history, entry)
         _check_files(findings, before, after, entry)
+        _check_replaced(findings, before, entry)
         _check_order(findings, before, after, entry)
         _check_runs(findings, before, after, entry)
         _check_apps(findings, entry)
@@ -202,6 +206,29 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
                 _wrong_file(findings, entry, add, "adds a file that is there")
             live[file_key(add)] = after.files[file_key(add)]
             _check_add(findings, after, entry, add)
+
+
+def _check_replaced(findings: Findings, before: TableState | None, entry: Commit) -> None:
+    """An overwrite or a drop takes all of the partitions that it names, and touches no other."""
+    operation = entry.snapshot().operation
+    if before is None or not operation.replaces_partitions:
+        return
+    partition_by = before.definition.partition_by
+    named = entry.actions[0]["commitInfo"]["operationParameters"].get(PARTITIONS_PARAMETER)
+    replaced = ALL_PARTITIONS if named is None else PartitionSet.from_json(json.loads(named), partition_by)
+    removes = {file_key(a["remove"]): slot_of(a["remove"], partition_by) for a in entry.actions if "remove" in a}
+    adds = {file_key(a["add"]): slot_of(a["add"], partition_by) for a in entry.actions if "add" in a}
+    wrong = [path for path, slot in (removes | adds).items() if slot.partition not in replaced]
+    wrong += [p for p, f in before.files.items() if f.slot.partition in replaced and (p not in removes or p in adds)]
+    wrong += adds if operation is Operation.DROP_PARTITION else ()
+    for path in wrong:
+        findings.add(
+            Invariant.REPLACED_PARTITION,
+            f"version {entry.version} is a {operation} of partitions {named or '(all)'}, and {path} "
+            "does not go with that",
+            path,
+            entry.version,
+        )
 
 
 def _check_add(findings: Findings, after: TableState, entry: Commit, add: Mapping[str, Any]) -> None:

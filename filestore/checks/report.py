@@ -28,6 +28,7 @@ class Invariant(StrEnum):
     COMMIT_ID = "commit-id"
     FILE_ACTION = "file-action"
     DATA_CHANGE = "data-change"
+    REPLACED_PARTITION = "replaced-partition"
     OFFSET_ORDER = "offset-order"
     OPEN_TRANSACTION = "open-transaction"
     APP_VERSION_ORDER = "app-version-order"

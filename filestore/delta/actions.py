@@ -15,6 +15,7 @@ from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingR
 __all__ = [
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
+    "PARTITIONS_PARAMETER",
     "RUN_DOMAIN",
     "Action",
     "add_action",
@@ -41,6 +42,7 @@ CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 LOG_DOMAIN = "tablestore.log"
 LOG_OFFSET_APP = "tablestore.log.offset."
 RUN_DOMAIN = "tablestore.run."
+PARTITIONS_PARAMETER = "partitions"
 BUCKET_TAG = "tablestore.bucket"
 LEVEL_TAG = "tablestore.level"
 MIN_KEY_TAG = "tablestore.minKey"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from filestore import layout
@@ -10,6 +11,7 @@ from filestore.ambient import Ambient
 from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
+    PARTITIONS_PARAMETER,
     RUN_DOMAIN,
     Action,
     add_action,
@@ -161,7 +163,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         Conflict: a file or run that the proposal changes is not in the state: lose nothing, start again.
     """
     timestamp = max(now_ms, state.timestamp_ms + 1)  # strictly growing, whatever the writers' clocks say
-    removes = tuple(state.files) if proposal.replaces_all else proposal.removes
+    removes = (*proposal.removes, *_replaced(proposal, state))
     missing = [p for p in (*removes, *(f.path for f in proposal.vectors)) if p not in state.files]
     if missing:
         raise Conflict(
@@ -170,7 +172,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         )
     offsets = advance(state.log_offsets, proposal.transactions)
     data_change = proposal.operation.changes_data
-    actions = [commit_info(proposal, state.version, timestamp)]
+    actions = [commit_info(_counted(proposal, state, removes), state.version, timestamp)]
     if proposal.app is not None:
         actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
@@ -185,6 +187,29 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     return actions
 
 
+def _replaced(proposal: Proposal, state: TableState) -> tuple[str, ...]:
+    """What is in the partitions that the proposal replaces."""
+    if not proposal.replaces:
+        return ()
+    return tuple(path for path, file in state.files.items() if file.slot.partition in proposal.replaces)
+
+
+def _counted(proposal: Proposal, state: TableState, removes: Sequence[str]) -> Proposal:
+    """With the counts of what is replaced, which nobody knows before the commit."""
+    if not proposal.replaces:
+        return proposal
+    rows = sum(state.files[path].live_rows for path in removes)
+    counts = {"files_removed": len(removes), "rows_removed": rows}
+    return replace(proposal, metrics={**proposal.metrics, **counts})
+
+
+def _parameters(proposal: Proposal) -> dict[str, str]:
+    """Which partitions an overwrite or drop replaces, if it is not the whole table."""
+    if proposal.replaces.whole_table or not proposal.operation.replaces_partitions:
+        return {}
+    return {PARTITIONS_PARAMETER: json.dumps(proposal.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))}
+
+
 def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) -> Action:
     """The first action of every commit (Delta protocol, "In-Commit Timestamps": it must come first)."""
     return {
@@ -192,7 +217,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
             "inCommitTimestamp": timestamp,
             "timestamp": timestamp,
             "operation": str(proposal.operation),
-            "operationParameters": {},
+            "operationParameters": _parameters(proposal),
             "operationMetrics": {name: str(value) for name, value in proposal.metrics.items()},
             "readVersion": read_version,
             "isBlindAppend": False,
@@ -219,7 +244,8 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
 def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Runs that are pending no longer, and those that are from now on."""
     pending = {run.id: run for runs in state.pending().values() for run in runs}
-    done = list(pending.values()) if proposal.replaces_all else proposal.folded
+    replaced = (run for run in pending.values() if run.slot.partition in proposal.replaces)
+    done = [*proposal.folded, *replaced]
     if gone := [run.path for run in done if run.id not in pending]:
         raise Conflict(
             f"run {gone[0]} was folded or removed while this {proposal.operation} was prepared: read again and retry",

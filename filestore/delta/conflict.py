@@ -1,6 +1,7 @@
 """Conflict rules: what a commit that lost the race for its version has to do (FORMAT.md section 6). Pure.
 
-came in between            upsert or delete            append       overwrite       compaction
+came in between            upsert or delete            append       overwrite,      compaction
+                                                                    drop partition
 ------------------------   -------------------------   ----------   -------------   -------------------------
 another slot               go on                       go on        go on           go on
 the same slot              look its keys up again      go on        replaces it     map the new dead rows, or
@@ -8,6 +9,9 @@ the same slot              look its keys up again      go on        replaces it 
 schema or protocol         fail                        fail         fail            fail
 the same commit id         done                        done         done            done
 the same app and batch     done                        done         done            done
+
+Overwrites and drops take from whole partitions, those that `Proposal.replaces` names. An expiry of partitions that were
+not updated for long touches their slots too: if rows changed there in between, it has to be decided again.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
+from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
 __all__ = ["AppVersion", "Clear", "Done", "Proposal", "Rebase", "judge"]
@@ -47,7 +52,7 @@ class Proposal:
         vectors: Files of the base whose dead rows grow, with their new vectors.
         removes: Paths of files of the base that leave.
         changes: Change data of the commit.
-        replaces_all: An overwrite: whatever is in the table when it commits leaves.
+        replaces: An overwrite or a drop: whatever is in these partitions when it commits leaves.
         runs: Changes that are left for a fold to merge.
         folded: Runs that this commit has merged.
         touches: Slots whose keys were looked up: a change there in between has to be looked at.
@@ -65,7 +70,7 @@ class Proposal:
     vectors: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
     changes: tuple[ChangeFile, ...] = ()
-    replaces_all: bool = False
+    replaces: PartitionSet = NO_PARTITIONS
     runs: tuple[PendingRun, ...] = ()
     folded: tuple[PendingRun, ...] = ()
     touches: frozenset[Slot] = frozenset()

@@ -55,8 +55,8 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, ``merge-engine``, ``write-mode``, ``changelog-producer``, ``bad-text``, or those of
-                `check_fields` and
+                ``log-servers``, ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
+                ``bad-text``, or those of `check_fields` and
                 `TableOptions.parse`.
         """
         check_fields(schema)
@@ -212,6 +212,22 @@ def _known(schema: Schema, name: str, role: str) -> None:
         )
 
 
+def _check_expiry(definition: TableDefinition) -> None:
+    given = [name for name, _ in definition.options.given if name.startswith("partition.")]
+    if given and not definition.partition_by:
+        raise InvalidRequest(
+            f"{given[0]} needs a table with partitions: give partition_by, or leave it out", code="partition-expiry"
+        )
+    pattern = definition.options["partition.timestamp-pattern"]
+    for name in pattern.columns if pattern else ():
+        if name not in definition.partition_by:
+            raise InvalidRequest(
+                f"partition.timestamp-pattern names {name!r}, which is no partition column; those are "
+                f"{', '.join(definition.partition_by)}",
+                code="partition-expiry",
+            )
+
+
 def _check_options(definition: TableDefinition) -> None:
     options = definition.options
     for name in options["bucket-key"] or ():
@@ -248,6 +264,7 @@ def _check_options(definition: TableDefinition) -> None:
     if definition.merges_on_read:
         _check_merge_on_read(definition)
     _check_changelog(definition)
+    _check_expiry(definition)
     if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
         raise InvalidRequest(
             "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"

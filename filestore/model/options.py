@@ -20,6 +20,7 @@ from filestore.model.option_values import (
     some_text,
     whole,
 )
+from filestore.model.partition_time import Formatter, TimestampPattern
 
 __all__ = ["FIELD_OPTIONS", "FIELD_PREFIX", "OPTIONS", "PREFIXES"]
 
@@ -201,6 +202,43 @@ OPTIONS: Mapping[str, Option] = {
             whole(2, 10_000),
             "5",
             "A bucket with at least so many sorted runs is chosen by a compaction.",
+        ),
+        Option(
+            "partition.expiration-time",
+            "duration",
+            duration,
+            None,
+            "Partitions that are older are dropped by writers, `expire_partitions` and `tablestore partitions expire`.",
+        ),
+        Option(
+            "partition.expiration-check-interval",
+            "duration",
+            duration,
+            "1 h",
+            "How often a writer that lives long looks for expired partitions, beginning with its first write.",
+        ),
+        Option(
+            "partition.expiration-strategy",
+            "enum",
+            one_of("values-time", "update-time"),
+            "values-time",
+            "What the age of a partition is counted from: the time in its values, or its newest file.",
+        ),
+        Option(
+            "partition.timestamp-pattern",
+            "text",
+            TimestampPattern.parse,
+            None,
+            "Where the time stands in a partition's values, such as `$day` or `$year-$month-$day $hour:00:00`; "
+            "default: in the first partition column.",
+        ),
+        Option(
+            "partition.timestamp-formatter",
+            "text",
+            Formatter.of,
+            None,
+            "How that time is written: `yyyy MM M dd d HH H mm m ss s SSS`, other letters in single quotes, such as "
+            "`yyyyMMdd`; UTC. Default: `yyyy-M-d H:m:s` or `yyyy-M-d`, or the time of a DATE or TIMESTAMP column.",
         ),
         Option(
             "log.system",

@@ -18,6 +18,7 @@ class Operation(StrEnum):
     CREATE = "CREATE TABLE"
     WRITE = "WRITE"
     OVERWRITE = "OVERWRITE"
+    DROP_PARTITION = "DROP PARTITION"
     COMPACT = "COMPACT"
     FOLD = "FOLD"
 
@@ -25,6 +26,11 @@ class Operation(StrEnum):
     def changes_data(self) -> bool:
         """Whether a reader of changes must look at the commit: False if it only moves rows."""
         return self is not Operation.COMPACT
+
+    @property
+    def replaces_partitions(self) -> bool:
+        """Whether partitions leave as a whole, so that a reader of changes takes them from files, not from the log."""
+        return self in (Operation.OVERWRITE, Operation.DROP_PARTITION)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@
     start      serve, demo                                  catalog   databases, tables, create, drop
     describe   describe, snapshots                          rows      scan, write
     follow     follow                                       care      doctor, compact
+    show       show                                         partitions  list, drop, expire
 
 Nothing here but `text` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
 """

@@ -10,13 +10,20 @@ import typer
 from typer.core import TyperGroup
 
 from filestore.errors import TableStoreError
-from tablestore.cli import care, catalog, describe, follow, rows, start
+from tablestore.cli import care, catalog, describe, follow, partitions, rows, show, start
 from tablestore.cli.output import complain
 
 __all__ = ["app", "main"]
 
 
-class _Commands(TyperGroup):
+class _InOrder(TyperGroup):
+    """Shows commands in the order in which they are named here."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(self.commands)
+
+
+class _Commands(_InOrder):
     """Turns an error that the project raises on purpose into one line and exit code 1; usage errors give 2."""
 
     def invoke(self, ctx: Any) -> Any:
@@ -25,9 +32,6 @@ class _Commands(TyperGroup):
         except TableStoreError as error:
             complain(error)
             raise typer.Exit(1) from error
-
-    def list_commands(self, ctx: Any) -> list[str]:
-        return list(self.commands)
 
 
 app = typer.Typer(
@@ -48,14 +52,26 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "drop": catalog.drop,
         "describe": describe.describe,
         "snapshots": describe.snapshots,
+        "show": show.show,
     },
     "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow},
     "Care": {"doctor": care.doctor, "compact": care.compact},
 }
 
+_PARTITIONS: dict[str, Callable[..., None]] = {
+    "list": partitions.list_partitions,
+    "drop": partitions.drop,
+    "expire": partitions.expire,
+}
+
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
         app.command(_name, rich_help_panel=_panel)(_command)
+
+_partitions = typer.Typer(cls=_InOrder, no_args_is_help=True, rich_markup_mode="rich")
+for _name, _command in _PARTITIONS.items():
+    _partitions.command(_name)(_command)
+app.add_typer(_partitions, name="partitions", help="List, drop and expire partitions.", rich_help_panel="Care")
 
 
 def _show_version(wanted: bool) -> None:

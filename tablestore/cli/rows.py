@@ -26,11 +26,9 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-    from tablestore.table import Scan
+__all__ = ["ROWS_SHOWN", "get", "print_rows", "scan", "write"]
 
-__all__ = ["get", "scan", "write"]
-
-_ROWS_SHOWN = 20
+ROWS_SHOWN = 20
 
 
 def scan(  # noqa: PLR0913  # a command's options are its arguments
@@ -42,7 +40,7 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", "-n", min=0, help=f"Default: {_ROWS_SHOWN} as a table, all as JSON."),
+        typer.Option("--limit", "-n", min=0, help=f"Default: {ROWS_SHOWN} as a table, all as JSON."),
     ] = None,
     output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
@@ -52,20 +50,20 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     from tablestore.cli.text import chosen  # brings Arrow and polars
 
     if limit is None and output is Format.TABLE:
-        limit = _ROWS_SHOWN
+        limit = ROWS_SHOWN
     with open_table(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
-        more = _print_rows(table.scan(wanted, where, version), output, limit)
+        more = print_rows(table.scan(wanted, where, version).to_batches(), output, limit)
     if more and limit:
         note(f"the first {limit} rows; --limit gives more")
 
 
-def _print_rows(rows: Scan, output: Format, limit: int | None) -> bool:
+def print_rows(batches: Iterable[pa.RecordBatch], output: Format, limit: int | None) -> bool:
     """Prints at most so many rows; whether there are more."""
     from tablestore.cli.text import Aligned, json_lines
 
     aligned, left = Aligned(), limit
-    for batch in _gathered(rows.to_batches(), _ROWS_SHOWN):
+    for batch in _gathered(batches, ROWS_SHOWN):
         part = batch if left is None else batch.slice(0, left)
         print_lines(json_lines(part) if output is Format.JSON else aligned.lines(part))
         if left is not None:
@@ -130,6 +128,9 @@ def write(
         ),
     ],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="The rows replace the whole table.")] = False,
+    overwrite_partitions: Annotated[
+        bool, typer.Option("--overwrite-partitions", help="The rows replace the partitions that they have.")
+    ] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -138,8 +139,10 @@ def write(
     Columns are matched by name. A column [bold]_kind[/bold] (+I, -U, +U, -D) says what each row does. JSON is one
     object a line, or one array.
     """
+    if overwrite and overwrite_partitions:
+        raise typer.BadParameter("give only one of them", param_hint="--overwrite, --overwrite-partitions")
     with open_table(name, catalog, token) as table:
-        snapshot = table.write(_read(file), overwrite=overwrite)
+        snapshot = table.write(_read(file), overwrite="dynamic" if overwrite_partitions else overwrite)
     counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
     note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))
 

@@ -11,6 +11,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
 from filestore.storage import LocalStorage
 from tablestore.handle import TableHandle
+from tablestore.system.names import split_name
 
 __all__ = ["location_options", "opened"]
 
@@ -24,7 +25,8 @@ def opened(options: Mapping[str, str]) -> TableHandle:
     """The table that options name.
 
     Args:
-        options: ``path`` and either ``catalog`` (and ``token``), or those of `location_options`.
+        options: ``path`` (perhaps that of a system table) and either ``catalog`` (and ``token``), or those of
+            `location_options`.
 
     Raises:
         InvalidRequest: ``missing-option``.
@@ -37,10 +39,11 @@ def opened(options: Mapping[str, str]) -> TableHandle:
             ".load('database.table')",
             code="missing-option",
         )
+    path, _ = split_name(given["path"])
     if location := given.get("location"):
-        database, _, name = given["path"].partition(".")
+        database, _, name = path.partition(".")
         return TableHandle(database, name, given["tableid"], location, LocalStorage(), system_ambient())
     from tablestore.store import connect  # see above
 
     with connect(given["catalog"], token=given.get("token")) as store:
-        return store.table(given["path"]).handle
+        return store.table(path).handle

@@ -187,12 +187,13 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _weight(self, version: int) -> int:
         """How many rows a version gives to a batch; the log holds none of an overwrite's."""
         return sum(
-            step.rows if isinstance(step, FromLog) else self._live_rows(version - 1) + self._live_rows(version)
+            step.rows if isinstance(step, FromLog) else self._rows_replaced(version)
             for step in steps([self._store.snapshot(version)])
         )
 
-    def _live_rows(self, version: int) -> int:
-        return plan_scan(self._store.state(version)).rows
+    def _rows_replaced(self, version: int) -> int:
+        before, after = self._store.state(version - 1), self._store.state(version)
+        return sum(part.rows for part in (*Replaced.left(before, after), *Replaced.came(before, after)))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A batch: files of the snapshot, or each bucket's changes."""
@@ -220,14 +221,13 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     if any(r.bucket == bucket for t in transactions for r in t.ranges):
                         yield step
                 case Replaced(version):
-                    yield from self._bucket_rows(version - 1, bucket, RowKind.DELETE)
-                    yield from self._bucket_rows(version, bucket, RowKind.INSERT)
-
-    def _bucket_rows(self, version: int, bucket: int, kind: RowKind) -> Iterator[_ScanPartition]:
-        state = self._store.state(version)
-        for part in plan_scan(state).parts():
-            if part.bucket == bucket:
-                yield _ScanPartition(self._store.files(state), part, kind)
+                    before, after = self._store.state(version - 1), self._store.state(version)
+                    for state, scanned, kind in (
+                        (before, Replaced.left(before, after), RowKind.DELETE),
+                        (after, Replaced.came(before, after), RowKind.INSERT),
+                    ):
+                        table = self._store.files(state)
+                        yield from (_ScanPartition(table, part, kind) for part in scanned if part.bucket == bucket)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""

@@ -22,6 +22,7 @@ from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsup
 from filestore.writer import TableFiles
 from tablestore.handle import TableHandle
 from tablestore.incoming import conform
+from tablestore.overwrite import Overwrite, parse_spec, replacement
 from tablestore.spark.opened import opened
 from tablestore.spark.staging import merged, remove, stage
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
@@ -61,7 +62,7 @@ class _Staging:
         except TableStoreError as error:
             return _Staged(error=error)
 
-    def _commit(self, messages: Messages, *, overwrite: bool, app: AppVersion | None) -> None:
+    def _commit(self, messages: Messages, *, overwrite: Overwrite, app: AppVersion | None) -> None:
         runs = _runs(messages)
         try:
             if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
@@ -75,11 +76,16 @@ class _Staging:
 
 
 class BatchWriter(_Staging, DataSourceArrowWriter):
-    """``df.write.format("tablestore")``: modes ``append`` (upserts, if the table has a key) and ``overwrite``."""
+    """``df.write.format("tablestore")``: modes ``append`` (upserts, if the table has a key) and ``overwrite``.
+
+    With ``overwrite``: ``partitionOverwriteMode = dynamic`` replaces the partitions that the rows have, and
+    ``partition = day=2026-01-31,region=eu`` (or a JSON object) those with these values; without them, the whole table.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema)
-        self._overwrite = overwrite
+        self._overwrite = _overwritten(options) if overwrite else False
+        replacement(self._overwrite, self._files.definition)  # a bad option is known before any work
 
     def commit(self, messages: Messages) -> None:
         """In the driver: one commit."""
@@ -110,7 +116,7 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-def _write(table: TableHandle, runs: Iterable[str], overwrite: bool, app: AppVersion | None) -> None:
+def _write(table: TableHandle, runs: Iterable[str], overwrite: Overwrite, app: AppVersion | None) -> None:
     store = table.files()
     files = store.files(store.state())
 
@@ -118,6 +124,22 @@ def _write(table: TableHandle, runs: Iterable[str], overwrite: bool, app: AppVer
         return [job.run(merged(files, runs), "0.0")]
 
     TableWriter(store, table.log(files.definition), table.ambient).write(run, overwrite=overwrite, app=app)
+
+
+def _overwritten(options: Mapping[str, str]) -> Overwrite:
+    """What ``mode("overwrite")`` replaces."""
+    given = {name.lower(): value for name, value in options.items()}
+    mode, partition = given.get("partitionoverwritemode", "static").lower(), given.get("partition")
+    if mode not in ("static", "dynamic"):
+        raise InvalidRequest(f"partitionOverwriteMode={mode!r}: use 'static' or 'dynamic'", code="bad-option-value")
+    if mode == "dynamic":
+        if partition is not None:
+            raise InvalidRequest(
+                "partitionOverwriteMode=dynamic replaces the partitions that the rows have: leave 'partition' out",
+                code="bad-option-value",
+            )
+        return "dynamic"
+    return True if partition is None else parse_spec(partition)
 
 
 def _runs(messages: Messages) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ __all__ = ["TableStoreSource"]
 class TableStoreSource(DataSource):
     """Options: ``path`` (``database.table``), ``catalog``, ``token``, ``scan``, ``timestamp``, ``maxRowsPerBatch``.
 
+    A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
     With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which it could not
     tell from inserts.
     """
@@ -37,7 +38,11 @@ class TableStoreSource(DataSource):
         from tablestore.follow import change_schema
         from tablestore.spark.opened import opened
         from tablestore.spark.reading import wants_changes
+        from tablestore.spark.system import system_type
+        from tablestore.system.names import split_name
 
+        if (system := split_name(self.options.get("path", ""))[1]) is not None:
+            return system_type(self.options, system)
         definition = opened(self.options).files().state().definition
         fields = StructType.fromJson(definition.schema.to_delta())
         if not wants_changes(self.options):
@@ -50,23 +55,33 @@ class TableStoreSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
         from tablestore.spark.reading import BatchReader
+        from tablestore.spark.system import SystemReader
+        from tablestore.system.names import split_name
 
+        if (system := split_name(self.options.get("path", ""))[1]) is not None:
+            return SystemReader(dict(self.options), system)
         return BatchReader(dict(self.options))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A batch write; ``mode("overwrite")`` replaces the whole table."""
+        """A batch write; ``mode("overwrite")`` replaces the whole table, or some partitions (see `BatchWriter`)."""
         from tablestore.spark.sink import BatchWriter
+        from tablestore.system.names import refuse_system
 
+        refuse_system(self.options.get("path", ""))
         return BatchWriter(dict(self.options), schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
         """A stream into the table: each micro-batch is one commit."""
         from tablestore.spark.sink import StreamWriter
+        from tablestore.system.names import refuse_system
 
+        refuse_system(self.options.get("path", ""))
         return StreamWriter(dict(self.options), schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """A stream of changes."""
         from tablestore.spark.reading import ChangeReader
+        from tablestore.system.names import refuse_system
 
+        refuse_system(self.options.get("path", ""))
         return ChangeReader(dict(self.options))

@@ -15,12 +15,16 @@ from filestore.errors import InvalidRequest
 from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
+from tablestore.overwrite import Overwrite
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.reading import row_limit
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.write import spark_runner
 from tablestore.store import Store
+from tablestore.system.names import split_name
+from tablestore.system.scan import Versions
+from tablestore.table import Table
 from tablestore.transaction import TableWriter
 
 __all__ = ["SparkStore"]
@@ -40,13 +44,14 @@ class SparkStore:
         self._writers: dict[str, TableWriter] = {}
         spark.dataSource.register(TableStoreSource)
 
-    def write(self, name: str, df: DataFrame, overwrite: bool = False) -> Snapshot:
+    def write(self, name: str, df: DataFrame, overwrite: Overwrite = False) -> Snapshot:
         """Writes a DataFrame as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
             name: ``database.table``.
             df: Columns are matched by name. A column ``_kind`` says what each row does; without it a row is put.
-            overwrite: The rows replace the whole table.
+            overwrite: True: the rows replace the whole table. ``"dynamic"``: the partitions that they have.
+                ``{"day": "2026-01-31"}``, or a list of such: those partitions, as in `tablestore.Table.write`.
 
         Returns:
             The snapshot: ``.version``, ``.timestamp``, ``.log_offsets`` by bucket.
@@ -63,24 +68,36 @@ class SparkStore:
         version: int | None = None,
         timestamp: datetime | None = None,
         fresh: bool = False,
+        *,
+        from_version: int | None = None,
+        to_version: int | None = None,
     ) -> DataFrame:
         """The table as a native Delta scan: Catalyst prunes columns and pushes filters.
 
         Args:
-            name: ``database.table``.
+            name: ``database.table``; or a system table such as ``database.table$files`` (tablestore/SYSTEM_TABLES.md).
             version: The state of that version.
             timestamp: The state at that time.
             fresh: Also what the log holds beyond the snapshot: with ``log.consistency = transactional``, nothing.
+            from_version: Of ``audit_log`` and ``changes``: see `tablestore.Table.system`.
+            to_version: Likewise.
 
         Raises:
-            InvalidRequest: more than one of them.
+            InvalidRequest: more than one of version, timestamp and fresh, or what a system table does not take.
             NotFound: there is no such table, or it has no such version.
         """
         if sum((version is not None, timestamp is not None, fresh)) > 1:
             raise InvalidRequest("give only one of version, timestamp and fresh", code="bad-time-travel")
+        name, system = split_name(name)
         table = self.store.table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
+        if system is not None:
+            return self._system(table, system, Versions(version, from_version, to_version))
+        if from_version is not None or to_version is not None:
+            raise InvalidRequest(
+                f"from_version and to_version are for {name}$changes and {name}$audit_log", code="bad-versions"
+            )
         state = table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
         if state.pending():
             return read_overlaid(self.spark, table.filestore, state)
@@ -88,6 +105,17 @@ class SparkStore:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
+
+    def _system(self, table: Table, name: str, versions: Versions) -> DataFrame:
+        table.system(name, versions.at, from_version=versions.after, to_version=versions.until)  # errors come here
+        reader = self.spark.read.format("tablestore").options(**location_options(table.handle))
+        for option, value in (
+            ("version", versions.at),
+            ("fromVersion", versions.after),
+            ("toVersion", versions.until),
+        ):
+            reader = reader if value is None else reader.option(option, value)
+        return reader.load(f"{table.handle.identifier}${name}")
 
     def read_stream(
         self,
@@ -159,7 +187,7 @@ class SparkStore:
         table = self.store.table(name)
         return self._writers.setdefault(table.handle.table_id, table.writer())
 
-    def _write(self, writer: TableWriter, df: DataFrame, overwrite: bool, app: AppVersion | None) -> Snapshot:
+    def _write(self, writer: TableWriter, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
         return writer.write(spark_runner(df, writer.definition), overwrite=overwrite, app=app, retries=True)
 
 

@@ -35,6 +35,15 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     assert "'_kind': '+I'" in printed
 
 
+def test_the_lines_about_partitions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0] + blocks()[2], names)
+    assert names["sales"].scan().to_polars()["id"].to_list() == [3]
+    changes = names["sales"].system("changes", from_version=1).to_polars()
+    assert sorted(changes["rowkind"].to_list()) == ["+I", "-D", "-D"]
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(600)
@@ -70,7 +79,7 @@ def test_links_and_paths_lead_somewhere(page: str) -> None:
 
 def test_its_commands_and_tasks_exist() -> None:
     text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
-    commands = {command.name for command in app.registered_commands}
+    commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
     assert set(re.findall(r"^tablestore (\w+)", text, re.M)) <= commands
     tasks = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= tasks

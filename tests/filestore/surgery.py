@@ -16,6 +16,7 @@ from filestore import layout
 from filestore.checks.report import Invariant
 from filestore.delta.vectors import VectorFileBuilder
 from filestore.table import FileStore
+from tests.tables import write
 
 __all__ = ["DAMAGES", "Damage", "edit_entry"]
 
@@ -266,6 +267,12 @@ def _no_text(count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, binary.buffers())
 
 
+def _overwritten(store: FileStore, **changes: Any) -> None:
+    """An overwrite of the whole table with rows in one partition, that says something else."""
+    committed = write(store, [{"id": 1, "p": "x", "need": "a", "v": 0.0}], overwrite=True)
+    edit_info(store, committed.snapshot.version, **changes)
+
+
 _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
     "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
@@ -289,6 +296,18 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
         on_stats(lambda stats: stats.update(tightBounds=True), with_vector=True),
     ),
     "a write that says it changes nothing": (Invariant.DATA_CHANGE, on_add(lambda add: add.update(dataChange=False))),
+    "an overwrite beyond the partitions that it names": (
+        Invariant.REPLACED_PARTITION,
+        lambda store: _overwritten(store, operationParameters={"partitions": '[{"p":"x"}]'}),
+    ),
+    "an overwrite that leaves files behind": (
+        Invariant.REPLACED_PARTITION,
+        lambda store: edit_info(store, 3, operation="OVERWRITE"),
+    ),
+    "a drop of partitions that adds": (
+        Invariant.REPLACED_PARTITION,
+        lambda store: _overwritten(store, operation="DROP PARTITION"),
+    ),
     "offsets go back": (Invariant.OFFSET_ORDER, lambda store: _both_txn(store, "tablestore.log.offset.0")),
     "records beyond the offsets": (Invariant.OFFSET_ORDER, lambda store: _transaction(store, 7)),
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),

@@ -14,6 +14,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.model.files import DataFile, DeletionVector, Slot
 from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.partition_set import ALL_PARTITIONS
 from filestore.model.snapshot import Operation
 from tests.tables import define
 
@@ -51,7 +52,7 @@ def removes(slot: Slot) -> Commit:
 
 UPSERT = proposal(touches=frozenset([A]))
 APPEND = proposal(adds=(data_file("mine"),))
-OVERWRITE = proposal(Operation.OVERWRITE, replaces_all=True)
+OVERWRITE = proposal(Operation.OVERWRITE, replaces=ALL_PARTITIONS)
 COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.parquet",))
 
 
@@ -158,7 +159,7 @@ def test_vectors_are_a_remove_of_the_old_and_an_add_of_the_new() -> None:
 
 def test_an_overwrite_removes_what_is_there_when_it_commits() -> None:
     actions = plan_actions(
-        proposal(Operation.OVERWRITE, replaces_all=True, adds=(data_file("n"),)),
+        proposal(Operation.OVERWRITE, replaces=ALL_PARTITIONS, adds=(data_file("n"),)),
         state(data_file("a"), data_file("b", B)),
         1,
     )

@@ -64,7 +64,7 @@ class ForeignConsumer(AbstractContextManager["ForeignConsumer"]):
             {
                 snapshot.commit_id: sum(r.count for t in snapshot.transactions for r in t.ranges)
                 for snapshot in self._table.snapshots()
-                if snapshot.operation in (Operation.WRITE, Operation.OVERWRITE) and snapshot.transactions
+                if snapshot.operation is not Operation.COMPACT and snapshot.transactions
             }
         )
 

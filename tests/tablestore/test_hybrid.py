@@ -26,6 +26,13 @@ def test_an_overwrite_replaces_whatever_its_transactions_hold() -> None:
     assert list(steps([snapshot(4, Operation.OVERWRITE, A)])) == [Replaced(4)]
 
 
+def test_a_drop_of_partitions_replaces_too() -> None:
+    assert list(steps([snapshot(4, Operation.DROP_PARTITION, A), snapshot(5, Operation.DROP_PARTITION)])) == [
+        Replaced(4),
+        Replaced(5),
+    ]
+
+
 def test_commits_that_move_no_rows_give_no_step() -> None:
     quiet = [snapshot(0, Operation.CREATE), snapshot(1, Operation.WRITE), snapshot(2, Operation.COMPACT)]
     assert list(steps(quiet)) == []

@@ -1,0 +1,81 @@
+"""``partitions``: list, drop, expire."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
+from tablestore.cli.opening import open_table
+from tablestore.cli.output import note, print_json, print_table
+
+if TYPE_CHECKING:
+    from tablestore import Snapshot
+
+__all__ = ["drop", "expire", "list_partitions"]
+
+_Specs = Annotated[
+    list[str],
+    typer.Argument(metavar="COLUMN=VALUE,…", help="Values of some or all partition columns; or a JSON object."),
+]
+
+
+def list_partitions(
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
+) -> None:
+    """List a table's partitions with their rows, files, bytes, and when they expire."""
+    with open_table(name, catalog, token) as table:
+        found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ["partition", "rows", "files", "bytes", "last update (UTC)", "expires (UTC)"],
+        [
+            (
+                ",".join(f"{name}={value}" for name, value in row["partition"].items()) or "-",
+                f"{row['live_record_count']:,}",
+                row["file_count"],
+                f"{row['file_size_in_bytes']:,}",
+                f"{row['last_update_time']:%Y-%m-%d %H:%M:%S}",
+                f"{row['expiration_time']:%Y-%m-%d %H:%M:%S}" if row["expiration_time"] else "-",
+            )
+            for row in found
+        ],
+        right=["rows", "files", "bytes"],
+    )
+
+
+def drop(
+    name: TableName,
+    partitions: _Specs,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Drop partitions with all their rows; a value of some columns drops every partition that has it.
+
+    [dim]tablestore partitions drop shop.orders day=2026-01-31 region=eu,day=2026-02-01[/dim]
+    """
+    from tablestore.overwrite import parse_spec  # brings Arrow
+
+    with open_table(name, catalog, token) as table:
+        specs = [parse_spec(text) for text in partitions]
+        if not yes:
+            typer.confirm(f"Drop {' and '.join(partitions)} of {name}?", abort=True, err=True)
+        _told(name, table.drop_partitions(specs), "no rows there")
+
+
+def expire(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+    """Drop the partitions that are older than the table's partition.expiration-time."""
+    with open_table(name, catalog, token) as table:
+        _told(name, table.expire_partitions(), "no partition has expired")
+
+
+def _told(name: str, snapshot: Snapshot | None, nothing: str) -> None:
+    if snapshot is None:
+        note(f"{name}: {nothing}")
+        return
+    metrics = snapshot.metrics
+    note(f"version {snapshot.version}: {metrics['rows_removed']:,} rows in {metrics['files_removed']:,} files dropped")

@@ -1,0 +1,166 @@
+"""What an overwrite replaces: the whole table, given partitions, or those that its rows turn out to have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
+from filestore.model.snapshot import Operation
+from filestore.partitions import partition_set, partitions_of
+from log.store import LogStore
+
+__all__ = ["Drop", "Overwrite", "Replacement", "control_message", "log_control", "only_in", "parse_spec", "replacement"]
+
+_MOST_NAMED = 1000
+"""Partitions that a record of the log names: Kafka takes a megabyte a record."""
+
+Overwrite: TypeAlias = bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""What users give: False, True (the whole table), ``"dynamic"`` (the partitions that the rows have), or values of
+partition columns, such as ``{"day": "2026-01-31"}``, or several such (those partitions)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What leaves when an overwrite commits.
+
+    Attributes:
+        partitions: Everything in them; None: in the partitions that the rows have.
+    """
+
+    partitions: PartitionSet | None
+
+    @property
+    def bound(self) -> PartitionSet | None:
+        """The partitions that all rows must lie in; None if they may lie anywhere."""
+        return None if self.partitions is None or self.partitions.whole_table else self.partitions
+
+    def of(self, slots: Iterable[Slot]) -> PartitionSet:
+        """What leaves for rows in those slots."""
+        return PartitionSet.of(slot.partition for slot in slots) if self.partitions is None else self.partitions
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Partitions that leave.
+
+    Attributes:
+        partitions: Which.
+        unless_changed: Only if nobody changes rows in them before: then the choice has to be made again.
+    """
+
+    partitions: PartitionSet
+    unless_changed: bool = False
+
+    def touches(self, state: TableState) -> frozenset[Slot]:
+        """The slots in which a change undoes the choice: all buckets, since a writer may fill one that is empty."""
+        if not self.unless_changed:
+            return frozenset()
+        buckets = range(state.definition.buckets)
+        chosen = {slot.partition for slot in state.slots() if slot.partition in self.partitions}
+        return frozenset(Slot(partition, bucket) for partition in chosen for bucket in buckets)
+
+
+def control_message(operation: Operation, replaced: PartitionSet) -> dict[str, Any]:
+    """What the log says of an overwrite or a drop (log/PROTOCOL.md section 3.1)."""
+    message: dict[str, Any] = {"control": operation.value.lower()}
+    if not replaced.whole_table and len(replaced.specs) <= _MOST_NAMED:
+        message["partitions"] = replaced.to_json()
+    return message
+
+
+def log_control(log: LogStore, transaction_id: str, buckets: int, message: Mapping[str, Any]) -> LogTransaction | None:
+    """Prepares a control record in each partition: a reader of the log alone learns what it has to read again."""
+    writer = log.begin(transaction_id)
+    try:
+        for bucket in range(buckets):
+            writer.control(bucket, message)
+        return writer.prepare()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def replacement(overwrite: Overwrite, definition: TableDefinition) -> Replacement | None:
+    """What the argument ``overwrite`` asks for; None for a write that replaces nothing.
+
+    In an unpartitioned table ``"dynamic"`` is the whole table, as in Delta.
+
+    Raises:
+        InvalidRequest: ``bad-overwrite``, or those of `filestore.partitions.partition_set`.
+    """
+    match overwrite:
+        case bool():
+            return Replacement(ALL_PARTITIONS) if overwrite else None
+        case "dynamic":
+            return Replacement(None if definition.partition_by else ALL_PARTITIONS)
+        case Mapping():
+            return Replacement(partition_set([overwrite], definition))
+        case Sequence() if not isinstance(overwrite, str) and all(isinstance(spec, Mapping) for spec in overwrite):
+            return Replacement(partition_set(overwrite, definition))
+    raise InvalidRequest(
+        f"overwrite={overwrite!r}: give True (the whole table), 'dynamic' (the partitions that the rows have) or "
+        "values of partition columns, such as {'day': '2026-01-31'}",
+        code="bad-overwrite",
+    )
+
+
+def parse_spec(text: str) -> dict[str, str | None]:
+    """Values of partition columns from ``day=2026-01-31,region=eu``, or from a JSON object, which can hold null.
+
+    Raises:
+        InvalidRequest: ``bad-partition``.
+    """
+    if text.lstrip().startswith("{"):
+        try:
+            spec = json.loads(text)
+        except ValueError as error:
+            raise _bad_spec(text) from error
+        if not all(value is None or isinstance(value, str | int) for value in spec.values()):
+            raise _bad_spec(text)
+        return {name: _spelled(value) for name, value in spec.items()}
+    pairs = [part.partition("=") for part in text.split(",")]
+    spec = {name.strip(): value.strip() for name, _, value in pairs}
+    if len(spec) < len(pairs) or not all(name.strip() and equals for name, equals, _ in pairs):
+        raise _bad_spec(text)
+    return spec
+
+
+def _spelled(value: str | int | None) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _bad_spec(text: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"partition {text!r}: write COLUMN=VALUE,COLUMN=VALUE or a JSON object of texts, whole numbers, booleans and "
+        "nulls",
+        code="bad-partition",
+    )
+
+
+def only_in(
+    batches: Iterable[pa.RecordBatch], partition_by: Sequence[str], wanted: PartitionSet
+) -> Iterator[pa.RecordBatch]:
+    """The same batches.
+
+    Raises:
+        InvalidRequest: ``outside-partitions``: a row lies elsewhere.
+    """
+    for batch in batches:
+        for partition in partitions_of(pa.Table.from_batches([batch]), partition_by):
+            if partition not in wanted:
+                raise InvalidRequest(
+                    f"rows of partition {dict(partition)} are not in the partitions that the overwrite names, "
+                    f"{wanted.to_json()}: filter them out, or take overwrite='dynamic'",
+                    code="outside-partitions",
+                )
+        yield batch

@@ -1,0 +1,191 @@
+"""The system tables of rows, ``audit_log`` and ``changes``: planned as parts that can be read one by one, or in tasks.
+
+Parts are picklable and hold metadata only. Rows have the kind first, as in Paimon, and those of the audit log the
+commit that made the change last, as in Delta's change data feed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from filestore.difference import SlotDifference, Spill, changed_rows, differences
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.scan import ScanPlan, scan
+from filestore.table import FileStore
+from filestore.writer import TableFiles
+from log.store import LogConfig
+from log.systems import open_log
+from tablestore.hybrid import FromLog, Replaced, steps
+
+__all__ = ["AuditPart", "ChangesPart", "audit_parts", "audit_schema", "changes_parts", "changes_schema"]
+
+KIND = "rowkind"
+_COMMIT = [pa.field("_commit_version", pa.int64()), pa.field("_commit_timestamp", pa.timestamp("us", tz="UTC"))]
+_VERSIONS_OF_A_PART = 100
+
+
+def changes_schema(definition: TableDefinition) -> pa.Schema:
+    """The columns of ``changes``: ``rowkind`` and the table's.
+
+    Raises:
+        Unsupported: the table has a column of that name (``rowkind-column``).
+    """
+    if clash := [name for name in definition.schema.names if name.lower() == KIND]:
+        raise Unsupported(
+            f"the table has a column {clash[0]!r}, so its changes cannot have one of that name for their kind: use "
+            "follow(), which calls it _kind",
+            code="rowkind-column",
+        )
+    columns = (field.with_nullable(True) for field in definition.schema.to_arrow())
+    return pa.schema([pa.field(KIND, pa.string()), *columns])
+
+
+def audit_schema(definition: TableDefinition) -> pa.Schema:
+    """The columns of ``audit_log``: those of ``changes``, and the commit."""
+    return pa.schema([*changes_schema(definition), *_COMMIT])
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesPart:
+    """What differs in one slot. Picklable."""
+
+    table: TableFiles
+    difference: SlotDifference
+
+    def rows(self, spill: Spill) -> Iterator[pa.Table]:
+        """The changes, in the order of the key."""
+        schema = changes_schema(self.table.definition)
+        for rows in changed_rows(self.table, self.difference, spill):
+            yield _with_kind_first(rows).cast(schema)
+
+
+def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
+    """What makes the rows of one version those of another, which may be an earlier one. Reads metadata only.
+
+    Raises:
+        Unsupported: one of them has pending runs (``pending-runs``).
+    """
+    before, after = store.state(from_version), store.state(to_version)
+    if pending := [state.version for state in (before, after) if state.pending()]:
+        raise Unsupported(
+            f"version {pending[0]} has pending runs, whose changes are told once they are folded: take versions of "
+            "folds (compact with full = true makes one)",
+            code="pending-runs",
+        )
+    table = store.files(after if to_version >= from_version else before)
+    return [ChangesPart(table, difference) for difference in differences(before, after)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Parts of a scan whose rows all left, or all came, in one commit."""
+
+    parts: tuple[ScanPlan, ...]
+    kind: RowKind
+
+
+@dataclass(frozen=True, slots=True)
+class _Commit:
+    """What a commit did in the buckets of a part."""
+
+    version: int
+    timestamp_ms: int
+    changes: tuple[FromLog | _Rows, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditPart:
+    """The changes that some commits made in one bucket, in their order. Picklable."""
+
+    table: TableFiles
+    log: LogConfig
+    bucket: int
+    commits: tuple[_Commit, ...]
+
+    def rows(self) -> Iterator[pa.Table]:
+        """The changes as they were committed."""
+        schema = audit_schema(self.table.definition)
+        with open_log(self.log, self.table.ambient) as log:
+            for commit in self.commits:
+                for change in commit.changes:
+                    if isinstance(change, FromLog):
+                        batches = log.read(change.transactions, bucket=self.bucket)
+                        parts: Iterator[pa.Table] = (pa.Table.from_batches([batch.rows]) for batch in batches)
+                    else:
+                        parts = self._scanned(change)
+                    for rows in parts:
+                        yield _with_commit(_with_kind_first(rows), commit).select(schema.names).cast(schema)
+
+    def _scanned(self, change: _Rows) -> Iterator[pa.Table]:
+        for part in change.parts:
+            for rows in scan(self.table, part):
+                yield rows.append_column(KIND_COLUMN, pa.repeat(str(change.kind), rows.num_rows))
+
+
+def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_version: int | None) -> list[AuditPart]:
+    """The changes after a version (None: all that are kept) up to another (None: the newest). Reads metadata only.
+
+    Raises:
+        NotFound: there are no such versions.
+        InvalidRequest: the first is after the second (``bad-versions``).
+    """
+    last = store.state().version if to_version is None else to_version
+    first = store.log.versions()[0] if from_version is None else from_version
+    if first > last:
+        raise InvalidRequest(
+            f"from_version={first} is after to_version={last}: the audit log goes forward only", code="bad-versions"
+        )
+    store.snapshot(first)
+    table = store.files(store.state(last))
+    buckets = range(table.definition.buckets)
+    parts = []
+    for start in range(first, last, _VERSIONS_OF_A_PART):
+        planned: dict[int, list[_Commit]] = {bucket: [] for bucket in buckets}
+        for version in range(start + 1, min(start + _VERSIONS_OF_A_PART, last) + 1):
+            _plan(store, version, planned)
+        parts += [AuditPart(table, log, bucket, tuple(commits)) for bucket, commits in planned.items() if commits]
+    return parts
+
+
+def _plan(store: FileStore, version: int, planned: Mapping[int, list[_Commit]]) -> None:
+    """Adds what a version did to the buckets in which it did it."""
+    snapshot = store.snapshot(version)
+    timestamp_ms = round(snapshot.timestamp.timestamp() * 1000)
+    for step in steps([snapshot]):
+        by_bucket = _logged(step) if isinstance(step, FromLog) else _replaced(store, step)
+        for bucket, changes in by_bucket.items():
+            planned[bucket].append(_Commit(version, timestamp_ms, tuple(changes)))
+
+
+def _logged(step: FromLog) -> dict[int, list[FromLog | _Rows]]:
+    return {r.bucket: [step] for t in step.transactions for r in t.ranges}
+
+
+def _replaced(store: FileStore, step: Replaced) -> dict[int, list[FromLog | _Rows]]:
+    """In each bucket what left and what came."""
+    before, after = store.state(step.version - 1), store.state(step.version)
+    sides = ((Replaced.left(before, after), RowKind.DELETE), (Replaced.came(before, after), RowKind.INSERT))
+    found: dict[int, list[FromLog | _Rows]] = {}
+    for parts, kind in sides:
+        for bucket in {part.bucket for part in parts}:
+            chosen = tuple(part for part in parts if part.bucket == bucket)
+            found.setdefault(bucket, []).append(_Rows(chosen, kind))
+    return found
+
+
+def _with_kind_first(rows: pa.Table) -> pa.Table:
+    kinds = rows.column(KIND_COLUMN)
+    return rows.drop_columns([KIND_COLUMN]).add_column(0, KIND, kinds)
+
+
+def _with_commit(rows: pa.Table, commit: _Commit) -> pa.Table:
+    version, timestamp = _COMMIT
+    moments = pa.repeat(pa.scalar(commit.timestamp_ms * 1000, timestamp.type), rows.num_rows)
+    return rows.append_column(version, pa.repeat(pa.scalar(commit.version, version.type), rows.num_rows)).append_column(
+        timestamp, moments
+    )

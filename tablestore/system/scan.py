@@ -1,0 +1,134 @@
+"""`SystemScan`: a system table that is read when its rows are asked for, as `tablestore.Scan` is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.difference import on_local_disk
+from filestore.errors import InvalidRequest, NotFound
+from filestore.frames import frame_of
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Snapshot
+from filestore.table import FileStore
+from tablestore.handle import TableHandle
+from tablestore.system.changes import audit_parts, audit_schema, changes_parts, changes_schema
+from tablestore.system.metadata import OF_A_VERSION, OF_HISTORY, schemas_of, snapshots_of
+from tablestore.system.names import SYSTEM_TABLES
+
+__all__ = ["SystemScan", "Versions", "metadata_rows", "system_scan", "system_schema"]
+
+_PAGE = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Which versions a system table is about.
+
+    Attributes:
+        at: Of the tables of one version: which; the newest if None.
+        after: Of ``audit_log`` and ``changes``: the version before the first change.
+        until: Of the same: the version of the last change; the newest if None.
+    """
+
+    at: int | None = None
+    after: int | None = None
+    until: int | None = None
+
+    def check(self, name: str) -> None:
+        """Refuses what the system table does not take.
+
+        Raises:
+            NotFound: there is no such system table (``no-system-table``).
+            InvalidRequest: ``bad-versions``.
+        """
+        if name not in SYSTEM_TABLES:
+            raise NotFound(
+                f"there is no system table {name!r}; there are {', '.join(SYSTEM_TABLES)}", code="no-system-table"
+            )
+        ranged = name in ("audit_log", "changes")
+        if self.at is not None and name not in OF_A_VERSION:
+            problem = "takes no version" + (": give from_version and to_version" if ranged else "")
+        elif (self.after is not None or self.until is not None) and not ranged:
+            problem = "takes no from_version and to_version" + (": give version" if name in OF_A_VERSION else "")
+        elif name == "changes" and self.after is None:
+            problem = "needs from_version: the version whose rows are compared with those of to_version, or the newest"
+        else:
+            return
+        raise InvalidRequest(f"system table {name!r} {problem}", code="bad-versions")
+
+
+@dataclass(frozen=True, slots=True)
+class SystemScan:
+    """A system table's rows.
+
+    Attributes:
+        schema: Its columns.
+    """
+
+    schema: pa.Schema
+    _tables: Callable[[], Iterable[pa.Table]]
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Batches; of ``audit_log`` and ``changes`` of about a row group, so memory stays bounded."""
+        for rows in self._tables():
+            yield from rows.to_batches()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame; a MAP is a list of its entries."""
+        return frame_of(self.to_arrow())
+
+
+def system_schema(name: str, definition: TableDefinition) -> pa.Schema:
+    """The columns of a system table of a table."""
+    match name:
+        case "audit_log":
+            return audit_schema(definition)
+        case "changes":
+            return changes_schema(definition)
+    return OF_HISTORY[name] if name in OF_HISTORY else OF_A_VERSION[name][0]
+
+
+def system_scan(handle: TableHandle, store: FileStore, name: str, versions: Versions) -> SystemScan:
+    """A system table, planned on the versions that there are now. For errors see `tablestore.Table.system`."""
+    versions.check(name)
+    schema = system_schema(name, store.state().definition)
+    match name:
+        case "audit_log":
+            log = handle.required_log(store.state().definition)
+            audited = audit_parts(store, log, versions.after, versions.until)
+            return SystemScan(schema, lambda: (rows for part in audited for rows in part.rows()))
+        case "changes":
+            assert versions.after is not None
+            until = store.state().version if versions.until is None else versions.until
+            changed = changes_parts(store, versions.after, until)
+            return SystemScan(schema, lambda: (rows for part in changed for rows in part.rows(on_local_disk)))
+    at = store.state(versions.at).version
+    return SystemScan(schema, lambda: metadata_rows(store, name, at))
+
+
+def metadata_rows(store: FileStore, name: str, version: int) -> Iterator[pa.Table]:
+    """The rows of a system table that is told from the Delta log, up to a version."""
+    match name:
+        case "snapshots":
+            return snapshots_of(_history(store, version))
+        case "schemas":
+            oldest = store.state(store.log.versions()[0])
+            later = (commit for commit in store.log.commits_after(oldest.version) if commit.version <= version)
+            return schemas_of(oldest, later)
+    return OF_A_VERSION[name][1](store.state(version))
+
+
+def _history(store: FileStore, version: int) -> Iterator[Snapshot]:
+    """Snapshots from a version on, newest first, read some at a time."""
+    before = version + 1
+    while page := store.snapshots(_PAGE, before):
+        yield from page
+        before = page[-1].version

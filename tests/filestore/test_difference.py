@@ -1,0 +1,157 @@
+"""What differs between two versions: before + changes = after, for any history, in bounded pieces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import filestore.difference
+from compaction.local import compact_table
+from filestore.delta.conflict import Proposal
+from filestore.difference import changed_rows, differences, on_local_disk
+from filestore.model.partition_set import PartitionSet
+from filestore.model.snapshot import Operation
+from filestore.table import FileStore
+from tests.folders import memory_folder
+from tests.model.model import SHAPES, Shape, tiny_row_groups
+from tests.model.steps import rows_of
+from tests.tables import create, define, in_order, read, seeded, write
+
+Row = dict[str, Any]
+
+
+def told(store: FileStore, before: int, after: int) -> list[Row]:
+    """The changes from one version to another."""
+    table = store.files(store.state())
+    found = differences(store.state(before), store.state(after))
+    return [row for one in found for rows in changed_rows(table, one, on_local_disk) for row in rows.to_pylist()]
+
+
+def applied(rows: list[Row], changes: list[Row]) -> list[Row]:
+    """Rows as a multiset, changed: each image that leaves has to be there, exactly so."""
+    held = Counter(repr(sorted(row.items())) for row in rows)
+    kept = {repr(sorted(row.items())): row for row in rows}
+    for change in changes:
+        kind = change["_kind"]
+        row = {name: value for name, value in change.items() if name != "_kind"}
+        name = repr(sorted(row.items()))
+        kept[name] = row
+        held[name] += 1 if kind in ("+I", "+U") else -1
+        assert held[name] >= 0, f"{kind} of a row that is not there: {row}"
+    return in_order(kept[name] for name, count in held.items() for _ in range(count))
+
+
+def drop(store: FileStore, specs: list[tuple[tuple[str, str | None], ...]]) -> None:
+    state = store.state()
+    proposal = Proposal(
+        Operation.DROP_PARTITION, store.ambient.new_id(), state.version, replaces=PartitionSet.of(specs)
+    )
+    store.commit(state, proposal, lambda *_: pytest.fail("a drop is never rebased"))
+
+
+def check(store: FileStore, keyed: bool) -> None:
+    """Every pair of versions, forwards and backwards."""
+    states = [read(store, version) for version in store.log.versions()]
+    for before, old in enumerate(states):
+        for after, new in enumerate(states):
+            changes = told(store, before, after)
+            assert applied(old, changes) == new, (before, after)
+            if keyed:
+                check_least(store, changes)
+            if before == after:
+                assert changes == []
+
+
+def check_least(store: FileStore, changes: list[Row]) -> None:
+    """No row comes and goes unchanged; an update is one -U and then its +U."""
+    key = store.state().definition.primary_key
+    open_: dict[Any, Row] = {}
+    seen = set()
+    for change in changes:
+        at = tuple(change[name] for name in key)
+        if change["_kind"] == "-U":
+            open_[at] = change
+        elif change["_kind"] == "+U":
+            before = open_.pop(at)
+            assert {**before, "_kind": ""} != {**change, "_kind": ""}
+        else:
+            assert at not in seen
+        seen.add(at)
+    assert not open_
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+@given(data=st.data())
+def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None:
+    with tiny_row_groups(), memory_folder() as folder:
+        store = create(folder / "t", shape.define(), ambient=seeded(1))
+        for _ in range(data.draw(st.integers(1, 5), label="versions")):
+            match data.draw(st.sampled_from(["write", "write", "overwrite", "compact", "drop"]), label="what"):
+                case "compact":
+                    compact_table(store, full=data.draw(st.booleans()))
+                case "drop" if shape.partition_by and store.state().files:
+                    partitions = sorted({slot.partition for slot in store.state().slots()}, key=repr)
+                    drop(store, [data.draw(st.sampled_from(partitions))])
+                case what:
+                    write(store, data.draw(rows_of(shape), label="rows"), overwrite=what == "overwrite")
+        check(store, keyed=True)
+
+
+@given(st.lists(st.tuples(st.lists(st.integers(0, 3), max_size=5), st.booleans()), min_size=1, max_size=4))
+def test_without_a_key_rows_of_files_come_and_go(history: list[tuple[list[int], bool]]) -> None:
+    with tiny_row_groups(), memory_folder() as folder:
+        store = create(folder / "t", define("v INT", bucket=2), ambient=seeded(1))
+        for values, overwrite in history:
+            write(store, [{"v": value} for value in values], overwrite=overwrite)
+        compact_table(store, full=True)
+        check(store, keyed=False)
+
+
+def test_many_files_that_overlap_are_merged_by_way_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filestore.difference, "_OPEN_ROW_GROUPS", 3)
+    with memory_folder() as folder:
+        store = create(folder / "t", define("name STRING, n INT, v INT", ["name", "n"]), ambient=seeded(1))
+        for version in range(12):
+            write(store, [{"name": f"k{n % 7}", "n": n, "v": version} for n in range(version, 400, version + 1)])
+        middle = store.state().version
+        for version in range(5):
+            write(store, [{"name": f"k{n % 7}", "n": n, "v": -version} for n in range(version, 400, 3)])
+        last = store.state().version
+        for before, after in ((0, last), (middle, last), (last, middle), (1, middle)):
+            changes = told(store, before, after)
+            assert applied(read(store, before), changes) == read(store, after)
+            keys = [(change["name"], change["n"]) for change in changes]
+            assert keys == sorted(keys)
+            check_least(store, changes)
+
+
+def test_what_both_versions_have_is_not_read() -> None:
+    with memory_folder() as folder:
+        store = create(folder / "t", define("id BIGINT, v INT", ["id"], bucket=4), ambient=seeded(1))
+        write(store, [{"id": n, "v": 0} for n in range(100)])
+        write(store, [{"id": 5, "v": 1}])
+        (one,) = differences(store.state(1), store.state(2))
+        assert [len(one.before), len(one.after)] == [1, 2]
+        assert [row["_kind"] for row in told(store, 1, 2)] == ["-U", "+U"]
+        assert told(store, 2, 1) == [{"id": 5, "v": 1, "_kind": "-U"}, {"id": 5, "v": 0, "_kind": "+U"}]
+
+
+def test_equal_rows_are_no_change_whatever_their_type() -> None:
+    columns = (
+        "id BIGINT, f DOUBLE, l ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<a: INT, b: STRING>, d DECIMAL(20,2), b BINARY"
+    )
+    row = {"f": float("nan"), "l": [1, None], "m": {"k": 1}, "s": {"a": None, "b": "x"}, "d": None, "b": b"\xff"}
+    with memory_folder() as folder:
+        store = create(folder / "t", define(columns, ["id"]), ambient=seeded(1))
+        write(store, _typed(store, [{"id": n, **row} for n in range(3)]))
+        write(store, _typed(store, [{"id": 0, **row}, {"id": 1, **row, "l": [1]}, {"id": 2, **row, "m": None}]))
+        assert [(r["_kind"], r["id"]) for r in told(store, 1, 2)] == [("-U", 1), ("+U", 1), ("-U", 2), ("+U", 2)]
+
+
+def _typed(store: FileStore, rows: list[Row]) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=store.state().definition.schema.to_arrow())
