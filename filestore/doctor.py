@@ -13,6 +13,7 @@ from filestore.checks.history import read_history
 from filestore.checks.leftovers import check_leftovers
 from filestore.checks.pending import check_run
 from filestore.checks.report import Finding, Findings, Invariant, Report, Severity
+from filestore.checks.retention import check_retained_files
 from filestore.checks.uniqueness import check_unique
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
@@ -46,7 +47,10 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     history = read_history(store.log, version, findings)
     if history.state is not None:
         _examine_files(store, history.state, findings)
-    check_leftovers(store, history.referenced, findings)
+    files = list(store.storage.walk(store.location))
+    if history.newest is not None:
+        check_retained_files(store, files, history.newest, findings)
+    check_leftovers(store, files, history.referenced, history.newest, findings)
     return _report(store, history.state, findings)
 
 

@@ -13,6 +13,7 @@ from filestore.model.files import Partition
 
 __all__ = [
     "CHANGE_DATA",
+    "CONSUMERS",
     "DELTA_LOG",
     "LAST_CHECKPOINT",
     "LEASES",
@@ -21,14 +22,17 @@ __all__ = [
     "RUNS",
     "change_path",
     "checkpoint_path",
+    "consumer_path",
     "data_path",
     "decode_path",
     "encode_path",
+    "is_run",
     "is_stray",
     "is_vector",
     "join",
     "log_entry_path",
     "overlay_path",
+    "parse_consumer",
     "parse_log_entry",
     "run_path",
     "staged_path",
@@ -40,6 +44,7 @@ DELTA_LOG = "_delta_log"
 RUNS = "_runs"
 CHANGE_DATA = "_change_data"
 OVERLAYS = "_overlays"
+CONSUMERS = "_consumers"
 LOG_STORE = "_log"
 LEASES = f"{LOG_STORE}/leases"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
@@ -50,12 +55,15 @@ _VECTOR = "deletion_vector_"
 _UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _STRAY = re.compile(
     rf"{LEASES}/[^/]+"
+    rf"|{CONSUMERS}/[^/]+"
     rf"|{_VECTOR}{_UUID}\.bin"
     rf"|{RUNS}/staged-{_UUID}\.parquet"
     rf"|{OVERLAYS}/[0-9]{{20}}/[A-Za-z0-9_.~/-]+"
     rf"|{CHANGE_DATA}/{_UUID}\.parquet"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
+_RUN = re.compile(rf"{RUNS}/(?:[A-Za-z0-9_.~-]+/)*[A-Za-z0-9_.~-]+\.parquet")
+_CONSUMER = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\.json")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
 _MAX_FOLDER = 120
 
@@ -130,6 +138,22 @@ def vector_path(vector_id: str) -> str:
 def is_vector(relative: str) -> bool:
     """Whether a path is that of a deletion vector file."""
     return relative.startswith(_VECTOR) and relative.endswith(".bin")
+
+
+def is_run(relative: str) -> bool:
+    """Whether a path is that of a run."""
+    return _RUN.fullmatch(relative) is not None
+
+
+def consumer_path(consumer_id: str) -> str:
+    """``_consumers/<id>.json``: what a running reader holds."""
+    return f"{CONSUMERS}/{consumer_id}.json"
+
+
+def parse_consumer(name: str) -> str | None:
+    """The id that a file name in ``_consumers`` stands for; None for other files."""
+    match = _CONSUMER.fullmatch(name)
+    return None if match is None else match[1]
 
 
 def is_stray(relative: str) -> bool:

@@ -40,6 +40,9 @@ class Storage(Protocol):
     def write_new(self, path: str, data: bytes) -> None:
         """Writes all bytes or nothing; `AlreadyExists` if the path is taken. Durable when it returns."""
 
+    def replace(self, path: str, data: bytes) -> None:
+        """Writes all bytes or nothing over what is there; of its folders it makes the last one only."""
+
     def open_read(self, path: str) -> pa.NativeFile:
         """A seekable reader."""
 
@@ -91,6 +94,25 @@ class LocalStorage:
             _sync_folder(target.parent)
         except FileExistsError as error:
             raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
+        except OSError as error:
+            raise _unavailable("write", path, error) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Writes a temporary file and renames it; what it replaces is never seen missing or torn."""
+        target = Path(path)
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+        try:
+            target.parent.mkdir(exist_ok=True)
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            _sync_folder(target.parent)
+        except FileNotFoundError as error:
+            raise NotFound(f"folder {target.parent.parent} does not exist", code="file-not-found") from error
         except OSError as error:
             raise _unavailable("write", path, error) from error
         finally:

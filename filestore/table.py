@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import deltalake
 from deltalake.exceptions import DeltaError
@@ -15,7 +17,9 @@ from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import NotFound
+from filestore.errors import Corrupt, NotFound
+from filestore.life.holds import holds
+from filestore.life.retention import expired, is_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
@@ -67,35 +71,64 @@ class FileStore:
 
     def state(self, version: int | None = None) -> TableState:
         """The newest version, or a given one. `NotFound` (``table-replaced``) once another table is in its place."""
-        if version is not None and (self._known is None or self._known.version != version):
+        self._known = newest = self._newest(self._known)
+        if version is None or version == newest.version:
+            return newest
+        self._require_readable(version, newest)
+        try:
             return self.log.at(version)
-        if version is None:
-            self._known = self._newest(self._known)
-        assert self._known is not None
-        return self._known
+        except (NotFound, Corrupt):
+            self._require_readable(version, self._newest(newest))  # it may have expired while it was read
+            raise
+
+    def _require_readable(self, version: int, newest: TableState) -> None:
+        if not 0 <= version < newest.version or is_retained(newest, version):
+            return
+        held = holds(self.storage, self.location, newest, self.ambient.now_ms())
+        if not any(hold.version <= version for hold in held):
+            raise expired(self.location, version, newest)
 
     def _newest(self, known: TableState | None) -> TableState:
         newest = self.log.latest(known)
         # looked at last: a table that was made later under the same name has versions of the same numbers
-        if known is not None and self.log.timestamp_ms(known.version) != known.timestamp_ms:
-            raise NotFound(
-                f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it "
-                "anew",
-                code="table-replaced",
-            )
-        return newest
+        if known is None or self.log.timestamp_ms(known.version) == known.timestamp_ms:
+            return newest
+        if self.log.is_table(known.table_id):
+            return self.log.latest()  # what was known has expired
+        raise NotFound(
+            f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it anew",
+            code="table-replaced",
+        )
+
+    @contextmanager
+    def reading(self, version: int) -> Iterator[None]:
+        """Around the reading of a version's files: one that is gone since the version expired is that error.
+
+        Raises:
+            NotFound: ``snapshot-expired``.
+        """
+        try:
+            yield
+        except (NotFound, Corrupt):
+            self._require_readable(version, self.state())
+            raise
 
     def version_at(self, timestamp_ms: int) -> int:
         """The newest version committed at or before that time."""
         return self.log.version_at(timestamp_ms)
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
-        """Snapshots, newest first."""
-        return self.log.snapshots(limit, before)
+        """Snapshots that can be read, newest first: at most `limit`, all older than version `before`."""
+        newest = self.state()
+        readable = (v for v in range(newest.version, -1, -1) if is_retained(newest, v))
+        wanted = itertools.islice((v for v in readable if before is None or v < before), limit)
+        return [self.snapshot(v) for v in wanted]
 
     def snapshot(self, version: int) -> Snapshot:
         """One snapshot."""
         entry = self.log.commit(version)
+        if entry is None and 0 <= version < (newest := self.state()).version:
+            raise expired(self.location, version, newest)
         if entry is None:
             raise NotFound(f"{self.location} has no version {version}", code="no-such-version")
         return entry.snapshot()

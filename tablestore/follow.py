@@ -11,6 +11,7 @@ import pyarrow as pa
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
+from filestore.life.consumers import Consumer
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.scan import ScanPlan, plan_scan, scan
 from filestore.table import FileStore
@@ -61,18 +62,28 @@ class Follower:
         self._config = log
 
     def follow(
-        self, scan: str, timestamp: datetime | None, version: int | None, stop: Stop
+        self,
+        scan: str,
+        timestamp: datetime | None,
+        version: int | None,
+        stop: Stop,
+        consumer: Consumer | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """See `tablestore.Table.follow`."""
         state = self._files.state()
-        start = self._required(self._start(state, scan, timestamp, version))
+        start = self._start(state, scan, timestamp, version)
         with_rows = version is None and scan == "full"
-        return self._run(state if with_rows else None, start, stop)
+        if consumer is not None:
+            if (before := consumer.position()) is not None:
+                start, with_rows = before.version, before.rows
+            consumer.register(start, rows=with_rows)
+        return self._run(self._files.state(start) if with_rows else None, self._required(start), stop, consumer)
 
     def _required(self, version: int) -> Commit:
         entry = self._files.log.commit(version)
         if entry is None:
-            raise NotFound(f"{self._files.location} has no version {version}", code="no-such-version")
+            self._files.snapshot(version)  # says why
+            raise table_replaced(self._files.location)
         return entry
 
     def _start(self, state: TableState, scan: str, timestamp: datetime | None, version: int | None) -> int:
@@ -83,28 +94,35 @@ class Follower:
             return self._files.log.version_to_follow(milliseconds(timestamp))
         return state.version
 
-    def _run(self, state: TableState | None, at: Commit, stop: Stop) -> Iterator[pa.RecordBatch]:
+    def _run(
+        self, state: TableState | None, at: Commit, stop: Stop, consumer: Consumer | None
+    ) -> Iterator[pa.RecordBatch]:
         if state is not None:
             yield from rows_of(self._files, state, [plan_scan(state)], RowKind.INSERT)
+            if consumer is not None:
+                consumer.advance(at.version)
         ending, wait = _Ending(stop, lambda: self._files.state().version), _SHORTEST_WAIT_S
         with open_log(self._config, self._files.ambient) as log:
             require_own_log(log, self._files.state())
             while not ending.reached(at.version):
                 if (commit := self._files.log.commit(at.version + 1)) is not None:
                     self._require_same_table(at)
-                    for step in steps([commit.snapshot()]):
+                    for step in steps([commit.snapshot()], keyed=bool(self._config.primary_key)):
                         yield from self._changes(log, step)
                     at, wait = commit, _SHORTEST_WAIT_S
+                    if consumer is not None:
+                        consumer.advance(at.version)
                     continue
                 if wait == _LONGEST_WAIT_S:
                     self._require_same_table(at)
+                    if consumer is not None:
+                        consumer.keep()
                 self._files.ambient.sleep(wait)
                 wait = min(wait * 2, _LONGEST_WAIT_S)
 
     def _require_same_table(self, at: Commit) -> None:
         """A table of the same name that was made later has versions of the same numbers."""
-        entry = self._files.log.commit(at.version)
-        if entry is None or entry.timestamp_ms != at.timestamp_ms:
+        if self._required(at.version).timestamp_ms != at.timestamp_ms:
             raise table_replaced(self._files.location)
 
     def _changes(self, log: LogStore, step: Step) -> Iterator[pa.RecordBatch]:
@@ -128,13 +146,18 @@ def table_replaced(location: str) -> NotFound:
 
 
 def rows_of(files: FileStore, state: TableState, parts: Iterable[ScanPlan], kind: RowKind) -> Iterator[pa.RecordBatch]:
-    """The rows of some parts of a version's scan as changes of one kind."""
+    """The rows of some parts of a version's scan as changes of one kind.
+
+    Raises:
+        NotFound: ``snapshot-expired``: the version expired meanwhile.
+    """
     schema = change_schema(state.definition.schema.to_arrow())
     table = files.files(state)
-    for part in parts:
-        for rows in scan(table, part):
-            kinds = pa.repeat(str(kind), rows.num_rows)
-            yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
+    with files.reading(state.version):
+        for part in parts:
+            for rows in scan(table, part):
+                kinds = pa.repeat(str(kind), rows.num_rows)
+                yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
 
 
 class _Ending:

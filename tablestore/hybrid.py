@@ -61,13 +61,20 @@ class Replaced:
 Step = FromLog | Replaced
 
 
-def steps(snapshots: Iterable[Snapshot]) -> Iterator[Step]:
-    """The steps through those snapshots, which follow each other; commits that move no rows give none."""
+def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[Step]:
+    """The steps through those snapshots, which follow each other; commits that move no rows give none.
+
+    Args:
+        snapshots: The snapshots.
+        keyed: Whether the table has a primary key: then the log says what a rollback changes.
+    """
     for snapshot in snapshots:
         match snapshot.operation:
             case Operation.OVERWRITE | Operation.DROP_PARTITION:
                 yield Replaced(snapshot.version)
-            case Operation.WRITE if snapshot.transactions:
+            case Operation.ROLLBACK if not keyed:
+                yield Replaced(snapshot.version)
+            case Operation.WRITE | Operation.ROLLBACK if snapshot.transactions:
                 yield FromLog(snapshot.version, snapshot.transactions)
             case _:
                 pass

@@ -17,7 +17,7 @@ from pathlib import Path
 from filestore.errors import NotFound, Unavailable
 from filestore.layout import DELTA_LOG, LEASES, join
 
-__all__ = ["abandoned", "forget", "holds_lease", "lease"]
+__all__ = ["abandoned", "at_work_since_ms", "forget", "holds_lease", "lease"]
 
 
 @contextmanager
@@ -67,6 +67,17 @@ def abandoned(location: str) -> list[str]:
     except FileNotFoundError:
         return []
     return [commit_id for commit_id in found if not _locked(folder / commit_id)]
+
+
+def at_work_since_ms(location: str) -> int | None:
+    """When the first of the writers that hold a lease took it, in milliseconds since 1970 UTC; None if none does."""
+    folder = Path(join(location, LEASES))
+    began: list[int] = []
+    for name in os.listdir(folder) if folder.is_dir() else ():
+        with suppress(FileNotFoundError):
+            if _locked(folder / name):
+                began.append((folder / name).stat().st_mtime_ns // 1_000_000)
+    return min(began, default=None)
 
 
 def forget(location: str, commit_ids: Iterable[str]) -> None:

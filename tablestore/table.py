@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import polars as pl
@@ -12,11 +12,18 @@ import pyarrow as pa
 
 from compaction.folding import fold_table
 from compaction.local import compact_table
+from filestore.checks.leftovers import Leftover
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.get import get_rows
+from filestore.life.consumers import Consumer, consumers_of, forget_consumer
+from filestore.life.expiry import Expiry, expire
+from filestore.life.holds import ConsumerInfo
+from filestore.life.orphans import find_orphans, remove_orphans
+from filestore.life.retention import Tag, tag_of, tags_of
+from filestore.life.tags import create_tag, delete_tag
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
@@ -32,8 +39,11 @@ from tablestore.expiry import expired
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, conform
+from tablestore.lease import at_work_since_ms
+from tablestore.maintenance import Maintenance, maintain
 from tablestore.moments import milliseconds
 from tablestore.overwrite import Drop, Overwrite
+from tablestore.rollback import rollback
 from tablestore.system.scan import SystemScan, Versions, system_scan
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
 
@@ -133,6 +143,7 @@ class Table:
         fresh: bool = False,
         *,
         timestamp: datetime | None = None,
+        tag: str | None = None,
     ) -> Scan:
         """Reads the table: `Scan.to_arrow`, `Scan.to_polars` or `Scan.to_batches` run it.
 
@@ -143,13 +154,14 @@ class Table:
             fresh: Also what the log holds beyond the newest snapshot. With ``log.consistency = transactional`` that
                 is nothing, since a change becomes visible together with its snapshot.
             timestamp: The state at that time; give either this or `version`.
+            tag: The state that has this tag; give only one of the three.
+
+        Raises:
+            NotFound: ``snapshot-expired``, here or while it is read: hold old versions with a tag or a consumer.
         """
-        if version is not None and timestamp is not None:
-            raise InvalidRequest("give either version or timestamp, not both", code="bad-time-travel")
-        if fresh and (version is not None or timestamp is not None):
+        if fresh and any(given is not None for given in (version, timestamp, tag)):
             raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
-        if timestamp is not None:
-            version = self.version_at(timestamp)
+        version = self._version(version, timestamp, tag)
         return Scan(self.filestore, self.filestore.state(version), columns, where)
 
     def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
@@ -181,6 +193,7 @@ class Table:
         timestamp: datetime | None = None,
         version: int | None = None,
         stop: Stop = None,
+        consumer: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The table's rows and then its changes as they are committed: Arrow batches with ``_kind``.
 
@@ -192,13 +205,17 @@ class Table:
             version: Instead of `scan`: changes after that version.
             stop: When to end, since it is endless otherwise: a version number to end after, or a `threading.Event`
                 or function that says so. All that was committed until then is still given.
+            consumer: An id under which the reader's position is kept: what it has still to read does not expire, and
+                a later reader with this id goes on there, whatever else it asks for. A version that was not taken
+                to its end comes again.
 
         Raises:
             Unsupported: the table has no log (``log.system = none``).
-            NotFound: ``log-gap``: changes are gone from the log; start again with ``scan="full"``.
+            NotFound: ``log-gap`` or ``snapshot-expired``: changes are gone; start again with ``scan="full"``.
+            Conflict: ``consumer-taken``: another reader took the consumer's id.
         """
         return Follower(self.filestore, self.handle.required_log(self.definition)).follow(
-            scan, timestamp, version, stop
+            scan, timestamp, version, stop, None if consumer is None else self.consumer(consumer)
         )
 
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
@@ -247,6 +264,76 @@ class Table:
         folded = fold_table(self.filestore, full=full)
         return compact_table(self.filestore, full=full) or folded
 
+    def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
+        """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.
+
+        Raises:
+            InvalidRequest: ``bad-tag-name``.
+            AlreadyExists: ``tag-exists``.
+            NotFound: ``no-such-version``, ``snapshot-expired``.
+        """
+        return create_tag(self.filestore, name, self._version(version, timestamp, None))
+
+    def delete_tag(self, name: str) -> None:
+        """Takes a tag away; its version may expire then. `NotFound` (``no-such-tag``)."""
+        delete_tag(self.filestore, name)
+
+    def tags(self) -> list[Tag]:
+        """All tags, by name."""
+        return list(tags_of(self.filestore.state()).values())
+
+    def rollback(
+        self, version: int | None = None, *, timestamp: datetime | None = None, tag: str | None = None
+    ) -> Snapshot:
+        """Makes the table's rows those of an older version again, as a new version; the log gets what that changes.
+
+        Numbers of apps and of streaming queries stay: a batch that was rolled back is not written again.
+
+        Raises:
+            InvalidRequest: none or more than one of version, timestamp and tag.
+            NotFound: ``no-such-version``, ``no-such-tag``, ``snapshot-expired``.
+            Unsupported: ``rollback-over-schema``.
+            Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
+        """
+        wanted = self._version(version, timestamp, tag)
+        if wanted is None:
+            raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
+        return rollback(self.filestore, self._log_config(), wanted)
+
+    def consumer(self, consumer_id: str) -> Consumer:
+        """A reader's hold: ``with table.consumer("report").register(7): ...`` keeps version 7 and later ones."""
+        return Consumer(self.filestore, consumer_id)
+
+    def consumers(self) -> list[ConsumerInfo]:
+        """The consumers that were heard of within ``consumer.expiration-time``, by id."""
+        return consumers_of(self.filestore)
+
+    def delete_consumer(self, consumer_id: str) -> None:
+        """Forgets a consumer whose reader will not come back. `NotFound` (``no-such-consumer``)."""
+        forget_consumer(self.filestore, consumer_id)
+
+    def expire(self, *, dry_run: bool = False) -> Expiry:
+        """Lets old versions expire as the options ``snapshot.*`` say, but for those of tags and consumers."""
+        return expire(self.filestore, dry_run=dry_run)
+
+    def maintain(self) -> Maintenance:
+        """Creates the tag that is due and lets versions expire: call it from time to time. Safe to repeat."""
+        return maintain(self.filestore)
+
+    def remove_orphans(self, older_than: timedelta = timedelta(days=1), *, dry_run: bool = True) -> list[Leftover]:
+        """Removes files that no version names and no writer at work can still mean to commit.
+
+        Args:
+            older_than: How long ago they were written. IMPORTANT: longer than any write takes of a table without a log,
+                or any compaction, since only writes beside a log are seen at work.
+            dry_run: Only list them.
+        """
+        before_ms = self.handle.ambient.now_ms() - older_than // timedelta(milliseconds=1)
+        orphans = find_orphans(self.filestore, before_ms, lambda: at_work_since_ms(self.location))
+        if not dry_run:
+            remove_orphans(self.filestore, orphans)
+        return orphans
+
     def examine(self) -> Report:
         """Checks every invariant of FORMAT.md on the stored bytes; what ``tablestore doctor`` prints."""
         return examine(self.filestore)
@@ -258,6 +345,13 @@ class Table:
     def version_at(self, timestamp: datetime) -> int:
         """The newest version committed at or before that time; `NotFound` if the table is younger."""
         return self.filestore.version_at(milliseconds(timestamp))
+
+    def _version(self, version: int | None, timestamp: datetime | None, tag: str | None) -> int | None:
+        if sum(given is not None for given in (version, timestamp, tag)) > 1:
+            raise InvalidRequest("give only one of version, timestamp and tag", code="bad-time-travel")
+        if tag is not None:
+            return tag_of(self.filestore.state(), tag).version
+        return version if timestamp is None else self.version_at(timestamp)
 
     def _log_config(self) -> LogConfig | None:
         return self.handle.log(self.definition)
@@ -275,8 +369,9 @@ class Scan:
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of about a row group: memory stays bounded."""
         plan = plan_scan(self.state, self.columns, self.where)
-        for part in scan(self.filestore.files(self.state), plan):
-            yield from part.to_batches()
+        with self.filestore.reading(self.state.version):
+            for part in scan(self.filestore.files(self.state), plan):
+                yield from part.to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""

@@ -86,6 +86,9 @@ class FaultyStorage:
     def write_new(self, path: str, data: bytes) -> None:
         self._do("write_new", path, lambda: self.inner.write_new(path, data))
 
+    def replace(self, path: str, data: bytes) -> None:
+        self._do("replace", path, lambda: self.inner.replace(path, data))
+
     def open_read(self, path: str) -> pa.NativeFile:
         return self._do("open_read", path, lambda: self.inner.open_read(path))
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 
 from filestore.checks.changes import check_changes
 from filestore.checks.report import Findings, Invariant
+from filestore.checks.retention import check_reach, check_retention
 from filestore.delta.actions import (
     BUCKET_TAG,
     LEVEL_TAG,
@@ -30,6 +32,7 @@ from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import TableStoreError, Unsupported
 from filestore.layout import decode_path
+from filestore.life.lifetimes import Lifetimes, runs_of
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
@@ -47,11 +50,13 @@ class History:
         findings: What is wrong with it.
         state: The version that was asked for; None if it cannot be had.
         referenced: Relative paths that any retained version names.
+        newest: The newest version; None if it cannot be had.
     """
 
     findings: Findings
     state: TableState | None = None
     referenced: set[str] = field(default_factory=set)
+    newest: TableState | None = None
     commit_ids: dict[str, int] = field(default_factory=dict)
 
 
@@ -61,15 +66,38 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings) -> Hist
     versions, checkpoints = log.versions(), set(log.checkpoints())
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
-    for number in versions:
-        state = _follow(log, history, state, number)
+    begin = _first_whole(findings, versions, checkpoints)
+    for number in versions[bisect.bisect_left(versions, begin) :]:
+        state = _begin(log, history, number) if number == begin > 0 else _follow(log, history, state, number)
         if state is not None and number in checkpoints:
             _check_checkpoint(log, findings, state)
         if number == wanted:
             history.state = state
+    history.newest = state
+    if state is not None:
+        check_reach(findings, state, begin)
     if history.state is None:
         history.state = _state_at(log, findings, wanted)
     return history
+
+
+def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Collection[int]) -> int:
+    """Where the history begins: entries below the first checkpoint may be what an expiry has still to remove."""
+    if not versions or versions[0] == 0:
+        return 0
+    whole = [version for version in versions if version in checkpoints]
+    if not whole:
+        message = f"the oldest entry is of version {versions[0]}, and there is no checkpoint: entries were lost"
+        findings.add(Invariant.VERSION_GAP, message, version=versions[0])
+    return whole[0] if whole else versions[0]
+
+
+def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
+    """The state at a checkpoint, whose own entry names only what it changed."""
+    state = _from_checkpoint(log, number)
+    if state is not None:
+        history.referenced.update(path for path, _ in Lifetimes.begin(state).spans())
+    return state
 
 
 def _follow(log: DeltaLog, history: History, before: TableState | None, number: int) -> TableState | None:
@@ -126,6 +154,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_runs(findings, before, after, entry)
         _check_apps(findings, entry)
         _check_transactions(findings, before, after, entry)
+        check_retention(findings, before, after, entry)
     except _BROKEN as error:
         message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=entry.version)
@@ -185,7 +214,7 @@ def _check_info(history: History, entry: Commit) -> None:
 
 def _check_files(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
     live = dict(before.files) if before is not None else {}
-    compacts = entry.snapshot().operation is Operation.COMPACT
+    quiet = not entry.snapshot().operation.changes_data
     for action in entry.actions:
         if (remove := action.get("remove")) is not None:
             file = live.pop(file_key(remove), None)
@@ -194,7 +223,7 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
                 _wrong_file(findings, entry, remove, "removes a file that is not there with that vector")
     for action in entry.actions:
         change = action.get("add") or action.get("remove")
-        if change is not None and change["dataChange"] == compacts:
+        if change is not None and change["dataChange"] == quiet:
             findings.add(
                 Invariant.DATA_CHANGE,
                 f"version {entry.version} is a {entry.snapshot().operation} and has dataChange = "
@@ -358,8 +387,7 @@ def _note_action(referenced: set[str], action: Action) -> None:
         referenced.add(file_key(change))
         if (vector := DeletionVector.from_action(change.get("deletionVector"))) is not None:
             referenced.add(vector_file(vector))
-    elif (domain := action.get("domainMetadata")) is not None:
-        if domain["domain"].startswith(RUN_DOMAIN):
-            referenced.add(json.loads(domain["configuration"])["path"])
     elif (change := action.get("cdc")) is not None:
         referenced.add(decode_path(change["path"]))
+    elif (domain := action.get("domainMetadata")) is not None:
+        referenced.update(runs_of(domain["configuration"]))

@@ -2,29 +2,98 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
 from filestore import layout
 from filestore.checks.report import Findings, Invariant
+from filestore.delta.state import TableState
+from filestore.errors import Corrupt
+from filestore.life.holds import is_lapsed, read_hold
 from filestore.storage import FileInfo
 from filestore.table import FileStore
 
-__all__ = ["check_leftovers"]
+__all__ = ["Leftover", "check_leftovers", "leftovers"]
 
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+_FOREIGN = "file of unknown kind"
 
 
-def check_leftovers(store: FileStore, referenced: set[str], findings: Findings) -> None:
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """A file that nothing refers to.
+
+    Attributes:
+        path: Relative to the table.
+        kind: What it is, for people.
+        size: Bytes.
+        modified_ms: When it was last written, in milliseconds since 1970 UTC.
+    """
+
+    path: str
+    kind: str
+    size: int
+    modified_ms: int
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether Tablestore writes such files."""
+        return self.kind != _FOREIGN
+
+
+def check_leftovers(
+    store: FileStore,
+    files: Collection[FileInfo],
+    referenced: Collection[str],
+    state: TableState | None,
+    findings: Findings,
+) -> None:
     """Lists orphans with size and age. A young one may belong to a write that is still running."""
     now = store.ambient.now_ms()
+    for left in leftovers(store, files, referenced, state):
+        code = Invariant.ORPHAN if left.is_ours else Invariant.FOREIGN_FILE
+        shown = f"{left.size} bytes, {_age(left, now)}"
+        findings.add(code, f"{left.kind} {left.path} ({shown}) belongs to no version", left.path)
+
+
+def leftovers(
+    store: FileStore, files: Collection[FileInfo], referenced: Collection[str], state: TableState | None
+) -> Iterator[Leftover]:
+    """What nothing refers to.
+
+    Args:
+        store: The table.
+        files: All files below its location.
+        referenced: Paths, relative to the table, that some version names.
+        state: The newest version, which says how long consumers live; without it they are passed over.
+    """
     prefix = layout.join(store.location, "")
-    for info in store.storage.walk(store.location):
+    for info in files:
         relative = info.path.removeprefix(prefix)
         if relative in referenced or relative.startswith(f"{layout.LOG_STORE}/"):
             continue
-        kind = _kind(relative)
-        if kind is None:
-            continue
-        code = Invariant.FOREIGN_FILE if kind == "file of unknown kind" else Invariant.ORPHAN
-        findings.add(code, f"{kind} {relative} ({_size(info)}, {_age(info, now)}) belongs to no version", relative)
+        if relative.startswith(f"{layout.CONSUMERS}/") and not relative.endswith(".tmp"):
+            kind = _consumer_kind(store, relative, state)
+        else:
+            kind = _kind(relative)
+        if kind is not None:
+            yield Leftover(relative, kind, info.size, info.modified_ms)
+
+
+def _consumer_kind(store: FileStore, relative: str, state: TableState | None) -> str | None:
+    consumer_id = layout.parse_consumer(relative.removeprefix(f"{layout.CONSUMERS}/"))
+    if consumer_id is None:
+        return _FOREIGN
+    if state is None:
+        return None
+    try:
+        hold = read_hold(store.storage, store.location, consumer_id)
+    except Corrupt:
+        return _FOREIGN
+    if hold is None:
+        return None
+    gone = hold.table_id != state.table_id or is_lapsed(hold, state, store.ambient.now_ms())
+    return "lapsed consumer" if gone else None
 
 
 def _kind(relative: str) -> str | None:
@@ -32,7 +101,7 @@ def _kind(relative: str) -> str | None:
     folder, _, name = relative.rpartition("/")
     if folder == layout.DELTA_LOG and not name.startswith("."):
         known = layout.parse_log_entry(name) is not None or relative == layout.LAST_CHECKPOINT
-        return None if known else "temporary file" if "#" in name or ".tmp" in name else "file of unknown kind"
+        return None if known else "temporary file" if "#" in name or ".tmp" in name else _FOREIGN
     if name.endswith(".tmp"):
         return "temporary file"
     if layout.is_vector(relative):
@@ -43,15 +112,11 @@ def _kind(relative: str) -> str | None:
         return "run"
     if relative.startswith(f"{layout.CHANGE_DATA}/"):
         return "change file"
-    return "data file" if name.endswith(".parquet") else "file of unknown kind"
+    return "data file" if name.endswith(".parquet") else _FOREIGN
 
 
-def _size(info: FileInfo) -> str:
-    return f"{info.size} bytes"
-
-
-def _age(info: FileInfo, now_ms: int) -> str:
-    age = max(0, now_ms - info.modified_ms)
+def _age(left: Leftover, now_ms: int) -> str:
+    age = max(0, now_ms - left.modified_ms)
     for unit, name in ((_DAY_MS, "days"), (_HOUR_MS, "hours"), (_MINUTE_MS, "minutes")):
         if age >= 2 * unit:
             return f"{age // unit} {name} old"

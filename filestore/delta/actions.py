@@ -26,8 +26,8 @@ __all__ = [
     "domain_action",
     "encode",
     "file_key",
-    "folded_action",
     "metadata_action",
+    "no_domain_action",
     "pending_run",
     "protocol_action",
     "remove_action",
@@ -197,11 +197,6 @@ def run_action(run: PendingRun) -> Action:
     return domain_action(RUN_DOMAIN + run.id, configuration)
 
 
-def folded_action(run: PendingRun, configuration: str) -> Action:
-    """A run is pending no longer; `configuration` is what its domain held."""
-    return {"domainMetadata": {"domain": RUN_DOMAIN + run.id, "configuration": configuration, "removed": True}}
-
-
 def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     """Back from `run_action`'s configuration."""
     value = json.loads(configuration)
@@ -216,6 +211,11 @@ def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
         max_key=value["maxKey"],
         version=value["version"],
     )
+
+
+def no_domain_action(domain: str) -> Action:
+    """The end of a metadata domain."""
+    return {"domainMetadata": {"domain": domain, "configuration": "{}", "removed": True}}
 
 
 def file_key(action: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from filestore.delta.actions import (
     cdc_action,
     domain_action,
     encode,
-    folded_action,
+    no_domain_action,
     remove_action,
     run_action,
     txn_action,
@@ -30,7 +30,7 @@ from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, T
 from filestore.model.log_range import advance
 from filestore.model.snapshot import Snapshot
 
-__all__ = ["Committed", "Rebaser", "commit", "commit_info", "plan_actions"]
+__all__ = ["Committed", "Rebaser", "commit", "commit_info", "plan_actions", "touches_nothing"]
 
 Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
 """Works a proposal out again for the slots that changed, on the state given. May be called several times."""
@@ -74,6 +74,7 @@ def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser,
         state = newest
         written = _try_version(log, state, proposal, ambient)
         if written is not None:
+            _require_predecessor(log, written, proposal)
             return Committed(written.snapshot(), state.next(written.version, written.actions), fresh=True)
         ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
     raise Conflict(
@@ -81,6 +82,11 @@ def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser,
         "commit.max-retries",
         code="too-many-races",
     )
+
+
+def touches_nothing(proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+    """The rebaser of a proposal without files, which no change of files concerns."""
+    return proposal
 
 
 def _longest_pause(attempt: int, attempt_s: float) -> float:
@@ -92,11 +98,39 @@ def _longest_pause(attempt: int, attempt_s: float) -> float:
 def _require_same_table(log: DeltaLog, base: TableState) -> None:
     """A writer that holds an old state must not put its next number into the log of another table."""
     entry = log.commit(base.version)
+    if entry is None and log.is_table(base.table_id):
+        raise _base_expired(log, base.version)
     if entry is None or entry.timestamp_ms != base.timestamp_ms:
         raise NotFound(
             f"{log.location} is not the table that was read: it was dropped or made again; open it anew",
             code="table-replaced",
         )
+
+
+def _base_expired(log: DeltaLog, version: int) -> Conflict:
+    return Conflict(
+        f"version {version} of {log.location} expired while a commit was prepared on it: nothing was committed; retry, "
+        "and raise snapshot.time-retained if writes take that long",
+        code="base-expired",
+    )
+
+
+def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> None:
+    """A writer that slept while entries expired finds its number free again, where no reader looks any more.
+
+    Entries go oldest first: if the number was free for that reason, the one before it is gone, too.
+    """
+    before = layout.join(log.location, layout.log_entry_path(written.version - 1))
+    try:
+        if log.storage.exists(before):
+            return
+    except Unavailable as error:
+        raise CommitUnknown(
+            f"storage failed after version {written.version} of {log.location} was written ({error.message}): look for "
+            f"commit {proposal.commit_id} in the history before retrying"
+        ) from error
+    log.storage.delete(layout.join(log.location, layout.log_entry_path(written.version)))
+    raise _base_expired(log, written.version - 1)
 
 
 def _advance(log: DeltaLog, state: TableState) -> tuple[TableState, list[Commit]]:
@@ -144,10 +178,12 @@ def _find(log: DeltaLog, state: TableState, proposal: Proposal) -> Commit | None
     """The first commit that brought the app's version to the proposal's or beyond, looked for backwards."""
     assert proposal.app is not None
     found: Commit | None = None
+    oldest: Commit | None = None
     for version in range(state.version, -1, -1):
         entry = log.commit(version)
         if entry is None:
-            return found
+            return found or oldest  # its own entry has expired: by the oldest one that is left it was done
+        oldest = entry
         own = [a["txn"]["version"] for a in entry.actions if a.get("txn", {}).get("appId") == proposal.app.app_id]
         if own and own[0] >= proposal.app.version:
             found = entry
@@ -178,6 +214,8 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
     actions += _log_actions(proposal, state)
     actions += _run_actions(proposal, state)
+    for domain, configuration in sorted(proposal.domains.items()):
+        actions.append(no_domain_action(domain) if configuration is None else domain_action(domain, configuration))
     for file in proposal.vectors:
         actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
         actions.append(add_action(file, data_change=data_change))
@@ -251,5 +289,5 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
             f"run {gone[0]} was folded or removed while this {proposal.operation} was prepared: read again and retry",
             code="run-gone",
         )
-    folded = [folded_action(run, state.domains[RUN_DOMAIN + run.id]) for run in done]
+    folded = [no_domain_action(RUN_DOMAIN + run.id) for run in done]
     return folded + [run_action(replace(run, version=state.version + 1)) for run in proposal.runs]

@@ -61,6 +61,9 @@ class Proposal:
         ended: Ids of earlier commits' log transactions that are known to have ended.
         log_identity: What the offsets are bound to, when the log was written.
         metrics: Counts for the snapshot.
+        domains: Metadata domains of this name get this configuration; None removes one.
+        watches: Domains that it was worked out from: a change of one in between is a conflict.
+        whole_table: It was worked out from all files: a change of any in between has to be looked at.
     """
 
     operation: Operation
@@ -79,6 +82,9 @@ class Proposal:
     ended: frozenset[str] = frozenset()
     log_identity: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
+    domains: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    watches: frozenset[str] = frozenset()
+    whole_table: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +130,23 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
                 f"{proposal.operation} was prepared: read the table again and retry",
                 code="metadata-changed",
             )
+    _check_domains(proposal, between)
     changed = _changes(between)
-    slots = proposal.touches & _slots(changed, state)
+    slots = _slots(changed, state) if proposal.whole_table else proposal.touches & _slots(changed, state)
     rows = _slots([c for c in changed if c["dataChange"]], state)
     return Rebase(slots, slots & rows) if slots else Clear()
+
+
+def _check_domains(proposal: Proposal, between: Iterable[Commit]) -> None:
+    for commit in between:
+        for action in commit.actions:
+            name = action.get("domainMetadata", {}).get("domain")
+            if name in proposal.watches:
+                raise Conflict(
+                    f"version {commit.version} changed {name!r} while this {proposal.operation} was prepared: read "
+                    "the table again and retry",
+                    code="domain-changed",
+                )
 
 
 def _version_of(app: AppVersion, between: Iterable[Commit]) -> int | None:

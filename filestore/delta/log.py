@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import pyarrow.parquet as pq
 
@@ -17,6 +18,8 @@ from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 
 __all__ = ["Commit", "DeltaLog"]
+
+Read = TypeVar("Read")
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -83,28 +86,64 @@ class DeltaLog:
             yield entry
             version += 1
 
+    def is_table(self, table_id: str) -> bool:
+        """Whether the table that lies here now is that one."""
+        try:
+            return self.latest().table_id == table_id
+        except NotFound:
+            return False
+
     def latest(self, known: TableState | None = None) -> TableState:
         """The newest version; only what is newer than `known` is read. `NotFound` if there is no table."""
-        state = known if known is not None else self._replay(None)
+        state = known if known is not None else self.settled(lambda: self._replay(None))
         for entry in self.commits_after(state.version):
             state = state.next(entry.version, entry.actions)
         return state
 
+    def oldest(self) -> TableState:
+        """The oldest version that can be put together from what is left."""
+        versions = self.versions()
+        if versions[:1] == [0]:
+            return self._from_first()
+        whole = sorted(set(versions) & set(self.checkpoints()))
+        if not whole:
+            raise Corrupt(f"{self.location} has neither version 0 nor a checkpoint", code="version-gap")
+        return self.checkpoint(whole[0])
+
     def at(self, version: int) -> TableState:
         """The state of one version. `NotFound` says which versions there are."""
-        newest = self.versions()[-1:]
-        if not newest or not 0 <= version <= newest[0]:
-            have = f"versions 0 to {newest[0]}" if newest else "no version"
+        versions = self.versions()
+        if not versions or not 0 <= version <= versions[-1]:
+            have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
             raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
         return self._replay(version)
+
+    def settled(self, read: Callable[[], Read]) -> Read:
+        """Reads several entries; again, if some of them expired under the reader's hands."""
+        while True:
+            entries = set(self._entries())
+            try:
+                return read()
+            except (NotFound, Corrupt):
+                if set(self._entries()) == entries:
+                    raise
 
     def version_at(self, timestamp_ms: int) -> int:
         """The newest version committed at or before that time; `NotFound` if the table is younger.
 
         Timestamps grow strictly with versions, whatever the writers' clocks said, so a bisection finds it.
         """
+        return self.settled(lambda: self._version_at(timestamp_ms))
+
+    def _version_at(self, timestamp_ms: int) -> int:
         versions = self.versions()
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
+        if not found and versions and versions[0] > 0:
+            raise NotFound(
+                f"the version of {self.location} at {_iso(timestamp_ms)} has expired; the oldest that is left is "
+                f"{versions[0]}: take a later time",
+                code="snapshot-expired",
+            )
         if not found:
             raise NotFound(
                 f"{self.location} did not exist at {_iso(timestamp_ms)}: take a later time", code="no-such-version"

@@ -265,6 +265,7 @@ def _check_options(definition: TableDefinition) -> None:
         _check_merge_on_read(definition)
     _check_changelog(definition)
     _check_expiry(definition)
+    _check_retention(definition)
     if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
         raise InvalidRequest(
             "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"
@@ -300,3 +301,13 @@ def _check_changelog(definition: TableDefinition) -> None:
                 f"changelog-producer = {definition.changelog_producer}: leave it out",
                 code="changelog-producer",
             )
+
+
+def _check_retention(definition: TableDefinition) -> None:
+    least, most = (definition.options[f"snapshot.num-retained.{end}"] for end in ("min", "max"))
+    if most is not None and most < least:
+        raise InvalidRequest(
+            f"snapshot.num-retained.max = {most} is below snapshot.num-retained.min = {least}: raise it, or lower the "
+            "other",
+            code="bad-option-value",
+        )

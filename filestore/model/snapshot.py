@@ -21,11 +21,14 @@ class Operation(StrEnum):
     DROP_PARTITION = "DROP PARTITION"
     COMPACT = "COMPACT"
     FOLD = "FOLD"
+    ROLLBACK = "ROLLBACK"
+    TAG = "TAG"
+    EXPIRE = "EXPIRE"
 
     @property
     def changes_data(self) -> bool:
-        """Whether a reader of changes must look at the commit: False if it only moves rows."""
-        return self is not Operation.COMPACT
+        """Whether a reader of changes must look at the commit: False if it only moves rows or touches none."""
+        return self not in (Operation.COMPACT, Operation.TAG, Operation.EXPIRE)
 
     @property
     def replaces_partitions(self) -> bool:

@@ -7,6 +7,7 @@
     describe   describe, snapshots                          rows      scan, write
     follow     follow                                       care      doctor, compact
     show       show                                         partitions  list, drop, expire
+    life       tags, tag, rollback, consumers, maintain, expire, orphans
 
 Nothing here but `text` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
 """

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from filestore.errors import TableStoreError
-from tablestore.cli import care, catalog, describe, follow, partitions, rows, show, start
+from tablestore.cli import care, catalog, describe, follow, life, partitions, rows, show, start
 from tablestore.cli.output import complain
 
 __all__ = ["app", "main"]
@@ -55,7 +55,19 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "show": show.show,
     },
     "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow},
-    "Care": {"doctor": care.doctor, "compact": care.compact},
+    "Versions": {
+        "tags": life.tags,
+        "tag": life.tag,
+        "rollback": life.rollback,
+        "consumers": life.consumers,
+    },
+    "Care": {
+        "doctor": care.doctor,
+        "compact": care.compact,
+        "maintain": life.maintain,
+        "expire": life.expire,
+        "orphans": life.orphans,
+    },
 }
 
 _PARTITIONS: dict[str, Callable[..., None]] = {

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.life.consumers import Consumer
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.scan import ScanPlan, plan_scan, scan
 from filestore.writer import TableFiles
@@ -128,6 +129,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._store = self._handle.files()
         self._log = self._handle.required_log(self._store.state().definition)
         self._until: int | None = None
+        name = options.get("consumerId".lower()) or options.get("consumerId")
+        self._consumer = Consumer(self._store, name) if name else None
+        self._held = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where a query without a checkpoint begins."""
@@ -152,8 +156,30 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Where the next batch ends."""
         offset = self._checked(start)
+        self._hold(offset)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return asdict(self._more_files(offset, rows) or self._more_versions(offset, rows))
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is done: what lies before its end may expire."""
+        offset = self._checked(end)
+        if self._consumer is not None and self._held and not self._reads_rows(offset):
+            self._consumer.advance(offset.version)
+
+    def _hold(self, offset: _Offset) -> None:
+        """A query that begins or is restarted takes its consumer; one that waits says that it is still there."""
+        if self._consumer is None:
+            return
+        if self._held:
+            self._consumer.keep()
+            return
+        self._consumer.register(offset.version, rows=self._reads_rows(offset))
+        self._held = True
+
+    def _reads_rows(self, offset: _Offset) -> bool:
+        if not offset.full or offset.version != offset.begin:
+            return False
+        return offset.files < len(plan_scan(self._store.state(offset.begin)).parts())
 
     def _checked(self, value: Mapping[str, Any]) -> _Offset:
         offset = _Offset(**value)
@@ -188,7 +214,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How many rows a version gives to a batch; the log holds none of an overwrite's."""
         return sum(
             step.rows if isinstance(step, FromLog) else self._rows_replaced(version)
-            for step in steps([self._store.snapshot(version)])
+            for step in steps([self._store.snapshot(version)], keyed=bool(self._log.primary_key))
         )
 
     def _rows_replaced(self, version: int) -> int:
@@ -208,7 +234,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _changes(self, after: int, until: int) -> Sequence[InputPartition]:
         store = self._store
-        todo = list(steps(store.snapshot(v) for v in range(after + 1, until + 1)))
+        snapshots = (store.snapshot(v) for v in range(after + 1, until + 1))
+        todo = list(steps(snapshots, keyed=bool(self._log.primary_key)))
         table = store.files(store.state(until))
         buckets = range(table.definition.buckets)
         planned = ((bucket, tuple(self._parts(todo, bucket))) for bucket in buckets)

@@ -124,6 +124,7 @@ class SparkStore:
         *,
         timestamp: datetime | None = None,
         max_rows_per_batch: int | None = None,
+        consumer: str | None = None,
     ) -> DataFrame:
         """The table's changes as a streaming DataFrame with ``_kind``: the snapshot's rows first, then the log.
 
@@ -135,6 +136,7 @@ class SparkStore:
             scan: ``full``, ``latest`` or ``from-timestamp``.
             timestamp: For ``from-timestamp``.
             max_rows_per_batch: Limits a micro-batch to whole files and versions of about so many rows.
+            consumer: An id under which the table knows what the query has still to read, so that it does not expire.
 
         Raises:
             InvalidRequest: a scan that is not known or lacks its timestamp, or no rows per batch.
@@ -152,6 +154,9 @@ class SparkStore:
             reader = reader.option("timestamp", in_utc(timestamp).isoformat())
         if max_rows_per_batch is not None:
             reader = reader.option("maxRowsPerBatch", max_rows_per_batch)
+        if consumer is not None:
+            table.consumer(consumer)  # refuses a bad id before anything starts
+            reader = reader.option("consumerId", consumer)
         return reader.load(name)
 
     def write_stream(

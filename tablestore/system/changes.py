@@ -156,7 +156,7 @@ def _plan(store: FileStore, version: int, planned: Mapping[int, list[_Commit]]) 
     """Adds what a version did to the buckets in which it did it."""
     snapshot = store.snapshot(version)
     timestamp_ms = round(snapshot.timestamp.timestamp() * 1000)
-    for step in steps([snapshot]):
+    for step in steps([snapshot], keyed=bool(store.state().definition.primary_key)):
         by_bucket = _logged(step) if isinstance(step, FromLog) else _replaced(store, step)
         for bucket, changes in by_bucket.items():
             planned[bucket].append(_Commit(version, timestamp_ms, tuple(changes)))

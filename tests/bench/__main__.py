@@ -79,7 +79,8 @@ def run(spark: SparkSession, work: Workload, folder: Path, loads: int, merges: i
     for number in range(loads):
         below = folder / f"load-{number}"
         ours, logged = Ours(spark, below, "none"), Ours(spark, below, "embedded")
-        peers: list[Peer] = [Parquet(below), ours, logged, *([Merge(spark, below)] if merges else [])]
+        imaged = Ours(spark, below, "none", "lookup")
+        peers: list[Peer] = [Parquet(below), ours, imaged, logged, *([Merge(spark, below)] if merges else [])]
         for peer in peers:
             timings.take("load", peer.name, lambda peer=peer: peer.load(read(str(work.base))))
         console.print(line(f"load {number + 1} of {loads}", timings, "load", peers))
@@ -180,9 +181,11 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
         table.add_row(stage, who, str(len(values)), f"{statistics.median(values):.3f}", f"{max(values):.3f}")
     console.print(table)
     ours, logged, floor, merge = "tablestore, log none", "tablestore, log embedded", Parquet.name, Merge.name
+    imaged = "tablestore, log none, changelog lookup"
     asked = [
         ("upsert / Parquet append", timings.ratio("upsert", ours, floor), "≤ 1.5"),
         ("upsert with embedded log / Parquet append", timings.ratio("upsert", logged, floor), ""),
+        ("upsert with lookup changelog / upsert without", timings.ratio("upsert", imaged, ours), "≤ 2"),
         ("Delta MERGE / upsert", timings.ratio("upsert", merge, ours), "≥ 5"),
         ("load / Parquet write", timings.ratio("load", ours, floor), "≤ 1.5"),
         ("load with embedded log / Parquet write", timings.ratio("load", logged, floor), ""),

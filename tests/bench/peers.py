@@ -30,13 +30,13 @@ class Peer(Protocol):
 
 
 class Ours:
-    """A managed table, with or without a log."""
+    """A managed table, with or without a log or change data."""
 
-    def __init__(self, spark: SparkSession, folder: Path, log: str) -> None:
-        self.name = f"tablestore, log {log}"
-        store = tablestore.connect(str(folder / f"ours-{log}"))
+    def __init__(self, spark: SparkSession, folder: Path, log: str, changelog: str = "none") -> None:
+        self.name = f"tablestore, log {log}" + (f", changelog {changelog}" if changelog != "none" else "")
+        store = tablestore.connect(str(folder / f"ours-{log}-{changelog}"))
         store.create_database("bench")
-        options = {"bucket": str(BUCKETS), "log.system": log}
+        options = {"bucket": str(BUCKETS), "log.system": log, "changelog-producer": changelog}
         self.managed = store.create_table("bench.orders", SCHEMA_SQL, primary_key=["order_id"], options=options)
         self.lake = SparkStore(spark, store)
 

@@ -273,6 +273,25 @@ def _overwritten(store: FileStore, **changes: Any) -> None:
     edit_info(store, committed.snapshot.version, **changes)
 
 
+def _domain(name: str, **configuration: object) -> Actions:
+    return [{"domainMetadata": {"domain": name, "configuration": json.dumps(configuration), "removed": False}}]
+
+
+def _tag(version: int) -> Actions:
+    return _domain("tablestore.tag.t", version=version, timestamp=1, created=1, automatic=False)
+
+
+def _lose_an_old_file(store: FileStore) -> None:
+    old = next(iter(store.state().files))
+    write(store, [{"id": 1, "p": "x", "need": "a", "v": 0.0}], overwrite=True)
+    (Path(store.location) / old).unlink()
+
+
+def _first_goes_back(store: FileStore) -> None:
+    edit_entry(store, 3, lambda actions: actions.extend(_domain("tablestore.retention", first=2)))
+    edit_entry(store, 4, lambda actions: actions.extend(_domain("tablestore.retention", first=1)))
+
+
 _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
     "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
@@ -314,6 +333,12 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
     "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),
     "two numbers of one app": (Invariant.APP_VERSION_TWICE, on_entry(3, lambda actions: actions.extend(_TWICE))),
+    "versions to come are kept": (
+        Invariant.RETENTION,
+        on_entry(3, lambda actions: actions.extend(_domain("tablestore.retention", first=3))),
+    ),
+    "expired versions come back": (Invariant.RETENTION, _first_goes_back),
+    "a tag of a version to come": (Invariant.TAG, on_entry(3, lambda actions: actions.extend(_tag(3)))),
     "a checkpoint of another version": (Invariant.CHECKPOINT, _swap_checkpoints),
     "a checkpoint is garbage": (
         Invariant.CHECKPOINT,
@@ -373,6 +398,7 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
     "vectors are gone": (Invariant.VECTOR, _unlink_vectors),
     "a vector beyond the file": (Invariant.VECTOR, lambda store: _other_vector(store, [0, 999])),
     "a vector without rows": (Invariant.VECTOR, lambda store: _other_vector(store, [])),
+    "a file of an older version is gone": (Invariant.RETAINED_FILE, _lose_an_old_file),
     "dead rows live again": (Invariant.UNIQUE_KEY, _lost_vector),
 }
 _LEFTOVERS: dict[str, tuple[Invariant, Damage]] = {

@@ -163,9 +163,6 @@ def groups_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_a_filter_spares_row_groups(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store, file = with_filters(folder)
     read_groups = groups_read(monkeypatch)
-    monkeypatch.setattr(
-        ParquetReader, "read", lambda self, n, names=None: (read_groups.append(n), read(self, n, names))[1]
-    )
     state = store.state()
 
     def found(*ids: int) -> list[int]:

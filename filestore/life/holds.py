@@ -1,0 +1,74 @@
+"""The files of consumers: which versions running readers hold (FORMAT.md section 14)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+
+from filestore import layout
+from filestore.delta.state import TableState
+from filestore.errors import Corrupt, NotFound
+from filestore.storage import Storage
+
+__all__ = ["ConsumerInfo", "holds", "is_lapsed", "read_hold", "stored_holds", "write_hold"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerInfo:
+    """What a consumer's file says.
+
+    Attributes:
+        id: Its name.
+        table_id: The table that it reads: a file that was left by a reader of a dropped one counts for nothing.
+        version: The oldest version that it needs; all later ones are kept, too.
+        holder: Which reader registered it: another one with the same id takes it over.
+        touched_ms: When it was last heard of, in milliseconds since 1970 UTC.
+        rows: Whether it still reads the rows of `version`, and not only the changes after it.
+    """
+
+    id: str
+    table_id: str
+    version: int
+    holder: str
+    touched_ms: int
+    rows: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        return json.dumps(asdict(self)).encode()
+
+
+def holds(storage: Storage, location: str, state: TableState, now_ms: int) -> list[ConsumerInfo]:
+    """The consumers of a table that were heard of within ``consumer.expiration-time``, by id."""
+    found = (h for h in stored_holds(storage, location) if h.table_id == state.table_id)
+    return sorted((h for h in found if not is_lapsed(h, state, now_ms)), key=lambda hold: hold.id)
+
+
+def is_lapsed(hold: ConsumerInfo, state: TableState, now_ms: int) -> bool:
+    """Whether its reader was not heard of for so long that it holds nothing any more."""
+    return now_ms - hold.touched_ms > int(state.definition.options["consumer.expiration-time"])
+
+
+def stored_holds(storage: Storage, location: str) -> Iterator[ConsumerInfo]:
+    """All consumers' files, those of lapsed ones and of dropped tables too."""
+    for name in storage.list_names(layout.join(location, layout.CONSUMERS)):
+        consumer_id = layout.parse_consumer(name)
+        if consumer_id is not None and (found := read_hold(storage, location, consumer_id)) is not None:
+            yield found
+
+
+def read_hold(storage: Storage, location: str, consumer_id: str) -> ConsumerInfo | None:
+    """One consumer's file; None if there is none. `Corrupt` if it is none of ours."""
+    path = layout.join(location, layout.consumer_path(consumer_id))
+    try:
+        return ConsumerInfo(**json.loads(storage.read(path)))
+    except NotFound:
+        return None
+    except (ValueError, TypeError) as error:
+        raise Corrupt(f"{path} is no consumer's file ({error}): remove it", code="bad-consumer") from error
+
+
+def write_hold(storage: Storage, location: str, hold: ConsumerInfo) -> None:
+    """Puts a consumer's file in the place of its last one. `NotFound` if the table's folder is gone."""
+    storage.replace(layout.join(location, layout.consumer_path(hold.id)), hold.to_bytes())

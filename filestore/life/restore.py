@@ -1,0 +1,59 @@
+"""Rolling back, as files: how the newest version's become those of an older one again (FORMAT.md section 14). Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from filestore.delta.state import TableState
+from filestore.errors import Unsupported
+from filestore.model.files import DataFile, Slot
+
+__all__ = ["Restored", "restored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What has to change.
+
+    Attributes:
+        adds: Files that come back, with the dead rows that they had.
+        vectors: Files that stay, with the dead rows that they had: more, fewer or none.
+        removes: Paths of files that leave.
+        slots: Where any of that is.
+    """
+
+    adds: tuple[DataFile, ...]
+    vectors: tuple[DataFile, ...]
+    removes: tuple[str, ...]
+    slots: frozenset[Slot]
+
+
+def restored(base: TableState, target: TableState) -> Restored:
+    """From a version's files to those of an older one.
+
+    Raises:
+        Unsupported: ``rollback-over-schema``: columns, keys or buckets were others then.
+    """
+    _check_same_shape(base, target)
+    adds = tuple(file for path, file in target.files.items() if path not in base.files)
+    vectors = tuple(f for p, f in target.files.items() if p in base.files and base.files[p].vector != f.vector)
+    leaving = [file for path, file in base.files.items() if path not in target.files]
+    slots = frozenset(file.slot for file in (*adds, *vectors, *leaving))
+    return Restored(adds, vectors, tuple(file.path for file in leaving), slots)
+
+
+def _check_same_shape(base: TableState, target: TableState) -> None:
+    now, then = base.definition, target.definition
+    for what, here, there in (
+        ("columns", now.schema, then.schema),
+        ("primary key", now.primary_key, then.primary_key),
+        ("partition columns", now.partition_by, then.partition_by),
+        ("bucket columns", now.bucket_key, then.bucket_key),
+        ("number of buckets", now.buckets, then.buckets),
+    ):
+        if here != there:
+            raise Unsupported(
+                f"version {target.version} has other {what} than version {base.version}, and its files are made for "
+                "those: roll back to a version after that change, or write the old version's rows as an overwrite",
+                code="rollback-over-schema",
+            )

@@ -1,0 +1,159 @@
+"""Tags: names for versions, in the table's own log (FORMAT.md section 14)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from filestore.delta.commit import touches_nothing
+from filestore.delta.conflict import Proposal
+from filestore.delta.state import TableState
+from filestore.errors import AlreadyExists, Conflict, NotFound
+from filestore.life.retention import (
+    RETENTION_DOMAIN,
+    Tag,
+    check_tag_name,
+    expired,
+    is_retained,
+    tag_of,
+    tags_of,
+)
+from filestore.model.snapshot import Operation
+from filestore.table import FileStore
+
+__all__ = ["Period", "create_due_tag", "create_tag", "delete_tag", "last_period", "surplus_tags"]
+
+Domains = Mapping[str, Mapping[str, Any] | None]
+
+_HOUR_MS = 3_600_000
+_PERIODS = {"daily": (24 * _HOUR_MS, "%Y-%m-%d"), "hourly": (_HOUR_MS, "%Y-%m-%d-%H")}
+
+
+def create_tag(store: FileStore, name: str, version: int | None = None) -> Tag:
+    """Names a version, and keeps it from expiring.
+
+    Args:
+        store: The table.
+        name: The tag's name.
+        version: Which version; the newest one if None.
+
+    Raises:
+        InvalidRequest: ``bad-tag-name``.
+        AlreadyExists: ``tag-exists``: for another version. For the same one nothing is done.
+        NotFound: ``no-such-version``, ``snapshot-expired``.
+    """
+    check_tag_name(name)
+
+    def domains(state: TableState) -> Domains:
+        wanted = state.version if version is None else version
+        if (there := tags_of(state).get(name)) is not None:
+            if there.version == version:
+                return {}
+            raise AlreadyExists(
+                f"tag {name!r} names version {there.version} already: delete it first, or take another name",
+                code="tag-exists",
+            )
+        tag = _tag(store, state, name, wanted, automatic=False)
+        return {tag.domain: tag.to_json()}
+
+    return tag_of(_commit(store, domains), name)
+
+
+def delete_tag(store: FileStore, name: str) -> None:
+    """Takes a tag away; its version expires as any other. `NotFound` (``no-such-tag``)."""
+
+    def domains(state: TableState) -> Domains:
+        return {tag_of(state, name).domain: None}
+
+    _commit(store, domains)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """A day or an hour (UTC) that is over.
+
+    Attributes:
+        name: As its tag is called: ``2026-01-31`` or ``2026-01-31-23``.
+        last_ms: Its last millisecond since 1970 UTC.
+    """
+
+    name: str
+    last_ms: int
+
+
+def last_period(kind: str, now_ms: int) -> Period:
+    """The last ``daily`` or ``hourly`` period that is over. Pure."""
+    length, pattern = _PERIODS[kind]
+    begin = now_ms // length * length - length
+    return Period(datetime.fromtimestamp(begin / 1000, UTC).strftime(pattern), begin + length - 1)
+
+
+def surplus_tags(tags: Sequence[Tag], most: int | None) -> tuple[Tag, ...]:
+    """The automatic tags that are too many, the oldest versions first. Pure."""
+    own = sorted((tag for tag in tags if tag.automatic), key=lambda tag: (tag.version, tag.created_ms, tag.name))
+    return tuple(own[: max(0, len(own) - most)]) if most is not None else ()
+
+
+def create_due_tag(store: FileStore) -> Tag | None:
+    """Tags the last version of the last period, if the options ask for it and it is not tagged yet.
+
+    A table that is younger than the period's end gets none, nor does a period whose last version has expired. Automatic
+    tags beyond ``tag.num-retained-max`` go in the same commit.
+
+    Returns:
+        The new tag.
+    """
+    options = store.state().definition.options
+    if options["tag.automatic-creation"] == "none":
+        return None
+    period = last_period(options["tag.creation-period"], store.ambient.now_ms())
+
+    def domains(state: TableState) -> Domains:
+        if period.name in tags_of(state):
+            return {}
+        try:
+            tag = _tag(store, state, period.name, store.version_at(period.last_ms), automatic=True)
+        except NotFound:
+            return {}
+        surplus = surplus_tags([*tags_of(state).values(), tag], options["tag.num-retained-max"])
+        if tag in surplus:
+            return {}
+        return {tag.domain: tag.to_json()} | {old.domain: None for old in surplus}
+
+    before = tags_of(store.state())
+    made = tags_of(_commit(store, domains)).get(period.name)
+    return made if period.name not in before else None
+
+
+def _tag(store: FileStore, state: TableState, name: str, version: int, *, automatic: bool) -> Tag:
+    if not 0 <= version <= state.version:
+        raise NotFound(
+            f"{store.location} has no version {version}; the newest is {state.version}", code="no-such-version"
+        )
+    if not is_retained(state, version):
+        raise expired(store.location, version, state)
+    timestamp = int(store.snapshot(version).timestamp.timestamp() * 1000 + 0.5)
+    return Tag(name, version, timestamp, store.ambient.now_ms(), automatic)
+
+
+def _commit(store: FileStore, domains: Callable[[TableState], Domains]) -> TableState:
+    """Commits what the domains of the newest version become; the state in which they are."""
+    for _ in range(store.state().definition.options["commit.max-retries"] + 1):
+        state = store.state()
+        if not (wanted := domains(state)):
+            return state
+        proposal = Proposal(
+            Operation.TAG,
+            store.ambient.new_id(),
+            state.version,
+            domains=wanted,
+            watches=frozenset([RETENTION_DOMAIN, *wanted]),
+        )
+        try:
+            return store.commit(state, proposal, touches_nothing).state
+        except Conflict as error:
+            if error.code != "domain-changed":
+                raise
+    raise Conflict("the table's tags changed again and again: try again", code="too-many-races")

@@ -1,0 +1,147 @@
+"""``tags``, ``tag``, ``rollback``, ``expire``, ``consumers``, ``orphans``, ``maintain``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token, moment
+from tablestore.cli.opening import open_table
+from tablestore.cli.output import note, print_json, print_lines, print_table
+
+__all__ = ["consumers", "expire", "maintain", "orphans", "rollback", "tag", "tags"]
+
+_Version = Annotated[int | None, typer.Option("--version", "-v", min=0, help="This version.")]
+_Timestamp = Annotated[
+    datetime | None, typer.Option("--timestamp", parser=moment, metavar="TIME", help="The version at that time.")
+]
+
+
+def tags(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+    """List a table's tags, with the versions that they keep from expiring."""
+    with open_table(name, catalog, token) as table:
+        found = table.tags()
+    rows = [(t.name, t.version, _time(t.timestamp_ms), _time(t.created_ms), t.automatic) for t in found]
+    titles = ["tag", "version", "committed", "created", "automatic"]
+    if as_json:
+        print_json([dict(zip(titles, row, strict=True)) for row in rows])
+    else:
+        print_table(titles, rows, right=["version"])
+
+
+def tag(  # a command's options are its arguments
+    name: TableName,
+    tag_name: Annotated[str, typer.Argument(metavar="TAG", help="The tag's name.")],
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    delete: Annotated[bool, typer.Option("--delete", "-d", help="Take the tag away instead.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Name a version, the newest one if none is given, so that it does not expire."""
+    if delete and (version is not None or timestamp is not None):
+        raise typer.BadParameter("--delete takes no version: a name has only one", param_hint="--delete")
+    with open_table(name, catalog, token) as table:
+        if delete:
+            table.delete_tag(tag_name)
+            note(f"deleted {tag_name}")
+        else:
+            made = table.create_tag(tag_name, version, timestamp=timestamp)
+            note(f"{tag_name} is version {made.version}")
+
+
+def rollback(  # a command's options are its arguments
+    name: TableName,
+    version: _Version = None,
+    timestamp: _Timestamp = None,
+    tag: Annotated[str | None, typer.Option("--tag", "-t", help="The version with this tag.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Make a table's rows those of an older version again, as a new version. The log tells what that changes."""
+    if sum(given is not None for given in (version, timestamp, tag)) != 1:
+        raise typer.BadParameter("say where to: give one of --version, --timestamp and --tag")
+    with open_table(name, catalog, token) as table:
+        if not yes:
+            typer.confirm(f"Roll {name} back?", abort=True, err=True)
+        snapshot = table.rollback(version, timestamp=timestamp, tag=tag)
+    note(f"version {snapshot.version} holds the rows of that version again")
+
+
+def expire(
+    name: TableName,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let old versions expire, as the options snapshot.* say; tags and consumers keep theirs."""
+    with open_table(name, catalog, token) as table:
+        done = table.expire(dry_run=dry_run)
+    if as_json:
+        print_json(
+            {"first": done.first, "versions": done.versions, "files": done.files, "log_entries": done.log_entries}
+        )
+        return
+    would = "would expire" if dry_run else "expired"
+    note(
+        f"{done.versions} versions {would}, with {len(done.files)} files and {done.log_entries} log entries; kept from "
+        f"version {done.first} on"
+    )
+
+
+def consumers(
+    name: TableName,
+    forget: Annotated[str | None, typer.Option("--forget", metavar="ID", help="Forget this one.")] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the readers that keep versions from expiring, or forget one that will not come back."""
+    with open_table(name, catalog, token) as table:
+        if forget is not None:
+            table.delete_consumer(forget)
+            note(f"forgot {forget}")
+            return
+        found = [(c.id, c.version, _time(c.touched_ms)) for c in table.consumers()]
+    titles = ["consumer", "version", "heard of"]
+    if as_json:
+        print_json([dict(zip(titles, row, strict=True)) for row in found])
+    else:
+        print_table(titles, found, right=["version"])
+
+
+def orphans(  # a command's options are its arguments
+    name: TableName,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them; without it they are only listed.")] = False,
+    older_than_hours: Annotated[
+        float, typer.Option("--older-than-hours", min=0, help="Only files last written so long ago.")
+    ] = 24,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the files that no version names, or remove them. Those of writers at work stay."""
+    with open_table(name, catalog, token) as table:
+        found = table.remove_orphans(timedelta(hours=older_than_hours), dry_run=not remove)
+    if as_json:
+        print_json([{"path": o.path, "kind": o.kind, "bytes": o.size, "modified": _time(o.modified_ms)} for o in found])
+    else:
+        print_lines(o.path for o in found)
+    note(f"{'removed' if remove else 'found'} {len(found)} files, {sum(o.size for o in found):,} bytes")
+
+
+def maintain(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
+    """Do what is due: create the automatic tag, let versions expire. For cron."""
+    with open_table(name, catalog, token) as table:
+        done = table.maintain()
+    if done.tag is not None:
+        note(f"tag {done.tag.name} is version {done.tag.version}")
+    note(f"{done.expiry.versions} versions expired, with {len(done.expiry.files)} files")
+
+
+def _time(ms: int) -> str:
+    return f"{datetime.fromtimestamp(ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"

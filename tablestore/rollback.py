@@ -1,0 +1,165 @@
+"""Rolling a table back across both stores: its files, and the changes that lead there in its log.
+
+History goes on: the rollback is a new version, whose files are those of an older one. A reader of the log gets, for
+each key whose row is another one, what it becomes; of a table without a key, that all rows are replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+
+from compaction.folding import fold_table
+from filestore.delta.conflict import Proposal, Rebase
+from filestore.delta.state import TableState
+from filestore.errors import CommitUnknown, TableStoreError, Unsupported
+from filestore.life.consumers import Consumer
+from filestore.life.restore import Restored, restored
+from filestore.model.files import Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.snapshot import Operation, Snapshot
+from filestore.table import FileStore
+from log.store import LogConfig, LogWriter
+from log.systems import open_log
+from tablestore.lease import lease
+from tablestore.recovery import Recovery
+from tablestore.restored_rows import restored_rows
+
+__all__ = ["rollback"]
+
+logger = logging.getLogger(__name__)
+
+
+def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
+    """Makes the table's rows those of an older version again.
+
+    The older version is held by a consumer meanwhile, so that it does not expire.
+
+    Args:
+        files: The table.
+        log: Its log; None for a table without one.
+        version: The version.
+
+    Returns:
+        The new snapshot; the newest one, if its files are those of that version already.
+
+    Raises:
+        NotFound: ``no-such-version``, ``snapshot-expired``.
+        Unsupported: ``rollback-over-schema``, ``pending-runs``.
+        Conflict: the table's definition changed meanwhile. Nothing was changed.
+        Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
+    """
+    recovery = Recovery(files, log, files.ambient)
+    recovery.before_write(files.state())
+    commit_id = files.ambient.new_id()
+    with Consumer(files, f"rollback-{commit_id}").register(version, rows=True), _leased(files, log, commit_id):
+        target = files.state(version)
+        if target.pending():
+            raise Unsupported(
+                f"version {version} has pending runs, and a rollback restores files only: take a version in which all "
+                "were folded, such as that of a FOLD, or the newest one before its first run",
+                code="pending-runs",
+            )
+        fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
+        return _Rollback(files, log, target, commit_id, recovery).run()
+
+
+def _leased(files: FileStore, log: LogConfig | None, commit_id: str) -> AbstractContextManager[None]:
+    return nullcontext() if log is None else lease(files.location, commit_id)
+
+
+class _Rollback:
+    """One rollback, worked out anew for the slots that other writers change before it is committed."""
+
+    def __init__(
+        self, files: FileStore, log: LogConfig | None, target: TableState, commit_id: str, recovery: Recovery
+    ) -> None:
+        self._files = files
+        self._log = log
+        self._target = target
+        self._commit_id = commit_id
+        self._recovery = recovery
+        self._transactions: list[LogTransaction] = []
+
+    def run(self) -> Snapshot:
+        base = self._files.state()
+        what = restored(base, self._target)
+        if not what.slots:
+            return self._files.snapshot(base.version)
+        self._tell(base, what.slots, "rollback.0")
+        try:
+            snapshot = self._files.commit(base, self._proposal(base, what), self._again).snapshot
+        except CommitUnknown:
+            raise  # nobody knows: log transactions must stay
+        except TableStoreError:
+            self._discard()
+            raise
+        self._finish(snapshot)
+        return snapshot
+
+    def _proposal(self, base: TableState, what: Restored) -> Proposal:
+        return Proposal(
+            operation=Operation.ROLLBACK,
+            commit_id=self._commit_id,
+            base_version=base.version,
+            adds=what.adds,
+            vectors=what.vectors,
+            removes=what.removes,
+            transactions=tuple(self._transactions),
+            ended=self._recovery.ended,
+            metrics={
+                "restored_version": self._target.version,
+                "files_added": len(what.adds),
+                "files_removed": len(what.removes),
+            },
+            whole_table=True,
+        )
+
+    def _again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """What was told already stays: behind the others' changes it leads to the same rows where it applies."""
+        what = restored(state, self._target)
+        if changed.rows_changed:
+            self._tell(state, changed.rows_changed, f"again.{state.version}")
+        return replace(self._proposal(state, what), base_version=proposal.base_version)
+
+    def _tell(self, base: TableState, slots: frozenset[Slot], attempt: str) -> None:
+        if self._log is None:
+            return
+        with open_log(self._log, self._files.ambient) as log:
+            writer = log.begin(f"{base.table_id}/{self._commit_id}/{attempt}")
+            try:
+                self._write(writer, base, slots)
+                transaction = writer.prepare()
+            except BaseException:
+                writer.abort()
+                raise
+        if transaction is not None:
+            self._transactions.append(transaction)
+
+    def _write(self, writer: LogWriter, base: TableState, slots: Iterable[Slot]) -> None:
+        assert self._log is not None
+        if not base.definition.primary_key:
+            for bucket in range(self._log.buckets):
+                writer.control(bucket, {"control": "overwrite"})
+            return
+        table, now, then = self._files.files(base), base.slots(), self._target.slots()
+        for slot in sorted(slots, key=repr):
+            for rows in restored_rows(table, now.get(slot, ()), then.get(slot, ())):
+                writer.append(slot.bucket, rows)
+
+    def _finish(self, snapshot: Snapshot) -> None:
+        """The snapshot stands, so no error may say that it failed: the next writer mends what is left."""
+        try:
+            self._recovery.commit(snapshot.transactions)
+        except TableStoreError as error:
+            logger.warning("version %d is committed; its log follows later: %s", snapshot.version, error)
+
+    def _discard(self) -> None:
+        try:
+            self._recovery.abort(self._transactions)
+            self._recovery.abort_strays(self._commit_id, ())
+        except TableStoreError as error:
+            # the error that led here is the one to tell; the lease's file tells the next writer
+            logger.warning("leftovers of rollback %s stay behind: %s", self._commit_id, error)

@@ -1,0 +1,191 @@
+"""What an expiry decides, purely: which versions stay, which files nobody needs, which log entries may go."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest
+from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
+from filestore.life.lifetimes import Lifetimes, Retained, runs_of
+from filestore.life.retention import Tag, check_tag_name, first_retained, is_retained, tag_of, tags_of
+from filestore.life.tags import Period, last_period, surplus_tags
+from filestore.model.files import DataFile, DeletionVector, Slot
+from tests.tables import define
+
+NOTHING: frozenset[int] = frozenset()
+
+
+def state(version: int, first: int = 0, tags: dict[str, int] | None = None, **options: object) -> TableState:
+    domains = {"tablestore.retention": json.dumps({"first": first})} if first else {}
+    for name, tagged in (tags or {}).items():
+        domains[f"tablestore.tag.{name}"] = json.dumps(Tag(name, tagged, 5, 6).to_json())
+    return TableState(version, 0, "t", define("id BIGINT", ["id"], **options), domains=domains)
+
+
+# what the options keep ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("current_then", "held", "options", "first"),
+    [
+        (0, NOTHING, {}, 0),
+        (60, NOTHING, {}, 60),
+        (95, NOTHING, {}, 91),  # ten are kept whatever their age
+        (60, frozenset([70]), {}, 60),
+        (60, frozenset([40, 70]), {}, 40),
+        (10, NOTHING, {"snapshot_num__retained_max": 20}, 81),  # too many, however young
+        (90, NOTHING, {"snapshot_num__retained_max": 20}, 90),
+        (10, frozenset([30]), {"snapshot_num__retained_max": 20}, 30),
+        (100, NOTHING, {"snapshot_num__retained_min": 1}, 100),
+    ],
+)
+def test_the_first_version_that_is_kept(
+    current_then: int, held: frozenset[int], options: dict[str, object], first: int
+) -> None:
+    assert first_to_keep(state(100, **options), current_then, held) == first
+
+
+def test_what_has_expired_stays_so() -> None:
+    assert first_to_keep(state(100, first=50), 20, NOTHING) == 50
+    assert first_to_keep(state(100, first=50), 60, frozenset([7])) == 50
+
+
+def test_fewer_may_not_be_the_most() -> None:
+    with pytest.raises(InvalidRequest, match=r"max = 3 is below .*min = 10"):
+        define("id BIGINT", ["id"], snapshot_num__retained_max=3)
+
+
+def test_retained_and_tagged_versions_can_be_read() -> None:
+    known = state(9, first=5, tags={"a": 2, "b": 7})
+    assert [v for v in range(-1, 11) if is_retained(known, v)] == [2, 5, 6, 7, 8, 9]
+    assert (first_retained(known), list(tags_of(known)), tag_of(known, "a").version) == (5, ["a", "b"], 2)
+
+
+@pytest.mark.parametrize("name", ["", "7", "-a", ".", "a/b", "a b", "é", "a" * 101, "a\n"])
+def test_names_that_are_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match="no name for a tag"):
+        check_tag_name(name)
+
+
+@pytest.mark.parametrize("name", ["a", "2026-01-31", "0a", "a.b_c-d", "a" * 100])
+def test_names_that_are_taken(name: str) -> None:
+    check_tag_name(name)
+
+
+# automatic tags -------------------------------------------------------------------------------------------------------
+
+HOUR, DAY = 3_600_000, 86_400_000
+
+
+def test_the_last_period() -> None:
+    now = 20_000 * DAY  # 2024-10-04T00:00Z
+    assert last_period("daily", now) == last_period("daily", now + DAY - 1) == Period("2024-10-03", now - 1)
+    assert last_period("hourly", now) == Period("2024-10-03-23", now - 1)
+    assert last_period("hourly", now + HOUR) == Period("2024-10-04-00", now + HOUR - 1)
+
+
+def test_the_oldest_automatic_tags_are_too_many() -> None:
+    tags = [Tag("mine", 0, 0, 0), *(Tag(f"d{n}", n, 0, 0, automatic=True) for n in (3, 1, 2))]
+    assert [tag.name for tag in surplus_tags(tags, 1)] == ["d1", "d2"]
+    assert surplus_tags(tags, 3) == surplus_tags(tags, None) == ()
+
+
+# lifetimes ------------------------------------------------------------------------------------------------------------
+
+Versions = list[dict[str, int | None]]
+
+
+def file(path: str, vector: int | None = None) -> DataFile:
+    made = None if vector is None else DeletionVector("u", chr(48 + vector) * 20, 1, 10, 1)
+    return DataFile(path, Slot((), 0), 1, 2, 0, '{"numRecords":2}', vector=made)
+
+
+def actions(before: dict[str, int | None], after: dict[str, int | None]) -> list[dict[str, Any]]:
+    from filestore.delta.actions import add_action, remove_action
+
+    changed = [p for p in before if p not in after or before[p] != after[p]]
+    added = [p for p in after if p not in before or before[p] != after[p]]
+    return [remove_action(file(p, before[p]), 0, data_change=True) for p in changed] + [
+        add_action(file(p, after[p]), data_change=True) for p in added
+    ]
+
+
+def names(version: dict[str, int | None]) -> set[str]:
+    from filestore.delta.vectors import vector_file
+
+    vectors = {vector_file(v) for p, n in version.items() if (v := file(p, n).vector) is not None}
+    return set(version) | vectors
+
+
+VERSIONS = st.lists(
+    st.dictionaries(st.sampled_from(["a", "b", "c", "d"]), st.none() | st.integers(0, 5)), min_size=1, max_size=12
+)
+
+
+@given(VERSIONS, st.data())
+def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: st.DataObject) -> None:
+    """Versions may come back to what they were, as after a rollback."""
+    newest = len(versions) - 1
+    begin = data.draw(st.integers(0, newest), label="oldest version that is left")
+    first = data.draw(st.integers(begin, newest), label="first retained")
+    tagged = data.draw(st.sets(st.integers(begin, newest)), label="tagged")
+    live = {p: file(p, n) for p, n in versions[begin].items()}
+    lives = Lifetimes.begin(TableState(begin, 0, "t", define("id BIGINT", ["id"]), live))
+    for number in range(begin + 1, newest + 1):
+        lives.follow(number, actions(versions[number - 1], versions[number]))
+    kept = {v for v in range(begin, newest + 1) if v >= first or v in tagged}
+    named = set().union(*(names(v) for v in versions[begin:]))
+    needed = set().union(*(names(versions[v]) for v in kept))
+    retained = Retained(first, tuple(sorted(tagged)))
+    assert lives.needed(retained) == needed
+    assert lives.unneeded(retained) == tuple(sorted(named - needed))
+    for number in range(begin, newest + 1):
+        assert lives.data_files_at(number) == set(versions[number])
+
+
+def test_runs_live_as_long_as_a_domain_names_them() -> None:
+    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])))
+    run = "_runs/bucket-00000/x.parquet"
+    configuration = json.dumps({"pending": [{"path": run, "rows": 3}], "note": "see _runs/"})
+    assert runs_of(configuration) == {run}
+    lives.follow(1, [{"domainMetadata": {"domain": "d", "configuration": configuration, "removed": False}}])
+    lives.follow(2, [])
+    lives.follow(3, [{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": True}}])
+    assert lives.unneeded(Retained(2)) == ()
+    assert lives.unneeded(Retained(3)) == (run,)
+    assert lives.unneeded(Retained(3, (1,))) == ()
+
+
+def test_change_files_live_in_their_version_only() -> None:
+    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])))
+    lives.follow(1, [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}])
+    assert lives.unneeded(Retained(1)) == ()
+    assert lives.unneeded(Retained(2)) == ("_change_data/x.parquet",)
+
+
+# log entries ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("retained", "versions", "checkpoints", "base", "gone"),
+    [
+        (Retained(25), range(31), (10, 20, 30), 20, range(20)),
+        (Retained(25, (12,)), range(31), (10, 20, 30), 10, range(10)),
+        (Retained(25, (3,)), range(31), (10, 20, 30), 0, ()),
+        (Retained(20), range(31), (10, 20, 30), 20, range(20)),
+        (Retained(25), range(31), (), 0, ()),
+        (Retained(25), range(15, 31), (10, 20), 20, (10, *range(15, 20))),  # an expiry was interrupted
+        (Retained(15), range(12, 31), (10, 20), 0, ()),  # 10 has no entry any more, so nothing stands on it
+    ],
+)
+def test_entries_go_below_the_checkpoint_that_all_stand_on(
+    retained: Retained, versions: range, checkpoints: tuple[int, ...], base: int, gone: range | tuple[int, ...]
+) -> None:
+    assert base_checkpoint(retained, list(versions), list(checkpoints)) == base
+    assert removable_entries(retained, list(versions), list(checkpoints)) == tuple(gone)
