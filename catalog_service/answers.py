@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from catalog_service.definitions import effective_options
-from catalog_service.schema import DatabaseRow, TableRow
+from catalog_service.lease_wire import LeaseInfo
+from catalog_service.schema import DatabaseRow, LeaseRow, TableRow
 from catalog_service.wire import (
     ColumnInfo,
     CurrentSnapshot,
@@ -19,12 +20,17 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
 
-__all__ = ["database_info", "snapshot_info", "table_info", "table_summary"]
+__all__ = ["database_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
 
 
 def database_info(row: DatabaseRow, location: str) -> DatabaseInfo:
     """A database."""
     return DatabaseInfo(name=row.name, comment=row.comment, location=location, created_at=_time(row.created_at_ms))
+
+
+def lease_info(row: LeaseRow) -> LeaseInfo:
+    """A lease."""
+    return LeaseInfo(table_id=row.table_id, owner=row.owner, expires_at=_time(row.expires_at_ms))
 
 
 def table_summary(row: TableRow, location: str) -> TableSummary:

@@ -14,11 +14,22 @@ from __future__ import annotations
 from typing import Protocol, Self
 
 from catalog_service.embedded import EmbeddedCatalog, local_path
+from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.remote import HttpCatalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.errors import InvalidRequest
 
-__all__ = ["Catalog", "CreateTable", "EmbeddedCatalog", "HttpCatalog", "TableInfo", "connect", "local_path"]
+__all__ = [
+    "Catalog",
+    "CreateTable",
+    "EmbeddedCatalog",
+    "HttpCatalog",
+    "LeaseInfo",
+    "LeaseRequest",
+    "TableInfo",
+    "connect",
+    "local_path",
+]
 
 
 class Catalog(Protocol):
@@ -69,6 +80,25 @@ class Catalog(Protocol):
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
         """
+
+    def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Takes a table's lease, so that no two do the same work on it. The same owner may ask again.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Conflict: ``lease-held``: another has it, and it has not run out.
+        """
+
+    def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Lets a lease run on.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Conflict: ``lease-lost``: it ran out and another took it, or it was released.
+        """
+
+    def release_lease(self, database: str, name: str, owner: str) -> None:
+        """Ends a lease; another's stays. `NotFound` (``database-not-found``, ``table-not-found``)."""
 
     def close(self) -> None:
         """Lets go of connections."""

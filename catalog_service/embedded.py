@@ -8,6 +8,7 @@ from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from catalog_service.engine import default_database_url, is_there
+from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.repository import database_not_found
@@ -120,6 +121,18 @@ class EmbeddedCatalog:
                 raise
         else:
             service.drop_table(database, name, if_exists=if_exists)
+
+    def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Takes a table's lease."""
+        return self._holding(database).acquire_lease(database, name, request)
+
+    def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Lets a lease run on."""
+        return self._holding(database).renew_lease(database, name, request)
+
+    def release_lease(self, database: str, name: str, owner: str) -> None:
+        """Ends a lease."""
+        self._holding(database).release_lease(database, name, owner)
 
     def close(self) -> None:
         """Lets go of the database's connections."""

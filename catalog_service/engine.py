@@ -16,7 +16,7 @@ import alembic.command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy import URL, BigInteger, ColumnClause, Connection, Engine, create_engine, event, literal_column, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -31,6 +31,7 @@ __all__ = [
     "is_there",
     "locks_of",
     "migrate",
+    "now_ms",
     "open_engine",
     "reading",
     "writing",
@@ -134,6 +135,15 @@ def writing(engine: Engine) -> Iterator[Connection]:
         connection.begin(),
     ):
         yield connection
+
+
+def now_ms(engine: Engine) -> ColumnClause[int]:
+    """The database's own clock within a statement, in milliseconds since 1970: all who ask share it."""
+    clock = {
+        "sqlite": "(julianday('now') - 2440587.5) * 86400000",
+        "postgresql": "extract(epoch FROM clock_timestamp()) * 1000",
+    }
+    return literal_column(f"CAST({clock[engine.dialect.name]} AS BIGINT)", BigInteger)
 
 
 def _parse(database_url: str) -> URL:

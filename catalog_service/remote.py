@@ -10,10 +10,18 @@ import httpx
 from pydantic import BaseModel, ValidationError
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
 
+from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.problems import MEDIA_TYPE, error_of
-from catalog_service.wire import CreateDatabase, CreateTable, DatabasePage, Problem, TableInfo, TablePage
+from catalog_service.wire import (
+    CreateDatabase,
+    CreateTable,
+    DatabasePage,
+    Problem,
+    TableInfo,
+    TablePage,
+)
 from filestore.ambient import Ambient, system_ambient
 from filestore.errors import InvalidRequest, Unavailable
 
@@ -97,6 +105,18 @@ class HttpCatalog:
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
         self._change("DELETE", _table(database, name), {"if_exists": if_exists})
+
+    def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Takes a table's lease."""
+        return self._parsed(LeaseInfo, self._change("POST", f"{_table(database, name)}/lease", {}, request))
+
+    def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Lets a lease run on."""
+        return self._parsed(LeaseInfo, self._change("PUT", f"{_table(database, name)}/lease", {}, request))
+
+    def release_lease(self, database: str, name: str, owner: str) -> None:
+        """Ends a lease."""
+        self._change("DELETE", f"{_table(database, name)}/lease", {"owner": owner})
 
     def close(self) -> None:
         """Closes its connections."""

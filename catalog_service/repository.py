@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, exists, insert, literal, select, update
+from sqlalchemy import Connection, Engine, Row, delete, exists, insert, literal, or_, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
 from catalog_service.definitions import decode_definition, encode_definition
-from catalog_service.engine import reading, writing
-from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, DatabaseRow, State, TableRow
+from catalog_service.engine import now_ms, reading, writing
+from catalog_service.schema import DATABASES, LEASES, LOG_DEBTS, TABLES, DatabaseRow, LeaseRow, State, TableRow
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["Repository", "database_not_found"]
@@ -188,6 +189,44 @@ class Repository:
         with writing(self._engine) as connection:
             connection.execute(delete(LOG_DEBTS).where(LOG_DEBTS.c.table_id == row.table_id))
 
+    # ------------------------------------------------------------------------------------------ leases
+
+    def acquire_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
+        """Gives a table's lease to an owner; None if another holds one that has not run out. REQUIRES: its row."""
+        now = now_ms(self._engine)
+        make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
+        granted = {"owner": owner, "expires_at_ms": now + int(seconds * 1000)}
+        free = or_(LEASES.c.expires_at_ms <= now, LEASES.c.owner == owner)
+        statement = (
+            make(LEASES)
+            .values(table_id=table_id, **granted)
+            .on_conflict_do_update(index_elements=[LEASES.c.table_id], set_=granted, where=free)
+            .returning(LEASES)
+        )
+        with writing(self._engine) as connection:
+            return _lease(connection.execute(statement).one_or_none())
+
+    def renew_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
+        """Lets a lease run on, also one that ran out and that nobody took; None if it is another's, or nobody's."""
+        own = (LEASES.c.table_id == table_id) & (LEASES.c.owner == owner)
+        until = now_ms(self._engine) + int(seconds * 1000)
+        with writing(self._engine) as connection:
+            return _lease(
+                connection.execute(
+                    update(LEASES).where(own).values(expires_at_ms=until).returning(LEASES)
+                ).one_or_none()
+            )
+
+    def release_lease(self, table_id: str, owner: str) -> None:
+        """Ends a lease. Another's stays."""
+        with writing(self._engine) as connection:
+            connection.execute(delete(LEASES).where(LEASES.c.table_id == table_id, LEASES.c.owner == owner))
+
+    def lease(self, table_id: str) -> LeaseRow | None:
+        """The lease of a table; it may have run out."""
+        with reading(self._engine) as connection:
+            return _lease(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
+
 
 def database_not_found(name: str) -> NotFound:
     """The error of every operation on a database that is not there."""
@@ -231,3 +270,7 @@ def _table(row: Row[Any]) -> TableRow:
         decode_definition(row.definition),
         row.created_at_ms,
     )
+
+
+def _lease(row: Row[Any] | None) -> LeaseRow | None:
+    return None if row is None else LeaseRow(row.table_id, row.owner, row.expires_at_ms)

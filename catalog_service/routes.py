@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
+from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.pages import PAGE_SIZE, PAGE_SIZE_MAX
 from catalog_service.problems import MEDIA_TYPE
 from catalog_service.security import check_token
@@ -233,6 +234,36 @@ def list_snapshots(
 ) -> SnapshotPage:
     """Newest first."""
     return service.list_snapshots(database, table, page_size, page_token)
+
+
+# ---------------------------------------------------------------------------------------------- leases
+
+_LEASE = _TABLES + "/{table}/lease"
+
+
+@router.post(_LEASE, summary="Take a table's lease", responses=_problems(400, 404, 409), tags=["leases"])
+def acquire_lease(database: Database, table: Table, body: LeaseRequest, service: Service) -> LeaseInfo:
+    """For who keeps the table, such as a compactor, so that no two do the same work. Codes: `lease-held`."""
+    return service.acquire_lease(database, table, body)
+
+
+@router.put(_LEASE, summary="Renew a table's lease", responses=_problems(400, 404, 409), tags=["leases"])
+def renew_lease(database: Database, table: Table, body: LeaseRequest, service: Service) -> LeaseInfo:
+    """Codes: `lease-lost` (it ran out and another took it, or it was released)."""
+    return service.renew_lease(database, table, body)
+
+
+@router.delete(
+    _LEASE, summary="Release a table's lease", status_code=204, responses=_problems(400, 404), tags=["leases"]
+)
+def release_lease(
+    database: Database,
+    table: Table,
+    service: Service,
+    owner: Annotated[str, Query(description="Who took it; another's stays.", examples=["host-1/4711/0b0f6b52"])],
+) -> None:
+    """Ends it before it runs out."""
+    service.release_lease(database, table, owner)
 
 
 def _located(response: Response, created: bool, path: str) -> None:

@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, 
 from catalog_service.names import NAME_LENGTH_MAX
 from filestore.model.definition import TableDefinition
 
-__all__ = ["DATABASES", "LOG_DEBTS", "METADATA", "TABLES", "DatabaseRow", "State", "TableRow"]
+__all__ = ["DATABASES", "LEASES", "LOG_DEBTS", "METADATA", "TABLES", "DatabaseRow", "LeaseRow", "State", "TableRow"]
 
 METADATA = MetaData()
 _NAME = String(NAME_LENGTH_MAX)
@@ -55,6 +55,15 @@ LOG_DEBTS = Table(
     Column("retry_at_ms", BigInteger, nullable=False),
 )
 
+# Who keeps a table at the moment (compaction and its like), until when by the database's clock.
+LEASES = Table(
+    "leases",
+    METADATA,
+    Column("table_id", _UUID, ForeignKey(TABLES.c.table_id, ondelete="CASCADE"), primary_key=True),
+    Column("owner", String(200), nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False),
+)
+
 
 class State(StrEnum):
     """Only ACTIVE rows are visible to users; the others are somebody's work, or what a crash left."""
@@ -84,3 +93,12 @@ class TableRow:
     state: State
     definition: TableDefinition
     created_at_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """Who may keep a table, until when by the database's clock."""
+
+    table_id: str
+    owner: str
+    expires_at_ms: int

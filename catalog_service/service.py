@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from catalog_service import answers, pages
 from catalog_service.definitions import definition_of
 from catalog_service.engine import locks_of, migrate, open_engine
+from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import NameLocks
 from catalog_service.names import fold_name
@@ -33,7 +34,7 @@ from catalog_service.wire import (
 from filestore import layout
 from filestore.ambient import Ambient, system_ambient
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.storage import LocalStorage
 
@@ -226,6 +227,51 @@ class CatalogService:
         found = self._snapshots(row, page_size + 1, None if before is None else int(before))
         page, token = pages.cut(found, page_size, scope, lambda snapshot: str(snapshot.version))
         return SnapshotPage(snapshots=[answers.snapshot_info(s) for s in page], next_page_token=token)
+
+    # ------------------------------------------------------------------------------------------ leases
+
+    def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Takes a table's lease, for whoever asks first; asking again with the same owner gives it again.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Conflict: ``lease-held``.
+        """
+        row = self._table(database, name)
+        granted = self._repository.acquire_lease(row.table_id, request.owner, request.seconds)
+        if granted is not None:
+            return answers.lease_info(granted)
+        holder = self._repository.lease(row.table_id)
+        held = "somebody else" if holder is None else f"{holder.owner} until {answers.lease_info(holder).expires_at}"
+        raise Conflict(
+            f"the lease of {row.database}.{row.name} is held by {held}: ask again when it has run out",
+            code="lease-held",
+        )
+
+    def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
+        """Lets a lease run on.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            Conflict: ``lease-lost``: it ran out and another took it, or it was released.
+        """
+        row = self._table(database, name)
+        renewed = self._repository.renew_lease(row.table_id, request.owner, request.seconds)
+        if renewed is None:
+            raise Conflict(
+                f"{request.owner} has no lease of {row.database}.{row.name} any more: stop its work, and take a lease "
+                "again",
+                code="lease-lost",
+            )
+        return answers.lease_info(renewed)
+
+    def release_lease(self, database: str, name: str, owner: str) -> None:
+        """Ends a lease; one that is not the owner's any more is left alone.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+        """
+        self._repository.release_lease(self._table(database, name).table_id, owner)
 
     # ------------------------------------------------------------------------------------------ helpers
 

@@ -13,6 +13,7 @@ from filestore.model.text import check_texts
 from filestore.model.types import to_sql
 
 __all__ = [
+    "AnswerModel",
     "CatalogConfig",
     "ColumnInfo",
     "ColumnSpec",
@@ -23,6 +24,7 @@ __all__ = [
     "DatabasePage",
     "Health",
     "Problem",
+    "RequestModel",
     "SnapshotInfo",
     "SnapshotPage",
     "TableInfo",
@@ -46,7 +48,7 @@ def _option_text(value: Any) -> Any:
 OptionText = Annotated[str, BeforeValidator(_option_text)]
 
 
-class _Request(BaseModel):
+class RequestModel(BaseModel):
     """Unknown members are refused: a misspelt one would be silently without effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -59,7 +61,7 @@ class _Request(BaseModel):
         return data
 
 
-class _Answer(BaseModel):
+class AnswerModel(BaseModel):
     """Unknown members are ignored: a newer service may say more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -68,7 +70,7 @@ class _Answer(BaseModel):
 # ---------------------------------------------------------------------------------------------- databases
 
 
-class CreateDatabase(_Request):
+class CreateDatabase(RequestModel):
     """Body of ``POST /databases``."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "comment": "Orders and items"}]})
@@ -77,7 +79,7 @@ class CreateDatabase(_Request):
     comment: str | None = None
 
 
-class DatabaseInfo(_Answer):
+class DatabaseInfo(AnswerModel):
     """A database."""
 
     model_config = ConfigDict(
@@ -99,7 +101,7 @@ class DatabaseInfo(_Answer):
     created_at: datetime
 
 
-class DatabasePage(_Answer):
+class DatabasePage(AnswerModel):
     """Databases by name."""
 
     databases: list[DatabaseInfo]
@@ -109,7 +111,7 @@ class DatabasePage(_Answer):
 # ---------------------------------------------------------------------------------------------- tables
 
 
-class ColumnSpec(_Request):
+class ColumnSpec(RequestModel):
     """A column of a new table."""
 
     name: str
@@ -120,7 +122,7 @@ class ColumnSpec(_Request):
     comment: str | None = None
 
 
-class ColumnInfo(_Answer):
+class ColumnInfo(AnswerModel):
     """A column of a table."""
 
     name: str
@@ -129,7 +131,7 @@ class ColumnInfo(_Answer):
     comment: str | None = None
 
 
-class CreateTable(_Request):
+class CreateTable(RequestModel):
     """Body of ``POST /databases/{database}/tables``; either `columns` or `schema`."""
 
     model_config = ConfigDict(
@@ -196,7 +198,7 @@ class CreateTable(_Request):
         )
 
 
-class CurrentSnapshot(_Answer):
+class CurrentSnapshot(AnswerModel):
     """What a table holds now, as its newest version says."""
 
     version: int = Field(description="Of the Delta table, from 0.")
@@ -207,7 +209,7 @@ class CurrentSnapshot(_Answer):
     log_offsets: dict[int, int] = Field(description="By bucket: the end of the log that this version covers.")
 
 
-class TableInfo(_Answer):
+class TableInfo(AnswerModel):
     """A table in full."""
 
     model_config = ConfigDict(
@@ -257,7 +259,7 @@ class TableInfo(_Answer):
     current_snapshot: CurrentSnapshot | None = Field(None, description="Null if it was not asked for.")
 
 
-class TableSummary(_Answer):
+class TableSummary(AnswerModel):
     """A table in a list."""
 
     model_config = ConfigDict(
@@ -283,7 +285,7 @@ class TableSummary(_Answer):
     created_at: datetime
 
 
-class TablePage(_Answer):
+class TablePage(AnswerModel):
     """Tables by name."""
 
     tables: list[TableSummary]
@@ -293,7 +295,7 @@ class TablePage(_Answer):
 # ---------------------------------------------------------------------------------------------- snapshots
 
 
-class SnapshotInfo(_Answer):
+class SnapshotInfo(AnswerModel):
     """One version of a table."""
 
     model_config = ConfigDict(
@@ -319,7 +321,7 @@ class SnapshotInfo(_Answer):
     metrics: dict[str, int]
 
 
-class SnapshotPage(_Answer):
+class SnapshotPage(AnswerModel):
     """Snapshots, newest first."""
 
     snapshots: list[SnapshotInfo]
@@ -329,7 +331,7 @@ class SnapshotPage(_Answer):
 # ---------------------------------------------------------------------------------------------- the service
 
 
-class CatalogConfig(_Answer):
+class CatalogConfig(AnswerModel):
     """What a client may want to know before its first request."""
 
     version: str = Field(description="Of Tablestore.", examples=["0.1.0"])
@@ -339,7 +341,7 @@ class CatalogConfig(_Answer):
     endpoints: list[str] = Field(examples=[["GET /api/v1/databases"]])
 
 
-class Health(_Answer):
+class Health(AnswerModel):
     """The service answers and reaches its database."""
 
     status: Literal["ok"] = "ok"

@@ -1,7 +1,7 @@
 """What a compaction does in one slot. Pure: files in, a choice out.
 
 Since a commit marks superseded rows dead at once, each key lives in one file only. So the order of runs carries no
-meaning, any of them may be merged, and those are chosen that are alike in size.
+meaning, any of them may be merged, and those are chosen that are alike in size (universal compaction, DESIGN.md 17).
 """
 
 from __future__ import annotations
@@ -14,14 +14,10 @@ from filestore.keys import Key, decode_key
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 
-__all__ = ["Choice", "Merge", "Nothing", "Run", "choose", "sorted_runs"]
+__all__ = ["Choice", "Full", "Merge", "Nothing", "Run", "chains", "choose", "sorted_runs"]
 
 Run = tuple[DataFile, ...]
 """Files of one level that do not overlap, in key order, of which one at most is below the target size."""
-
-# NOTE: Paimon's `compaction.size-ratio`; issue 4 makes it an option.
-_SIZE_RATIO_PERCENT = 1
-_DEAD_SHARE = 1 / 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +27,22 @@ class Nothing:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """These files become new ones of that level."""
+    """These files, of more, become new ones of that level."""
 
     files: tuple[DataFile, ...]
     level: int
 
 
-Choice = Nothing | Merge
+@dataclass(frozen=True, slots=True)
+class Full:
+    """All files of the slot become one clean run of that level."""
+
+    files: tuple[DataFile, ...]
+    level: int
+
+
+Choice = Nothing | Merge | Full
+"""Who acts on a choice matches all of them; what a slot may need besides its files' merging joins the union."""
 
 
 def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool = False) -> Choice:
@@ -54,34 +59,56 @@ def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool
         chosen = _pieces(files, definition, full)
     if not chosen:
         return Nothing()
-    return Merge(tuple(chosen), 1 + max(file.level for file in chosen))
+    level = 1 + max(file.level for file in chosen)
+    return Full(tuple(chosen), level) if len(chosen) == len(files) else Merge(tuple(chosen), level)
 
 
 def sorted_runs(files: Iterable[DataFile], definition: TableDefinition) -> list[Run]:
     """The files of a table with a key as runs: the fewest that first fit finds."""
-    runs: list[list[DataFile]] = []
-    for file in sorted(files, key=lambda f: (_bounds(f, definition)[0], f.path)):
-        fitting = (run for run in runs if _continues(run, file, definition))
-        run = next(fitting, None)
-        if run is None:
-            runs.append([file])
+    return [tuple(f.file for f in run) for run in _first_fit(files, definition, runs=True)]
+
+
+def chains(files: Iterable[DataFile], definition: TableDefinition) -> list[tuple[DataFile, ...]]:
+    """The files of a table with a key as chains of those that do not overlap, whatever their levels and sizes.
+
+    There are as many as files lie over one another at most: a merge holds one file of each at a time.
+    """
+    return [tuple(f.file for f in chain) for chain in _first_fit(files, definition, runs=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Spanning:
+    """A file with its keys decoded."""
+
+    file: DataFile
+    low: Key
+    high: Key
+    small: bool
+
+
+def _first_fit(files: Iterable[DataFile], definition: TableDefinition, *, runs: bool) -> list[list[_Spanning]]:
+    rows: list[list[_Spanning]] = []
+    for file in sorted((_spanning(f, definition) for f in files), key=lambda f: (f.low, f.file.path)):
+        fitting = (row for row in rows if row[-1].high < file.low and (not runs or _of_one_write(row, file)))
+        row = next(fitting, None)
+        if row is None:
+            rows.append([file])
         else:
-            run.append(file)
-    return [tuple(run) for run in runs]
+            row.append(file)
+    return rows
 
 
-def _continues(run: Sequence[DataFile], file: DataFile, definition: TableDefinition) -> bool:
+def _of_one_write(run: Sequence[_Spanning], file: _Spanning) -> bool:
     """Whether one writer could have written the file behind the run."""
-    if run[-1].level != file.level or _bounds(run[-1], definition)[1] >= _bounds(file, definition)[0]:
-        return False
-    return not (_is_small(file, definition) and any(_is_small(f, definition) for f in run))
+    return run[-1].file.level == file.file.level and not (file.small and any(f.small for f in run))
 
 
-def _bounds(file: DataFile, definition: TableDefinition) -> tuple[Key, Key]:
+def _spanning(file: DataFile, definition: TableDefinition) -> _Spanning:
     types = [definition.schema.column(name).type for name in definition.sort_key]
     assert file.min_key is not None, f"{file.path} of a table with a key has no key tags"
     assert file.max_key is not None, f"{file.path} of a table with a key has no key tags"
-    return decode_key(file.min_key, types), decode_key(file.max_key, types)
+    low, high = decode_key(file.min_key, types), decode_key(file.max_key, types)
+    return _Spanning(file, low, high, _is_small(file, definition))
 
 
 def _is_small(file: DataFile, definition: TableDefinition) -> bool:
@@ -98,36 +125,50 @@ def _all_unless_clean(files: Sequence[DataFile], definition: TableDefinition) ->
 
 
 def _some_runs(files: Sequence[DataFile], definition: TableDefinition) -> Sequence[DataFile]:
-    runs = sorted_runs(files, definition)
     trigger = definition.options["num-sorted-run.compaction-trigger"]
-    if len(runs) >= trigger:
-        return list(itertools.chain.from_iterable(_smallest(runs, len(runs) - trigger + 2)))
-    if _dead(files) > _DEAD_SHARE * sum(file.rows for file in files):
-        return [file for file in files if _dead([file]) > _DEAD_SHARE * file.rows]
+    if len(files) >= trigger and len(runs := sorted_runs(files, definition)) >= trigger:
+        ratio = definition.options["compaction.size-ratio"]
+        return list(itertools.chain.from_iterable(_smallest(runs, len(runs) - trigger + 2, ratio)))
+    if _amplified(files, definition):
+        return [file for file in files if _amplified([file], definition)]
     return ()
 
 
-def _smallest(runs: Sequence[Run], at_least: int) -> Sequence[Run]:
+def _amplified(files: Sequence[DataFile], definition: TableDefinition) -> bool:
+    """Whether rows that nobody sees take more room than they may beside those that are seen."""
+    percent = definition.options["compaction.max-size-amplification-percent"]
+    return bool(100 * sum(map(_dead_size, files)) > percent * sum(map(_live_size, files)))
+
+
+def _smallest(runs: Sequence[Run], at_least: int, ratio_percent: int) -> Sequence[Run]:
     """The smallest runs, and on as long as the next is no larger than all before: universal compaction by size."""
     ordered = sorted(runs, key=lambda run: (_size(run), run[0].path))
     taken = at_least
     while taken < len(ordered):
         before = sum(_size(run) for run in ordered[:taken])
-        if _size(ordered[taken]) * 100 > before * (100 + _SIZE_RATIO_PERCENT):
+        if _size(ordered[taken]) * 100 > before * (100 + ratio_percent):
             break
         taken += 1
     return ordered[:taken]
 
 
 def _size(run: Run) -> int:
+    return sum(map(_live_size, run))
+
+
+def _live_size(file: DataFile) -> int:
     """Bytes of the rows that live, as far as the number of rows tells."""
-    return sum(file.size * file.live_rows // file.rows for file in run)
+    return file.size * file.live_rows // file.rows
+
+
+def _dead_size(file: DataFile) -> int:
+    return file.size - _live_size(file)
 
 
 def _pieces(files: Sequence[DataFile], definition: TableDefinition, full: bool) -> Sequence[DataFile]:
     """Small files of a table without a key, in the order in which they were written."""
     small = [file for file in files if _is_small(file, definition)]
-    worn = [file for file in files if _dead([file]) > (0 if full else _DEAD_SHARE * file.rows)]
+    worn = [file for file in files if (_dead([file]) if full else _amplified([file], definition))]
     enough = 2 if full else definition.options["num-sorted-run.compaction-trigger"]
     chosen = {file.path: file for file in [*(small if len(small) >= enough else ()), *worn]}
     return sorted(chosen.values(), key=lambda file: (file.modified_ms, file.path))

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import assert_never
 
-from compaction.choice import Merge, choose
+from compaction.choice import Full, Merge, Nothing, choose
+from compaction.leftovers import discard
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from compaction.rebase import Rebased, rebased
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.delta.vectors import vector_file
-from filestore.errors import Conflict, Unavailable
+from filestore.errors import Conflict
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
@@ -39,7 +40,7 @@ def compact_table(store: FileStore, full: bool = False, runner: Runner | None = 
         runner: Where the merging runs; threads of this process if None.
 
     Raises:
-        Conflict: another compaction or an overwrite was faster. Nothing was changed.
+        Conflict: another compaction or an overwrite was faster in all slots. Nothing was changed.
     """
     state = store.state()
     tasks = plan_compaction(state, full=full)
@@ -50,9 +51,17 @@ def compact_table(store: FileStore, full: bool = False, runner: Runner | None = 
 
 
 def plan_compaction(state: TableState, *, full: bool = False) -> list[CompactionTask]:
-    """The slots of a version that need compaction. Pure."""
-    choices = {slot: choose(files, state.definition, full=full) for slot, files in state.slots().items()}
-    return [CompactionTask(slot, c.files, c.level) for slot, c in choices.items() if isinstance(c, Merge)]
+    """The slots of a version that need compaction, those with most to merge first. Pure."""
+    tasks: list[CompactionTask] = []
+    for slot, files in state.slots().items():
+        match choose(files, state.definition, full=full):
+            case Nothing():
+                pass
+            case Merge(chosen, level) | Full(chosen, level):
+                tasks.append(CompactionTask(slot, chosen, level))
+            case never:
+                assert_never(never)
+    return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
 
 
 def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[CompactionResult]:
@@ -61,62 +70,71 @@ def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[Co
         futures = [pool.submit(compact_slot, table, task.files, task.level) for task in tasks]
         failed = next((f for f in futures if f.exception() is not None), None)
     if failed is not None:
-        _discard(table, (file for f in futures if f.exception() is None for file in f.result().adds))
+        discard(table, (file for f in futures if f.exception() is None for file in f.result().adds))
     return [future.result() for future in futures]
-
-
-def _discard(table: TableFiles, files: Iterable[DataFile]) -> None:
-    """Removes files that nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
-    for file in files:
-        for path in (file.path, *([vector_file(file.vector)] if file.vector else [])):
-            try:
-                table.storage.delete(table.path(path))
-            except Unavailable as error:
-                logger.warning("%s stays behind: %s", path, error)
 
 
 def commit_compaction(store: FileStore, base: TableState, results: Sequence[CompactionResult]) -> Snapshot:
     """Commits what was merged from a version, whatever was written since.
 
+    A slot whose inputs were replaced meanwhile is left out; the others are committed.
+
     Raises:
-        Conflict: inputs were replaced meanwhile (see `compaction.rebase`). Nothing was changed.
+        Conflict: that is so in all slots (see `compaction.rebase`). Nothing was changed.
     """
-    parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
-    by_slot = {result.slot: result for result in results}
-    made = [file for result in results for file in result.adds]
-
-    def rebase(proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        for slot in changed.slots:
-            parts[slot] = rebased(store, base.version, by_slot[slot], state)
-            made.extend(parts[slot].adds)
-        return _proposed(proposal.commit_id, base, results, parts.values())
-
-    proposal = _proposed(store.ambient.new_id(), base, results, parts.values())
+    attempt = _Attempt(store, base, results)
     try:
-        return store.commit(base, proposal, rebase).snapshot
+        snapshot = store.commit(base, attempt.proposal(store.ambient.new_id()), attempt.rebase).snapshot
     except Conflict:  # of all errors the one that says for sure that nothing refers to the new files
-        _discard(store.files(base), made)
+        discard(store.files(base), attempt.made)
         raise
+    discard(store.files(base), attempt.made, keep=attempt.adds)
+    return snapshot
 
 
-def _proposed(
-    commit_id: str, base: TableState, results: Sequence[CompactionResult], parts: Iterable[Rebased]
-) -> Proposal:
-    listed = list(parts)
-    inputs = [file for result in results for file in result.inputs]
-    adds = tuple(file for part in listed for file in part.adds)
-    removes = tuple(path for part in listed for path in part.removes)
-    return Proposal(
-        operation=Operation.COMPACT,
-        commit_id=commit_id,
-        base_version=base.version,
-        adds=adds,
-        removes=removes,
-        touches=frozenset(result.slot for result in results),
-        metrics={
-            "files_added": len(adds),
-            "files_removed": len(removes),
-            "rows_rewritten": sum(file.live_rows for file in inputs),
-            "rows_dropped": sum(file.rows - file.live_rows for file in inputs),
-        },
-    )
+class _Attempt:
+    """What was merged, while it is fought through."""
+
+    def __init__(self, store: FileStore, base: TableState, results: Sequence[CompactionResult]) -> None:
+        self._store = store
+        self._base = base
+        self._results = {result.slot: result for result in results}
+        self._parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
+        self.made = list(self.adds)
+        """All files that were written so far, with the vectors that they were given."""
+
+    @property
+    def adds(self) -> tuple[DataFile, ...]:
+        """What is to be committed."""
+        return tuple(file for part in self._parts.values() for file in part.adds)
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        for slot in changed.slots:
+            try:
+                self._parts[slot] = rebased(self._store, self._base.version, self._results[slot], state)
+            except Conflict as error:
+                if len(self._parts) == 1:
+                    raise
+                logger.info("bucket %d of %s is left out: %s", slot.bucket, dict(slot.partition), error)
+                del self._parts[slot]
+            else:
+                self.made += self._parts[slot].adds
+        return self.proposal(proposal.commit_id)
+
+    def proposal(self, commit_id: str) -> Proposal:
+        inputs = [file for slot in self._parts for file in self._results[slot].inputs]
+        removes = tuple(path for part in self._parts.values() for path in part.removes)
+        return Proposal(
+            operation=Operation.COMPACT,
+            commit_id=commit_id,
+            base_version=self._base.version,
+            adds=self.adds,
+            removes=removes,
+            touches=frozenset(self._parts),
+            metrics={
+                "files_added": len(self.adds),
+                "files_removed": len(removes),
+                "rows_rewritten": sum(file.live_rows for file in inputs),
+                "rows_dropped": sum(file.rows - file.live_rows for file in inputs),
+            },
+        )

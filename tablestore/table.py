@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from compaction.folding import fold_table
+from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from filestore.checks.leftovers import Leftover
 from filestore.delta.conflict import AppVersion
@@ -59,6 +60,7 @@ class Table:
         self.handle = handle
         self.filestore = handle.files()
         self._writer = TableWriter(self.filestore, self._log_config(), handle.ambient)
+        self.in_writer = InWriter(self.filestore)
 
     def __repr__(self) -> str:
         try:
@@ -109,7 +111,9 @@ class Table:
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
             return [job.run(batches, "0.0")] if batches else []
 
-        return self._writer.write(run, overwrite=overwrite, app=number)
+        snapshot = self._writer.write(run, overwrite=overwrite, app=number)
+        self.in_writer.after_commit(definition)
+        return snapshot
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
         """Drops partitions with all their rows, as one commit; None if there is nothing in them.

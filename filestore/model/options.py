@@ -250,7 +250,31 @@ OPTIONS: Mapping[str, Option] = {
             "integer",
             whole(2, 10_000),
             "5",
-            "A bucket with at least so many sorted runs is chosen by a compaction.",
+            "A bucket with at least so many sorted runs is chosen by a compaction, and fewer stay; in a table without "
+            "a key, with at least so many small files.",
+        ),
+        Option(
+            "compaction.size-ratio",
+            "integer",
+            whole(0, 10_000),
+            "1",
+            "A run joins a compaction of smaller ones if it is at most so many percent larger than they are together.",
+        ),
+        Option(
+            "compaction.max-size-amplification-percent",
+            "integer",
+            whole(0, 100_000),
+            "50",
+            "Dead rows may take so many percent of the room of a bucket's live rows; then its files with more are "
+            "rewritten.",
+        ),
+        Option(
+            "compaction.in-writer",
+            "boolean",
+            flag,
+            "false",
+            "Writers that live long compact what needs it, beside their next commits. A compaction that fails or "
+            "loses a race is logged, and fails no write.",
         ),
         Option(
             "partition.expiration-time",

@@ -5,9 +5,9 @@ Up to where the first of the held row groups ends, no row can be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import takewhile
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import polars as pl
@@ -17,7 +17,9 @@ import pyarrow as pa
 from filestore.frames import frame_of
 from filestore.sorting.order import in_order
 
-__all__ = ["merge"]
+__all__ = ["merge", "merge_frames"]
+
+Rows = TypeVar("Rows", pa.Table, pl.DataFrame)
 
 Place = tuple[tuple[bool, Any], ...]
 """Where a row stands; nulls come first, as the sort has them."""
@@ -30,38 +32,57 @@ def merge(runs: Iterable[Iterator[pa.Table]], by: Sequence[str]) -> Iterator[pa.
         runs: The row groups of each run, sorted.
         by: The columns.
     """
-    sources = [_Source(by, groups) for groups in runs]
+    columns = list(by)
+    return _merged(
+        [_Source(run, lambda rows: frame_of(rows.select(columns))) for run in runs],
+        lambda parts: in_order(pa.concat_tables(parts), columns),
+    )
+
+
+def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> Iterator[pl.DataFrame]:
+    """The same for runs that polars has decoded: texts are not copied to be put in order."""
+    columns = list(by)
+    return _merged(
+        [_Source(run, lambda rows: rows.select(columns)) for run in runs],
+        lambda parts: pl.concat(parts, rechunk=False).sort(columns),
+    )
+
+
+def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Rows]) -> Iterator[Rows]:
     while sources := [source for source in sources if source.fill()]:
         reach = min(source.last for source in sources)
-        parts = [part for source in sources if (part := source.take(reach)).num_rows]
-        yield parts[0] if len(parts) == 1 else in_order(pa.concat_tables(parts), by)
+        parts = [part for source in sources if (part := source.take(reach)) is not None]
+        yield parts[0] if len(parts) == 1 else in_one(parts)
 
 
-class _Source:
+class _Source(Generic[Rows]):
     """A run that is being read: the rest of one row group, and those that come behind it."""
 
-    def __init__(self, by: Sequence[str], groups: Iterator[pa.Table]) -> None:
-        self._by = list(by)
-        self._coming = groups
-        self._rows: pa.Table | None = None
+    def __init__(self, groups: Iterator[Rows], keys_of: Callable[[Rows], pl.DataFrame]) -> None:
+        self._coming: Iterator[Rows] = groups
+        self._keys_of: Callable[[Rows], pl.DataFrame] = keys_of
+        self._rows: Rows | None = None
         self._keys = pl.DataFrame()
         self.last: Place = ()
         """The place of the last row that is held."""
 
     def fill(self) -> bool:
         """Reads on if nothing is held; whether there are rows now."""
-        if self._rows is None or not self._rows.num_rows:
+        while not self._keys.height:
             self._rows = next(self._coming, None)
             if self._rows is None:
                 return False
-            self._keys = frame_of(self._rows.select(self._by)).with_columns(cs.temporal().to_physical())
-            self.last = _place(self._keys, -1)
+            self._keys = self._keys_of(self._rows).with_columns(cs.temporal().to_physical())
+            if self._keys.height:
+                self.last = _place(self._keys, -1)
         return True
 
-    def take(self, reach: Place) -> pa.Table:
-        """The rows up to that place, which are held no longer."""
+    def take(self, reach: Place) -> Rows | None:
+        """The rows up to that place, which are held no longer; None if there are none."""
         assert self._rows is not None
         count = self._count(reach)
+        if not count:
+            return None
         taken, self._rows, self._keys = self._rows.slice(0, count), self._rows.slice(count), self._keys.slice(count)
         return taken
 
@@ -75,7 +96,7 @@ class _Source:
         # where the first row and the last are the same, all are, and `reach` lies between them
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, self.last, strict=True)))
         start, end = 0, self._keys.height
-        for name, (_, value) in list(zip(self._by, reach, strict=True))[same:]:
+        for name, (_, value) in list(zip(self._keys.columns, reach, strict=True))[same:]:
             start, end = _range(self._keys[name], start, end, value)
         return end
 

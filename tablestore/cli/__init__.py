@@ -8,6 +8,7 @@
     follow     follow                                       care      doctor, compact
     show       show                                         partitions  list, drop, expire
     life       tags, tag, rollback, consumers, maintain, expire, orphans
+    compactor  compactor
 
 Nothing here but `text` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
 """

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from filestore.errors import TableStoreError
-from tablestore.cli import care, catalog, describe, follow, life, partitions, rows, show, start
+from tablestore.cli import care, catalog, compactor, describe, follow, life, partitions, rows, show, start
 from tablestore.cli.output import complain
 
 __all__ = ["app", "main"]
@@ -64,6 +64,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Care": {
         "doctor": care.doctor,
         "compact": care.compact,
+        "compactor": compactor.compactor,
         "maintain": life.maintain,
         "expire": life.expire,
         "orphans": life.orphans,

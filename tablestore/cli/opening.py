@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 from filestore.errors import NotFound
 
 if TYPE_CHECKING:
+    from catalog_service.client import Catalog
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["open_store", "open_table"]
+__all__ = ["open_catalog", "open_store", "open_table"]
 
 
 @contextmanager
@@ -31,17 +32,33 @@ def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterat
         NotFound: ``no-warehouse``.
     """
     # Here and not above: it brings Arrow, polars and SQLAlchemy, and `--help` shall not wait for them.
-    from catalog_service.client import local_path
     from tablestore.store import connect
 
-    if not make and "://" not in catalog and not Path(local_path(catalog)).is_dir():
+    if not make:
+        _require_there(catalog)
+    with connect(catalog, token=token) as store:
+        yield store
+
+
+@contextmanager
+def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
+    """Connects to the catalog alone. Errors as of `open_store`."""
+    from catalog_service.client import connect  # brings SQLAlchemy
+
+    _require_there(catalog)
+    with connect(catalog, token=token) as opened:
+        yield opened
+
+
+def _require_there(catalog: str) -> None:
+    from catalog_service.client import local_path  # brings SQLAlchemy
+
+    if "://" not in catalog and not Path(local_path(catalog)).is_dir():
         raise NotFound(
             f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or make it with "
             "`tablestore create`",
             code="no-warehouse",
         )
-    with connect(catalog, token=token) as store:
-        yield store
 
 
 @contextmanager

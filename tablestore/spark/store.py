@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from compaction.in_writer import InWriter
+from compaction.local import compact_table
 from filestore.delta.conflict import AppVersion
 from filestore.errors import InvalidRequest
 from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
+from tablestore.spark.compact import spark_compaction
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.reading import row_limit
@@ -41,7 +45,7 @@ class SparkStore:
     def __init__(self, spark: SparkSession, store: Store) -> None:
         self.spark = spark
         self.store = store
-        self._writers: dict[str, TableWriter] = {}
+        self._writers: dict[str, _Writer] = {}
         spark.dataSource.register(TableStoreSource)
 
     def write(self, name: str, df: DataFrame, overwrite: Overwrite = False) -> Snapshot:
@@ -182,7 +186,25 @@ class SparkStore:
         stream = df.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
         return (stream.trigger(**trigger) if trigger else stream).start()
 
-    def _writer(self, name: str) -> TableWriter:
+    def compact(self, name: str, full: bool = False) -> Snapshot | None:
+        """Merges sorted runs as a Spark job, each bucket in a task: rows never pass the driver.
+
+        Readers and writers go on meanwhile.
+
+        Args:
+            name: ``database.table``.
+            full: Make one clean run of every bucket; otherwise only buckets that need it are merged.
+
+        Returns:
+            The snapshot; None if no bucket needed it.
+
+        Raises:
+            Conflict: another compaction or an overwrite was faster in all buckets. Nothing was changed.
+            NotFound: there is no such table.
+        """
+        return compact_table(self.store.table(name).filestore, full=full, runner=spark_compaction(self.spark))
+
+    def _writer(self, name: str) -> _Writer:
         """The table's writer; kept, since it knows the newest version and reads only what is newer.
 
         The catalog is asked each time: a table of that name that was made later has another id.
@@ -190,10 +212,22 @@ class SparkStore:
         if (known := self._writers.get(self.store.table_id(name))) is not None:
             return known
         table = self.store.table(name)
-        return self._writers.setdefault(table.handle.table_id, table.writer())
+        writer = _Writer(table.writer(), InWriter(table.filestore, spark_compaction(self.spark)))
+        return self._writers.setdefault(table.handle.table_id, writer)
 
-    def _write(self, writer: TableWriter, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
-        return writer.write(spark_runner(df, writer.definition), overwrite=overwrite, app=app, retries=True)
+    def _write(self, writer: _Writer, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
+        definition = writer.table.definition
+        snapshot = writer.table.write(spark_runner(df, definition), overwrite=overwrite, app=app, retries=True)
+        writer.compaction.after_commit(definition)
+        return snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Writer:
+    """What is kept for a table that is written."""
+
+    table: TableWriter
+    compaction: InWriter
 
 
 class _QueryId:

@@ -35,7 +35,7 @@ from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.transaction import Runner, TaskOutcome, WriteJob
 
-__all__ = ["Arranged", "arranged", "spark_runner", "spark_type"]
+__all__ = ["Arranged", "arranged", "known_error", "spark_runner", "spark_type"]
 
 _OUTCOME = "outcome binary"
 
@@ -52,7 +52,7 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
         try:
             collected = rows.frame.mapInArrow(_task(job, rows.names), _OUTCOME).collect()
         except PySparkException as error:
-            if (ours := _known(str(error))) is None:
+            if (ours := known_error(str(error))) is None:
                 raise
             raise ours from error
         return [pickle.loads(bytes(row.outcome)) for row in collected]  # bytes of our own workers
@@ -60,7 +60,7 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
     return run
 
 
-def _known(text: str) -> TableStoreError | None:
+def known_error(text: str) -> TableStoreError | None:
     """The error of ours that Spark has wrapped in text, if it is one."""
     # behind the message of `raise_error` Spark puts a state of its own
     if bad := re.search(rf"{BAD_VALUE}([^\n]*?)(?: SQLSTATE: \w{{5}})?$", text, re.MULTILINE):

@@ -25,13 +25,20 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
+from compaction.local import compact_table
+from filestore.ambient import system_ambient
+from filestore.storage import LocalStorage
+from filestore.table import FileStore
 from tablestore.jars import cache_root
 from tablestore.spark import spark_session
-from tests.bench.peers import Merge, Ours, Parquet, Peer
+from tablestore.spark.compact import spark_compaction
+from tests.bench.peers import BUCKETS, Merge, Ours, Parquet, Peer
 from tests.bench.workload import Workload, workload
 
 DELTA = "Delta's own reader"
 SCANS = 8
+REWRITE, SPARK_COMPACTION, LOCAL_COMPACTION = "Spark's rewrite", "SparkStore.compact", "table.compact"
+COMPACTIONS = 3
 
 
 @dataclass
@@ -98,6 +105,7 @@ def run(spark: SparkSession, work: Workload, folder: Path, loads: int, merges: i
     readers[DELTA] = Reader(lambda: delta.load(ours.managed.location), len(work.upserts))
     scans(timings, readers, work)
     local_reads(timings, ours, work)
+    compactions(timings, spark, ours, folder, work)
     return timings
 
 
@@ -142,6 +150,31 @@ def local_reads(timings: Timings, ours: Ours, work: Workload) -> None:
             "polars.scan_delta",
             lambda key=key: pl.scan_delta(location).filter(pl.col("order_id") == key).collect(),
         )
+
+
+def compactions(timings: Timings, spark: SparkSession, ours: Ours, folder: Path, work: Workload) -> None:
+    """Full compactions of the table with all upserts, beside reading its rows and writing them as plain Parquet."""
+    for turn in range(COMPACTIONS):
+        order = deque([REWRITE, SPARK_COMPACTION, LOCAL_COMPACTION])
+        order.rotate(turn)
+        for who in order:
+            copy = folder / "compacted"
+            shutil.copytree(ours.managed.location, copy)
+            store = FileStore.open(LocalStorage(), str(copy), system_ambient())
+            plain = spark.read.format("delta").load(str(copy))
+            ways: dict[str, Callable[[], object]] = {
+                REWRITE: lambda plain=plain: plain.write.parquet(str(folder / "rewritten")),
+                SPARK_COMPACTION: lambda store=store: compact_table(store, full=True, runner=spark_compaction(spark)),
+                LOCAL_COMPACTION: lambda store=store: compact_table(store, full=True),
+            }
+            timings.take("compaction", who, ways[who])
+            if who != REWRITE:
+                found = pl.scan_delta(str(copy)).select(pl.len(), pl.sum("amount")).collect().row(0)
+                check(who, *found, work.counts[-1], work.sums[-1])
+                if (files := len(store.state().files)) > BUCKETS * 2:
+                    raise SystemExit(f"{who} leaves {files} files")
+            shutil.rmtree(copy)
+            shutil.rmtree(folder / "rewritten", ignore_errors=True)
 
 
 def check(who: str, count: int, total: float, wanted: int, wanted_total: float) -> None:
@@ -197,6 +230,10 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
             "",
         ),
         ("local point / polars on the same files", timings.ratio("local point", "table.scan", "polars.scan_delta"), ""),
+    ]
+    asked += [
+        (f"{who} of all upserts / plain rewrite", timings.ratio("compaction", who, REWRITE), "≤ 1.5")
+        for who in (SPARK_COMPACTION, LOCAL_COMPACTION)
     ]
     ratios = Table("ratio", "measured", "asked")
     for name, value, wanted in asked:

@@ -32,6 +32,9 @@ ROUTES = {
         {200, 400, 404},
         {"database", "table", "page_size", "page_token"},
     ),
+    "POST /api/v1/databases/{database}/tables/{table}/lease": ({200, 400, 404, 409}, {"database", "table"}),
+    "PUT /api/v1/databases/{database}/tables/{table}/lease": ({200, 400, 404, 409}, {"database", "table"}),
+    "DELETE /api/v1/databases/{database}/tables/{table}/lease": ({204, 400, 404}, {"database", "table", "owner"}),
 }
 OF_EVERY_ROUTE = {401, 403, 500, 503}
 

@@ -21,7 +21,8 @@ class Program:
     """``tablestore`` with some arguments. A ``with`` ends it."""
 
     def __init__(self, arguments: Sequence[object], *, cwd: Path | None = None, **environment: str) -> None:
-        self.environment = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "120"} | environment
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.environment = os.environ | {"PYTHONPATH": path, "NO_COLOR": "1", "COLUMNS": "120"} | environment
         command = [sys.executable, "-m", "tablestore.cli", *map(str, arguments)]
         self.process = subprocess.Popen(
             command, cwd=cwd, env=self.environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -13,8 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.choice import Choice, Merge, Nothing, choose, sorted_runs
+from compaction.choice import Choice, Full, Merge, Nothing, chains, choose, sorted_runs
 from filestore.keys import encode_key
+from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, DeletionVector, Slot
 from tests.tables import define
 
@@ -51,7 +53,7 @@ def piece(*, size: int = 100, dead: int = 0, written: int = 0) -> DataFile:
 
 
 def merged(choice: Choice) -> set[str]:
-    assert isinstance(choice, Merge)
+    assert isinstance(choice, Merge | Full)
     return {f.path for f in choice.files}
 
 
@@ -108,7 +110,7 @@ def test_as_many_runs_as_the_trigger_are_merged() -> None:
     files = [file(level=2), *(file() for _ in range(4))]
     choice = choose(files, KEYED)
     assert merged(choice) == paths(files)
-    assert isinstance(choice, Merge)
+    assert isinstance(choice, Merge | Full)
     assert choice.level == 3
 
 
@@ -168,7 +170,7 @@ def test_full_makes_one_clean_run(files: list[DataFile]) -> None:
 def test_small_pieces_are_merged_in_the_order_in_which_they_were_written() -> None:
     pieces = [piece(written=t) for t in (5, 3, 4, 1, 2)]
     choice = choose([*pieces, piece(size=1000)], APPENDED)
-    assert isinstance(choice, Merge)
+    assert isinstance(choice, Merge | Full)
     assert [f.modified_ms for f in choice.files] == [1, 2, 3, 4, 5]
     assert choose(pieces[:4], APPENDED) == Nothing()
 
@@ -191,7 +193,7 @@ def commit_after_commit(sizes: Sequence[int], trigger: int) -> float:
     work = 0
     for size in sizes:
         files.append(file(size=size * 1000))
-        while isinstance(choice := choose(files, definition), Merge):
+        while isinstance(choice := choose(files, definition), Merge | Full):
             total = sum(f.size for f in choice.files)
             work += total
             files = [f for f in files if f not in choice.files] + [file(size=total, level=choice.level)]
@@ -211,3 +213,119 @@ def test_rows_are_not_rewritten_much_more_often_than_they_must(trigger: int, com
     k = trigger - 1
     best = k / (k + 1) * (math.factorial(k) * commits) ** (1 / k)
     assert commit_after_commit([1] * commits, trigger) <= 2 * best
+
+
+# ------------------------------------------------------------------------------------------------ any slot
+
+
+@st.composite
+def slots(draw: st.DrawFn) -> tuple[list[DataFile], TableDefinition]:
+    """Files that a life of writes and deletes may have left, and options."""
+    definition = define(
+        "id BIGINT",
+        ("id",),
+        target__file__size="1000 b",
+        num__sorted__run_compaction__trigger=draw(st.integers(2, 8)),
+        compaction_size__ratio=draw(st.sampled_from([0, 1, 30, 300])),
+        **{"compaction_max-size-amplification-percent": draw(st.sampled_from([0, 50, 200]))},
+    )
+    files = []
+    for _ in range(draw(st.integers(0, 20))):
+        low, length = draw(st.integers(0, 50)), draw(st.integers(0, 10))
+        rows = draw(st.integers(1, 200))
+        dead = draw(st.just(0) | st.integers(0, rows - 1))
+        size = rows * draw(st.sampled_from([1, 7, 60]))
+        files.append(file(low, low + length, size=size, rows=rows, dead=dead, level=draw(st.integers(0, 3))))
+    return files, definition
+
+
+def done(choice: Merge | Full, files: Sequence[DataFile], definition: TableDefinition) -> list[DataFile]:
+    """The slot afterwards: the chosen files' live rows in one sorted run of files of the target size."""
+    rest = [f for f in files if f not in choice.files]
+    size = sum(f.size * f.live_rows // f.rows for f in choice.files)
+    lows = [json.loads(f.min_key or "")[0] for f in choice.files]
+    target = definition.options["target-file-size"]
+    count = max(1, -(-size // target))
+    made = [
+        file(
+            min(lows) + n / count,
+            min(lows) + (n + 0.5) / count,
+            size=target if n < count - 1 else max(1, size % target),
+        )
+        for n in range(count)
+    ]
+    return [*rest, *(replace(f, level=choice.level) for f in made)]
+
+
+def amplification(files: Sequence[DataFile]) -> float:
+    """Percent of the live bytes."""
+    live = sum(f.size * f.live_rows // f.rows for f in files)
+    return 100 * (sum(f.size for f in files) - live) / live if live else 0.0
+
+
+@settings(deadline=None)
+@given(slots(), st.booleans())
+def test_a_choice_is_worth_its_work(slot: tuple[list[DataFile], TableDefinition], full: bool) -> None:
+    files, definition = slot
+    choice = choose(files, definition, full=full)
+    if isinstance(choice, Nothing):
+        return
+    assert len(set(merged(choice))) == len(choice.files), "a file is chosen twice"
+    assert merged(choice) <= paths(files)
+    assert isinstance(choice, Full) == (merged(choice) == paths(files))
+    assert choice.level > max(f.level for f in choice.files)
+    worn = any(f.live_rows < f.rows for f in choice.files)
+    assert worn or len(sorted_runs(choice.files, definition)) >= 2, "one clean run is written again"
+    if full:
+        assert merged(choice) == paths(files)
+
+
+@settings(deadline=None)
+@given(slots())
+def test_choices_come_to_an_end_with_few_runs_and_few_dead_rows(slot: tuple[list[DataFile], TableDefinition]) -> None:
+    files, definition = slot
+    for _ in range(3):
+        choice = choose(files, definition)
+        if isinstance(choice, Nothing):
+            break
+        files = done(choice, files, definition)
+    assert choose(files, definition) == Nothing()
+    assert len(sorted_runs(files, definition)) < definition.options["num-sorted-run.compaction-trigger"]
+    assert amplification(files) <= definition.options["compaction.max-size-amplification-percent"]
+
+
+@settings(deadline=None)
+@given(slots())
+def test_full_leaves_one_clean_run(slot: tuple[list[DataFile], TableDefinition]) -> None:
+    files, definition = slot
+    choice = choose(files, definition, full=True)
+    if isinstance(choice, Full):
+        files = done(choice, files, definition)
+    assert choose(files, definition, full=True) == Nothing()
+    assert len(sorted_runs(files, definition)) <= 1
+    assert amplification(files) == 0
+
+
+@settings(deadline=None)
+@given(slots())
+def test_chains_are_as_many_as_files_lie_over_one_another(slot: tuple[list[DataFile], TableDefinition]) -> None:
+    files, definition = slot
+    spans = [(json.loads(f.min_key or "")[0], json.loads(f.max_key or "")[0]) for f in files]
+    found = chains(files, definition)
+    assert sorted(f.path for chain in found for f in chain) == sorted(f.path for f in files)
+    assert len(found) == max((sum(low <= at <= high for low, high in spans) for at in range(70)), default=0)
+
+
+@pytest.mark.parametrize(("ratio", "joined"), [(1, 2), (30, 3)])
+def test_the_size_ratio_lets_larger_runs_join(ratio: int, joined: int) -> None:
+    files = [file(size=size) for size in (100, 100, 250, 1000, 1000)]
+    definition = define("id BIGINT", ("id",), compaction_size__ratio=ratio)
+    assert merged(choose(files, definition)) == paths(files[:joined])
+
+
+@pytest.mark.parametrize(("percent", "chosen"), [(0, True), (50, True), (100, False)])
+def test_amplification_is_what_dead_rows_take_beside_living_ones(percent: int, chosen: bool) -> None:
+    options: dict[str, object] = {"compaction_max-size-amplification-percent": percent}
+    keyed, plain = define("id BIGINT", ("id",), **options), define("v STRING", **options)
+    assert isinstance(choose([file(dead=40)], keyed), Full if chosen else Nothing)
+    assert isinstance(choose([piece(dead=40)], plain), Full if chosen else Nothing)

@@ -54,7 +54,7 @@ def during(store: FileStore, *steps: Callable[[FileStore], object]) -> local.Run
 
 
 def files_there(store: FileStore) -> set[str]:
-    return {path.relative_to(store.location).as_posix() for path in Path(store.location).glob("bucket-*/*.parquet")}
+    return {path.relative_to(store.location).as_posix() for path in Path(store.location).rglob("bucket-*/*.parquet")}
 
 
 # ------------------------------------------------------------------------------------------------ alone
@@ -259,6 +259,31 @@ def test_replaced_inputs_are_a_conflict_that_leaves_nothing(folder: Path, step: 
     report = assert_healthy(fresh)
     assert not [f for f in report.findings if f.path in files_there(fresh) - _ever(fresh)]
     assert files_there(fresh) == _ever(fresh)
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["alone", "beside an upsert"])
+def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool) -> None:
+    """Another compactor did one partition: what was merged of the others is not in vain."""
+    store = create(folder / "t", define("p STRING, id BIGINT, v INT", ("p", "id"), ("p",)))
+    for v in range(6):
+        write(store, [{"p": p, "id": i, "v": v} for p in "ab" for i in range(v, 30)])
+
+    def one_partition(other: FileStore) -> None:
+        tasks = [t for t in plan_compaction(other.state(), full=True) if t.slot.partition == (("p", "a"),)]
+        state = other.state()
+        local.commit_compaction(other, state, compact_slots(other.files(state), tasks))
+        if also:
+            write(other, [{"p": "b", "id": 29, "v": 9}])
+
+    before = read(store)
+    snapshot = compact_table(store, full=True, runner=during(store, one_partition))
+    assert snapshot is not None
+    assert snapshot.metrics["files_removed"] == 6
+    assert len(read(store)) == len(before) == 60
+    assert read_polars(store.location) == read(store)
+    assert plan_compaction(store.state()) == []
+    assert files_there(store) == _ever(store)
+    assert_healthy(store)
 
 
 def test_rows_that_came_back_to_life_are_a_conflict(folder: Path) -> None:

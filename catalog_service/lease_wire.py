@@ -1,0 +1,35 @@
+"""What crosses HTTP about leases; see `catalog_service.wire`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import ConfigDict, Field
+
+from catalog_service.wire import AnswerModel, RequestModel
+
+__all__ = ["LeaseInfo", "LeaseRequest"]
+
+_TABLE_ID = "6f1c2f0e-9d3b-4c39-8a53-0c7f0a2d7c11"
+_OWNER = "host-1/4711/0b0f6b52"
+
+
+class LeaseRequest(RequestModel):
+    """Body of ``POST`` and ``PUT …/lease``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"owner": _OWNER, "seconds": 60}]})
+
+    owner: str = Field(min_length=1, max_length=200, description="Another one for each who asks, and each time.")
+    seconds: float = Field(gt=0, le=3600, description="How long it lasts unless it is renewed.")
+
+
+class LeaseInfo(AnswerModel):
+    """Who keeps a table, such as a compactor."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"table_id": _TABLE_ID, "owner": _OWNER, "expires_at": "2026-11-21T12:01:00Z"}]}
+    )
+
+    table_id: str
+    owner: str
+    expires_at: datetime = Field(description="By the clock of the catalog's database.")

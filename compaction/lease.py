@@ -1,0 +1,98 @@
+"""A table's lease, held by a heartbeat for as long as the work under it takes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from catalog_service.client import Catalog, LeaseRequest
+from filestore.ambient import Ambient
+from filestore.errors import Conflict, NotFound, TableStoreError, Unavailable
+
+__all__ = ["Lease", "leased"]
+
+logger = logging.getLogger(__name__)
+
+_RENEWALS = 3
+"""How often a lease is renewed before it would run out."""
+
+
+@contextmanager
+def leased(catalog: Catalog, database: str, name: str, ask: LeaseRequest, ambient: Ambient) -> Iterator[Lease]:
+    """Holds a table's lease while the block runs, and gives it back.
+
+    Args:
+        catalog: Who gives it.
+        database: The table's database.
+        name: The table.
+        ask: An owner that nobody else is, and for how long it lasts when this process dies.
+        ambient: For its clock.
+
+    Raises:
+        Conflict: ``lease-held``.
+        NotFound: there is no such table.
+    """
+    asked_ms = ambient.now_ms()
+    catalog.acquire_lease(database, name, ask)
+    lease = Lease(catalog, (database, name), ask, ambient, asked_ms)
+    lease.start()
+    try:
+        yield lease
+    finally:
+        lease.end()
+
+
+class Lease:
+    """Renews itself in a thread. See `leased`."""
+
+    def __init__(
+        self, catalog: Catalog, table: tuple[str, str], ask: LeaseRequest, ambient: Ambient, asked_ms: int
+    ) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._ask = ask
+        self._ambient = ambient
+        self._asked_ms = asked_ms
+        self._lost = False
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name=f"lease of {'.'.join(table)}", daemon=True)
+
+    def check(self) -> None:
+        """Raises `Conflict` (``lease-lost``) unless it is held at this moment.
+
+        A process that was stopped for longer than the lease lasts finds out here, whether or not its heartbeat has.
+        """
+        if self._lost or self._ambient.now_ms() - self._asked_ms >= 1000 * self._ask.seconds:
+            raise Conflict(
+                f"the lease of {'.'.join(self._table)} ran out under this work: nothing was committed, another goes on",
+                code="lease-lost",
+            )
+
+    def start(self) -> None:
+        """Begins to renew it."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Gives it back. If the catalog does not answer it runs out by itself."""
+        self._ended.set()
+        self._thread.join()
+        try:
+            self._catalog.release_lease(*self._table, self._ask.owner)
+        except NotFound:
+            pass  # it went with its table
+        except TableStoreError as error:
+            logger.warning("the lease of %s runs out by itself: %s", ".".join(self._table), error)
+
+    def _beat(self) -> None:
+        while not self._ended.wait(self._ask.seconds / _RENEWALS) and not self._lost:
+            asked_ms = self._ambient.now_ms()
+            try:
+                self._catalog.renew_lease(*self._table, self._ask)
+            except (Conflict, NotFound):
+                self._lost = True
+            except Unavailable as error:
+                logger.warning("the lease of %s is not renewed yet: %s", ".".join(self._table), error)
+            else:
+                self._asked_ms = asked_ms

@@ -1,0 +1,69 @@
+"""When a compactor works: each duty by its own interval, or all by one, or by a cron expression (APScheduler)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+from apscheduler.triggers.base import BaseTrigger
+from apscheduler.triggers.cron import CronTrigger
+from apscheduler.triggers.interval import IntervalTrigger
+
+from compaction.duties import Duty
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest
+
+__all__ = ["cron_trigger", "every", "run_until"]
+
+_JITTER = 0.1
+"""The part of an interval by which compactors that were started together drift apart."""
+
+Triggers = Callable[[Duty], BaseTrigger]
+
+
+def every(ambient: Ambient, seconds: float | None = None) -> Triggers:
+    """At once, and then each so many seconds; each duty's own interval if None."""
+    start = datetime.fromtimestamp(ambient.now_ms() / 1000, UTC)
+
+    def trigger(duty: Duty) -> BaseTrigger:
+        interval = seconds or duty.every_s
+        return IntervalTrigger(seconds=interval, start_date=start, timezone=UTC, jitter=interval * _JITTER)
+
+    return trigger
+
+
+def cron_trigger(expression: str) -> Triggers:
+    """By a cron expression of five fields, in UTC.
+
+    Raises:
+        InvalidRequest: ``bad-cron``.
+    """
+    try:
+        trigger = CronTrigger.from_crontab(expression, timezone=UTC)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{expression!r} is no cron expression ({error}): write five fields, as in '*/5 * * * *'", code="bad-cron"
+        ) from error
+    return lambda duty: trigger
+
+
+def run_until(stop: threading.Event, duties: Sequence[Duty], triggers: Triggers, work: Callable[[Duty], None]) -> None:
+    """Does duties when their time has come, one at a time, until the event is set and what is under way is done.
+
+    A duty that takes longer than its interval is done once, not once for each time that it missed.
+    """
+    scheduler = BackgroundScheduler(
+        executors={"default": ThreadPoolExecutor(1)},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        timezone=UTC,
+    )
+    for duty in duties:
+        scheduler.add_job(work, triggers(duty), args=(duty,), id=duty.name)
+    scheduler.start()
+    try:
+        stop.wait()
+    finally:
+        scheduler.shutdown(wait=True)

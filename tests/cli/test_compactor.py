@@ -1,0 +1,91 @@
+"""``compactor``: as a program that is started, told to end, and killed."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+
+from compaction.local import plan_compaction
+from tablestore import Store, Table
+from tests.cli.conftest import Run
+from tests.cli.programs import Program
+from tests.waiting import until
+
+Start = Callable[..., Program]
+
+
+def wear(table: Table) -> None:
+    for v in range(5):
+        table.write(pl.DataFrame({"id": range(v, 50), "status": [str(v)] * (50 - v)}))
+
+
+def due(table: Table) -> bool:
+    return bool(plan_compaction(table.filestore.state()))
+
+
+def test_once_does_what_is_due_and_ends(run: Run, orders: Table) -> None:
+    wear(orders)
+    done = run("compactor", "--once")
+    assert done.exit_code == 0
+    assert done.stdout.startswith("shop.orders compaction: version 6: ")
+    assert not due(orders)
+    again = run("compactor", "--once", "--database", "shop")
+    assert (again.exit_code, again.stdout) == (0, "")
+
+
+def test_once_tells_of_a_table_that_failed(run: Run, orders: Table, store: Store) -> None:
+    wear(orders)
+    other = store.create_table("shop.others", "id BIGINT, status STRING", primary_key=["id"])
+    wear(other)
+    victim = plan_compaction(orders.filestore.state())[0].files[0]
+    orders.filestore.storage.delete(f"{orders.location}/{victim.path}")
+    done = run("compactor", "--once")
+    assert done.exit_code == 1
+    assert victim.path in done.stderr.replace("\n", "")
+    assert done.stdout.startswith("shop.others compaction: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("--once", "--every", "5"), 2),
+        (("--cron", "often"), 1),
+        (("--once", "--database", "nowhere"), 1),
+        (("--once", "--catalog", "no/such/folder"), 1),
+    ],
+    ids=["two schedules", "no cron", "no database", "no warehouse"],
+)
+def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[str, ...], code: int) -> None:
+    result = run("compactor", *arguments)
+    assert result.exit_code == code
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: signal.Signals) -> None:
+    program = start("compactor", "--every", "0.2")
+    program.err.until_any("keeping tables")
+    for _ in range(2):
+        wear(orders)
+        until(lambda: not due(orders), what="the compaction")
+    program.out.until_any("shop.orders compaction: version ")
+    program.process.send_signal(kind)
+    assert program.wait() == 0
+    assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]
+
+
+@pytest.mark.slow
+def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
+    first = start("compactor", "--every", "0.1", "--lease", "1")
+    first.err.until_any("keeping tables")
+    first.process.kill()
+    wear(orders)
+    start("compactor", "--cron", "* * * * *")
+    second = start("compactor", "--every", "0.1", "--lease", "1")
+    until(lambda: not due(orders), what="the compaction")
+    second.out.until_any("shop.orders compaction")
+    assert not orders.examine().problems
