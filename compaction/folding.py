@@ -7,7 +7,9 @@ in the same way (FORMAT.md sections 10 and 11). It changes no row for our reader
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -25,7 +27,16 @@ from filestore.table import FileStore
 from filestore.write import WriteResult, fold_slot
 from filestore.writer import TableFiles
 
-__all__ = ["FoldRunner", "FoldTask", "commit_folds", "fold_runs", "fold_table", "plan_folds"]
+__all__ = [
+    "FoldRunner",
+    "FoldTask",
+    "commit_folds",
+    "fold_runs",
+    "fold_slots",
+    "fold_table",
+    "forget_folds",
+    "plan_folds",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +107,7 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
     Args:
         store: The table.
         full: Leave no run pending.
-        runner: Where the merging runs; this thread if None.
+        runner: Where the merging runs; threads of this process if None.
 
     Raises:
         Conflict: another fold or an overwrite was faster. What was folded before stays folded.
@@ -104,18 +115,22 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
     snapshot = None
     while tasks := plan_folds(state := store.state(), store.ambient.now_ms(), full=full):
         table = store.files(state)
-        snapshot = commit_folds(store, state, tasks, (runner or _one_by_one)(table, tasks))
+        snapshot = commit_folds(store, state, tasks, (runner or fold_slots)(table, tasks))
     return snapshot
 
 
-def _one_by_one(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
-    done: list[SlotResult] = []
-    try:
-        done.extend(fold_runs(table, task) for task in tasks)
-    except BaseException:
-        _remove(table, _files(done))
-        raise
-    return done
+def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
+    """Does the tasks in threads, one for each core. If one fails, the others' files are removed."""
+    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), "fold") as pool:
+        futures = [pool.submit(fold_runs, table, task) for task in tasks]
+    if any(future.exception() is not None for future in futures):
+        forget_folds(table, [future.result() for future in futures if future.exception() is None])
+    return [future.result() for future in futures]
+
+
+def forget_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
+    """Removes what folds wrote that nobody will commit."""
+    _remove(table, _files(results))
 
 
 def commit_folds(

@@ -10,6 +10,7 @@ import logging
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from compaction.folding import FoldRunner, fold_table
 from compaction.local import Runner, compact_table
 from filestore.errors import Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
@@ -26,11 +27,13 @@ class InWriter:
     Args:
         store: The writer's table. It stays the writer's own: the thread opens it again.
         runner: Where the merging runs; threads of this process if None.
+        fold_runner: Where pending runs are folded; threads of this process if None.
     """
 
-    def __init__(self, store: FileStore, runner: Runner | None = None) -> None:
+    def __init__(self, store: FileStore, runner: Runner | None = None, fold_runner: FoldRunner | None = None) -> None:
         self._writers = store
         self._runner = runner
+        self._fold_runner = fold_runner
         self._own: FileStore | None = None
         self._pool: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
@@ -77,7 +80,8 @@ class InWriter:
         try:
             if self._own is None:
                 self._own = FileStore.open(self._writers.storage, self._writers.location, self._writers.ambient)
-            snapshot = compact_table(self._own, runner=self._runner)
+            folded = fold_table(self._own, runner=self._fold_runner)
+            snapshot = compact_table(self._own, runner=self._runner) or folded
         except Conflict as error:
             logger.info("a compaction of %s was in vain: %s", self._writers.location, error)
         except TableStoreError as error:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
+from compaction.maintenance import Maintenance, maintain
 from filestore.checks.leftovers import Leftover
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
@@ -41,7 +42,6 @@ from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, conform
 from tablestore.lease import at_work_since_ms
-from tablestore.maintenance import Maintenance, maintain
 from tablestore.moments import milliseconds
 from tablestore.overwrite import Drop, Overwrite
 from tablestore.rollback import rollback

@@ -1,4 +1,6 @@
-"""A compaction as one Spark job: each bucket is a task. The driver plans and commits, and holds metadata only.
+"""A compaction, or the folds before it, as one Spark job: each bucket is a task.
+
+The driver plans and commits, and holds metadata only.
 
 A task that Spark tries again, or twice at once, writes files of its own each time; those of one attempt are committed,
 the others are orphans.
@@ -8,66 +10,95 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
+from compaction.folding import FoldRunner, FoldTask, fold_runs, forget_folds
 from compaction.leftovers import discard
 from compaction.local import Runner
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.errors import TableStoreError, Unavailable
+from filestore.slot_result import SlotResult
 from filestore.writer import TableFiles
 from tablestore.spark.write import known_error
 
-__all__ = ["spark_compaction"]
+__all__ = ["spark_compaction", "spark_folds"]
 
-_OUTCOME = "outcome binary"
+_OUTCOME = "task int, outcome binary"
 
-Outcome = CompactionResult | TableStoreError
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Attempt = Callable[[TableFiles, Task], Result | TableStoreError]
 
 
 def spark_compaction(spark: SparkSession) -> Runner:
     """Runs the tasks of a compaction in a session's workers."""
 
-    def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
-        rows = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)]
-        planned = spark.createDataFrame(rows, "task int, work binary").repartitionById(len(tasks), F.col("task"))
-        try:
-            collected = planned.mapInArrow(_merging(table), _OUTCOME).collect()
-        except PySparkException as error:
-            if (ours := known_error(str(error))) is None:
-                raise
-            raise ours from error
-        outcomes: list[Outcome] = [pickle.loads(bytes(row.outcome)) for row in collected]  # bytes of our own workers
-        return _all_or_none(table, outcomes)
-
-    return run
-
-
-def _all_or_none(table: TableFiles, outcomes: Sequence[Outcome]) -> list[CompactionResult]:
-    done = [outcome for outcome in outcomes if isinstance(outcome, CompactionResult)]
-    if errors := [outcome for outcome in outcomes if isinstance(outcome, TableStoreError)]:
+    def forget(table: TableFiles, done: Sequence[CompactionResult]) -> None:
         discard(table, (file for result in done for file in result.adds))
+
+    return lambda table, tasks: _run(spark, table, tasks, _attempt, forget)
+
+
+def spark_folds(spark: SparkSession) -> FoldRunner:
+    """Runs the folds of a merge-on-read table in a session's workers."""
+    return lambda table, tasks: _run(spark, table, tasks, _attempt_fold, forget_folds)
+
+
+def _run(
+    spark: SparkSession,
+    table: TableFiles,
+    tasks: Sequence[Task],
+    attempt: Attempt[Task, Result],
+    forget: Callable[[TableFiles, Sequence[Result]], None],
+) -> list[Result]:
+    """What each task gives, in their order. If one failed, what the others wrote is removed."""
+    rows = [(number, bytearray(pickle.dumps(task))) for number, task in enumerate(tasks)]
+    planned = spark.createDataFrame(rows, "task int, work binary").repartitionById(len(tasks), F.col("task"))
+    try:
+        collected = planned.mapInArrow(_working(table, attempt), _OUTCOME).collect()
+    except PySparkException as error:
+        if (ours := known_error(str(error))) is None:
+            raise
+        raise ours from error
+    outcomes = [pickle.loads(bytes(row.outcome)) for row in sorted(collected, key=lambda row: row.task)]  # our own
+    done = [outcome for outcome in outcomes if not isinstance(outcome, TableStoreError)]
+    if errors := [outcome for outcome in outcomes if isinstance(outcome, TableStoreError)]:
+        forget(table, done)
         raise errors[0]
     return done
 
 
-def _merging(table: TableFiles) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _working(
+    table: TableFiles, attempt: Attempt[Task, Result]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for work in batch.column("work").to_pylist():
-                outcome = pickle.dumps(_attempt(table, pickle.loads(work)))
-                yield pa.record_batch([pa.array([outcome], pa.binary())], names=["outcome"])
+            for task in batch.to_pylist():
+                outcome = pickle.dumps(attempt(table, pickle.loads(task["work"])))
+                columns = [pa.array([task["task"]], pa.int32()), pa.array([outcome], pa.binary())]
+                yield pa.record_batch(columns, names=["task", "outcome"])
 
     return run
 
 
-def _attempt(table: TableFiles, task: CompactionTask) -> Outcome:
+def _attempt(table: TableFiles, task: CompactionTask) -> CompactionResult | TableStoreError:
     """Errors that another try cures go to Spark, which retries the task; the others come back as they are."""
     try:
         return compact_slot(table, task.files, task.level)
+    except Unavailable:
+        raise
+    except TableStoreError as error:
+        return error
+
+
+def _attempt_fold(table: TableFiles, task: FoldTask) -> SlotResult | TableStoreError:
+    try:
+        return fold_runs(table, task)
     except Unavailable:
         raise
     except TableStoreError as error:

@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from filestore.delta.conflict import AppVersion
@@ -19,7 +20,7 @@ from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
-from tablestore.spark.compact import spark_compaction
+from tablestore.spark.compact import spark_compaction, spark_folds
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.reading import row_limit
@@ -187,7 +188,7 @@ class SparkStore:
         return (stream.trigger(**trigger) if trigger else stream).start()
 
     def compact(self, name: str, full: bool = False) -> Snapshot | None:
-        """Merges sorted runs as a Spark job, each bucket in a task: rows never pass the driver.
+        """Folds pending runs and merges sorted ones as Spark jobs, each bucket in a task: rows never pass the driver.
 
         Readers and writers go on meanwhile.
 
@@ -202,7 +203,9 @@ class SparkStore:
             Conflict: another compaction or an overwrite was faster in all buckets. Nothing was changed.
             NotFound: there is no such table.
         """
-        return compact_table(self.store.table(name).filestore, full=full, runner=spark_compaction(self.spark))
+        store = self.store.table(name).filestore
+        folded = fold_table(store, full=full, runner=spark_folds(self.spark))
+        return compact_table(store, full=full, runner=spark_compaction(self.spark)) or folded
 
     def _writer(self, name: str) -> _Writer:
         """The table's writer; kept, since it knows the newest version and reads only what is newer.
@@ -212,7 +215,9 @@ class SparkStore:
         if (known := self._writers.get(self.store.table_id(name))) is not None:
             return known
         table = self.store.table(name)
-        writer = _Writer(table.writer(), InWriter(table.filestore, spark_compaction(self.spark)))
+        writer = _Writer(
+            table.writer(), InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark))
+        )
         return self._writers.setdefault(table.handle.table_id, writer)
 
     def _write(self, writer: _Writer, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
