@@ -2,6 +2,7 @@
 
     choice   what to do with a slot (pure)            merge      a slot's files become new ones
     local    plan, merge, commit                      rebase     what to do when writers were faster
+    folding  pending runs become files              maintenance  tags and versions that expire
     duties   what a compactor does for a table        compactor  all tables of a catalog, each under its lease
     leftovers files that nobody names                 in_writer  beside a writer's commits
     lease    held by a heartbeat                      schedule   when (APScheduler)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
@@ -60,6 +61,8 @@ def run_until(stop: threading.Event, duties: Sequence[Duty], triggers: Triggers,
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
+    # that a time has come while the work is still under way is no news
+    logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
     for duty in duties:
         scheduler.add_job(work, triggers(duty), args=(duty,), id=duty.name)
     scheduler.start()

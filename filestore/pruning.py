@@ -6,7 +6,7 @@ OR; whatever else there is prunes nothing. Where bounds are unknown, nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,7 +17,7 @@ from polars.exceptions import PolarsError
 
 from filestore.bounds import Bounds
 
-__all__ = ["may_hold"]
+__all__ = ["equalities", "may_hold"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -57,6 +57,21 @@ def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
         return everything if known is None else known.may_hold(bounds)
     except PolarsError:
         return everything  # what holds for the rows' types need not hold for a literal alone
+
+
+def equalities(condition: pl.Expr) -> Iterator[tuple[str, pl.Series]]:
+    """Columns that must have one of some values wherever the condition is true, with those values."""
+    for part in _parts(condition, pl.Expr.__and__):
+        inputs = part.meta.pop()
+        if len(inputs) != 2:
+            continue
+        right, left = inputs
+        if not left.meta.is_column():
+            left, right = right, left
+        if not (left.meta.is_column() and _constant(right)):
+            continue
+        if _operator(part, left, right) in ("=", "in") or _operator(part, right, left) == "=":
+            yield left.meta.output_name(), _listed(right)
 
 
 def _parts(condition: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
@@ -180,12 +195,15 @@ def _recognised_comparison(
     return None
 
 
+def _listed(literal: pl.Expr) -> pl.Series:
+    """The values of a literal or of a list of them."""
+    values = pl.select(literal).to_series()
+    return values.explode() if isinstance(values.dtype, pl.List) else values
+
+
 def _spans(literal: pl.Expr) -> Iterable[tuple[pl.Expr, pl.Expr]]:
     """A span for each value of a list, or one over all of them if they are many."""
-    values = pl.select(literal).to_series()
-    if isinstance(values.dtype, pl.List):
-        values = values.explode()
-    values = values.drop_nulls().unique().sort()
+    values = _listed(literal).drop_nulls().unique().sort()
     singles = [pl.lit(values.slice(i, 1)).first() for i in range(min(len(values), _MAX_LISTED))]
     if len(values) <= _MAX_LISTED:
         return [(value, value) for value in singles]

@@ -20,6 +20,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.bounds import file_bounds, row_group_bounds
+from filestore.bucket_pruning import wanted_buckets
 from filestore.delta.state import TableState
 from filestore.frames import arrow_table
 from filestore.model.files import DataFile, Slot
@@ -102,12 +103,14 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
     if not condition.columns:  # 1 = 1
         always = condition.wanted(pl.DataFrame(height=1)).all()
         return ScanPlan(state.version, schema, files, None, pending) if always else ScanPlan(state.version, schema, ())
+    buckets = wanted_buckets(condition.expression, definition)
 
-    def hits(listed: Sequence[DataFile]) -> Mask:
-        return may_hold(condition.expression, file_bounds(listed, condition.columns, definition))
+    def hits(listed: Sequence[DataFile]) -> Iterator[bool]:
+        found = may_hold(condition.expression, file_bounds(listed, condition.columns, definition))
+        return (hit and (buckets is None or f.slot.bucket in buckets) for f, hit in zip(listed, found, strict=True))
 
     kept = tuple(itertools.compress(files, hits(files)))
-    # by partition only: what a run makes of a stored row is wanted or not whatever the run itself holds
+    # by its place only: what a run makes of a stored row is wanted or not whatever the run itself holds
     anything = [replace(slot.runs[0].as_file(), min_key=None, max_key=None) for slot in pending]
     slots = itertools.compress(pending, hits(anything))
     return ScanPlan(state.version, schema, kept, condition, tuple(slots))

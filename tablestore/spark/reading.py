@@ -161,7 +161,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return asdict(self._more_files(offset, rows) or self._more_versions(offset, rows))
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done: what lies before its end may expire."""
+        """A batch is done, which Spark says when the next one begins: what lies before its end may expire."""
         offset = self._checked(end)
         if self._consumer is not None and self._held and not self._reads_rows(offset):
             self._consumer.advance(offset.version)

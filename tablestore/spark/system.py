@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from filestore.difference import on_local_disk
 from filestore.errors import InvalidRequest
-from filestore.model.schema import Schema
+from filestore.model.schema import Column
 from tablestore.handle import TableHandle
 from tablestore.spark.opened import opened
 from tablestore.system.changes import AuditPart, ChangesPart, audit_parts, changes_parts
@@ -23,7 +23,8 @@ __all__ = ["SystemReader", "system_type"]
 def system_type(options: Mapping[str, str], name: str) -> StructType:
     """The columns of a system table as Spark's."""
     schema = system_schema(name, opened(options).files().state().definition)
-    return StructType.fromJson(Schema.from_arrow(schema).to_delta())
+    fields = [Column(field.name, field.type).to_delta() for field in schema]
+    return StructType.fromJson({"type": "struct", "fields": fields})
 
 
 @dataclass

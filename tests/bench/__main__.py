@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import psutil
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,7 @@ DELTA = "Delta's own reader"
 SCANS = 8
 REWRITE, SPARK_COMPACTION, LOCAL_COMPACTION = "Spark's rewrite", "SparkStore.compact", "table.compact"
 COMPACTIONS = 3
+GETS = 5
 
 
 @dataclass
@@ -106,6 +108,7 @@ def run(spark: SparkSession, work: Workload, folder: Path, loads: int, merges: i
     scans(timings, readers, work)
     local_reads(timings, ours, work)
     compactions(timings, spark, ours, folder, work)
+    many_keys(timings, ours, work)
     return timings
 
 
@@ -177,6 +180,26 @@ def compactions(timings: Timings, spark: SparkSession, ours: Ours, folder: Path,
             shutil.rmtree(folder / "rewritten", ignore_errors=True)
 
 
+def many_keys(timings: Timings, ours: Ours, work: Workload) -> None:
+    """1,000 keys at a time: in a process that has not asked before, and once it asks again and again."""
+    location = ours.managed.location
+    keys = np.random.default_rng(1).integers(0, work.rows, (GETS, 1000))
+    frames = pl.DataFrame({"order_id": keys[0]})
+    timings.take("1,000 keys, cold", "table.get", lambda: ours.reopened().get(frames))
+    table = ours.reopened()
+    for some in keys:
+        table.get(pl.DataFrame({"order_id": some}))
+    for some in keys:
+        found = timings.take("1,000 keys", "table.get", lambda some=some: table.get(pl.DataFrame({"order_id": some})))
+        wanted = timings.take(
+            "1,000 keys",
+            "polars.scan_delta",
+            lambda some=some: pl.scan_delta(location).filter(pl.col("order_id").is_in(some)).collect(),
+        )
+        if not pl.from_arrow(found).sort("order_id").equals(wanted.sort("order_id")):
+            raise SystemExit("table.get gives other rows than polars")
+
+
 def check(who: str, count: int, total: float, wanted: int, wanted_total: float) -> None:
     if count != wanted or not math.isclose(total, wanted_total, rel_tol=1e-9):
         raise SystemExit(f"{who} gives {count} rows and sum {total}, it must be {wanted} and {wanted_total}")
@@ -230,6 +253,7 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
             "",
         ),
         ("local point / polars on the same files", timings.ratio("local point", "table.scan", "polars.scan_delta"), ""),
+        ("1,000 keys / polars on the same files", timings.ratio("1,000 keys", "table.get", "polars.scan_delta"), ""),
     ]
     asked += [
         (f"{who} of all upserts / plain rewrite", timings.ratio("compaction", who, REWRITE), "≤ 1.5")
@@ -238,6 +262,8 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
     ratios = Table("ratio", "measured", "asked")
     for name, value, wanted in asked:
         ratios.add_row(name, "-" if math.isnan(value) else f"{value:.2f}", wanted)
+    if (keys := timings.median("1,000 keys", "table.get")) is not None:
+        ratios.add_row("1,000 keys", f"{keys * 1000:.0f} ms", "≤ 50 ms")
     for rows, peak in peaks.items():
         ratios.add_row(f"peak of a Python worker at {rows:,} rows", f"{peak} MiB", "≤ 1024 MiB")
     console.print(ratios)

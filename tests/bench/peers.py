@@ -8,6 +8,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 import tablestore
+from tablestore import Table
 from tablestore.spark import SparkStore
 from tests.bench.workload import SCHEMA_SQL
 
@@ -47,6 +48,10 @@ class Ours:
 
     def table(self) -> DataFrame:
         return self.lake.read("bench.orders")
+
+    def reopened(self) -> Table:
+        """The table as a program sees it that has not read it yet."""
+        return self.lake.store.table("bench.orders")
 
 
 class Parquet:

@@ -63,6 +63,18 @@ def test_the_lines_for_spark_run(tmp_path: Path) -> None:
     assert copy.rows() == [(2, "PAID", 20.0), (3, "OPEN", 3.0), (4, "PAID", 7.0)]
 
 
+def test_the_lines_for_the_change_feed_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    capsys.readouterr()
+    execute(blocks()[2], names)
+    printed = capsys.readouterr().out
+    assert printed.count("update_preimage") == printed.count("update_postimage") == 1
+
+
 def test_the_ten_lines_are_about_ten() -> None:
     lines = [line for line in blocks()[0].splitlines() if line.strip() and "import" not in line]
     assert len(lines) <= 10

@@ -10,6 +10,7 @@ import pytest
 from filestore.doctor import Invariant, Severity, examine
 from filestore.errors import NotFound
 from filestore.model.partition_set import NO_PARTITIONS
+from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.filestore.surgery import DAMAGES, Damage
@@ -109,7 +110,9 @@ def test_a_key_in_two_files_is_found_among_many_files(folder: Path) -> None:
     assert_healthy(store)
     # a writer that did not look its keys up
     blind = prepare(store, [{"id": 12_345, "v": 3}], overwrite=True, base=base)
-    blind.proposal = replace(blind.proposal, replaces=NO_PARTITIONS, base_version=store.state().version)
+    blind.proposal = replace(
+        blind.proposal, operation=Operation.WRITE, replaces=NO_PARTITIONS, base_version=store.state().version
+    )
     blind.base = store.state()
     blind.commit()
     (problem,) = examine(store).problems

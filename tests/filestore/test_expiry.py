@@ -389,6 +389,7 @@ def later(seed: int) -> Ambient:
 CHANGING = {"write_new", "replace", "delete"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),
     [(Unavailable, False), (Unavailable, True), (Killed, True)],

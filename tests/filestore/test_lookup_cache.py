@@ -84,6 +84,18 @@ def test_the_first_look_up_writes_nothing_and_the_third_reads_no_parquet(store: 
     assert find_all(store, cache) == expected
 
 
+def test_rows_have_their_partition_columns_from_the_cache_too(folder: Path) -> None:
+    store = create(folder / "t", define("v INT, p STRING, id BIGINT", ["p", "id"], ["p"]))
+    write(store, [{"v": n, "p": "a b", "id": n} for n in range(9)])
+    (file,) = store.state().files.values()
+    lookup = FileLookup(store.files(store.state()), file, cache=store.lookup_cache())
+    wanted = [{"p": "a b", "v": n, "id": n} for n in (2, 5)]
+    for _ in range(3):
+        assert lookup.rows_at(np.array([2, 5]), ["p", "v", "id"]).to_pylist() == wanted
+        assert lookup.rows_at(np.array([2, 5]), ["p"]).to_pylist() == [{"p": "a b"}] * 2
+    assert store.lookup_cache().disk_bytes > 0
+
+
 def test_a_cache_is_the_stores_for_its_life(store: FileStore) -> None:
     assert store.lookup_cache() is store.lookup_cache()
 

@@ -1,0 +1,75 @@
+"""Versions and their care from the shell."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tablestore import Store, Table
+from tests.cli.conftest import Run
+from tests.warehouses import rows, to_arrow
+
+
+@pytest.fixture
+def busy(store: Store) -> Table:
+    options = {"snapshot.num-retained.min": "2", "snapshot.time-retained": "0 ms", "checkpoint.interval": "2"}
+    table = store.create_table("shop.busy", "id BIGINT, v INT", primary_key=["id"], options=options)
+    for number in range(6):
+        table.write(to_arrow(table, [{"id": n, "v": number} for n in (0, number)]))
+    table.compact(full=True)
+    return table
+
+
+def test_a_tag_is_made_listed_read_and_deleted(busy: Table, run: Run) -> None:
+    assert run("tag", "shop.busy", "eod", "--version", 3).exit_code == 0
+    (listed,) = json.loads(run("tags", "shop.busy", "--json").stdout)
+    assert (listed["tag"], listed["version"], listed["automatic"]) == ("eod", 3, False)
+    assert "eod" in run("tags", "shop.busy").stdout
+    again = run("tag", "shop.busy", "eod", "--version", 4)
+    assert (again.exit_code, "error[tag-exists]" in again.stderr) == (1, True)
+    assert run("tag", "shop.busy", "eod", "--delete", "--version", 4).exit_code == 2
+    assert run("tag", "shop.busy", "eod", "--delete").exit_code == 0
+    assert json.loads(run("tags", "shop.busy", "--json").stdout) == []
+
+
+def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
+    before = rows(busy, 2)
+    assert run("rollback", "shop.busy").exit_code == 2
+    assert run("rollback", "shop.busy", "--version", 2, "--tag", "x").exit_code == 2
+    assert run("rollback", "shop.busy", "--version", 2, stdin="n\n").exit_code == 1
+    assert rows(busy) != before
+    done = run("rollback", "shop.busy", "--version", 2, stdin="y\n")
+    assert done.exit_code == 0
+    assert rows(busy) == before
+
+
+def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
+    planned = json.loads(run("expire", "shop.busy", "--dry-run", "--json").stdout)
+    assert planned["versions"] == 6
+    assert busy.filestore.state().version == 7
+    done = run("expire", "shop.busy")
+    assert "6 versions expired" in done.stderr
+    late = run("scan", "shop.busy", "--version", 2)
+    assert (late.exit_code, "error[snapshot-expired]" in late.stderr) == (1, True)
+    assert run("maintain", "shop.busy").exit_code == 0
+
+
+def test_consumers_are_listed_and_forgotten(busy: Table, run: Run) -> None:
+    busy.consumer("report").register(3)
+    (listed,) = json.loads(run("consumers", "shop.busy", "--json").stdout)
+    assert (listed["consumer"], listed["version"]) == ("report", 3)
+    assert "report" in run("consumers", "shop.busy").stdout
+    assert run("consumers", "shop.busy", "--forget", "report").exit_code == 0
+    missing = run("consumers", "shop.busy", "--forget", "report")
+    assert (missing.exit_code, "error[no-such-consumer]" in missing.stderr) == (1, True)
+
+
+def test_orphans_are_removed_only_if_that_is_asked_for(busy: Table, run: Run) -> None:
+    busy.filestore.storage.write_new(f"{busy.location}/bucket-00000/x.parquet", b"PAR1")
+    assert run("orphans", "shop.busy").stdout == "", "it is young"
+    listed = run("orphans", "shop.busy", "--older-than-hours", 0)
+    assert listed.stdout.splitlines() == ["bucket-00000/x.parquet"]
+    again = json.loads(run("orphans", "shop.busy", "--older-than-hours", 0, "--remove", "--json").stdout)
+    assert [(o["path"], o["kind"], o["bytes"]) for o in again] == [("bucket-00000/x.parquet", "data file", 4)]
+    assert run("orphans", "shop.busy", "--older-than-hours", 0).stdout == ""
