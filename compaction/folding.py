@@ -15,14 +15,13 @@ from datetime import timedelta
 
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.delta.vectors import vector_file
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.fold import look_again
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.pending import pending_chunks
-from filestore.slot_result import SlotResult
+from filestore.slot_result import SlotResult, brought_files, named_files
 from filestore.table import FileStore
 from filestore.write import WriteResult, fold_slot
 from filestore.writer import TableFiles
@@ -130,7 +129,7 @@ def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]
 
 def forget_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
     """Removes what folds wrote that nobody will commit."""
-    _remove(table, _files(results))
+    _remove(table, brought_files(results))
 
 
 def commit_folds(
@@ -152,7 +151,7 @@ def commit_folds(
     except TableStoreError:
         _remove(store.files(base), attempt.written)
         raise
-    _remove(store.files(base), attempt.written - _named(attempt.result.results))
+    _remove(store.files(base), attempt.written - named_files(attempt.result.results))
     return snapshot
 
 
@@ -163,7 +162,7 @@ class _Attempt:
         self._store = store
         self._base = base
         self.result = result
-        self.written = _files(result.results)
+        self.written = brought_files(result.results)
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         if changed.rows_changed and state.definition.merges_values:
@@ -174,30 +173,9 @@ class _Attempt:
         table, live = self._store.files(state), state.slots()
         earlier = [r for r in self.result.results if r.slot in changed.slots]
         again = [look_again(table, live.get(r.slot, ()), r) for r in earlier]
-        self.written |= _files(again)
+        self.written |= brought_files(again)
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
-
-
-def _files(results: Iterable[SlotResult]) -> set[str]:
-    """All that the results brought."""
-    listed = list(results)
-    keys = {r.deleted_keys for r in listed if r.deleted_keys}
-    return keys | {file.path for r in listed for file in r.new_files} | _changes(listed) | _vectors(listed)
-
-
-def _named(results: Iterable[SlotResult]) -> set[str]:
-    """What of it a commit names."""
-    listed = list(results)
-    return {file.path for r in listed for file in r.adds} | _changes(listed) | _vectors(listed)
-
-
-def _changes(results: Sequence[SlotResult]) -> set[str]:
-    return {file.path for r in results for file in r.changes or ()}
-
-
-def _vectors(results: Sequence[SlotResult]) -> set[str]:
-    return {vector_file(file.vector) for r in results for file in (*r.adds, *r.vectors) if file.vector}
 
 
 def _remove(table: TableFiles, paths: Iterable[str]) -> None:

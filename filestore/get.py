@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 from filestore.cache.lookup_cache import LookupCache
 from filestore.chunks import by_slot
 from filestore.delta.state import TableState
-from filestore.frames import frame_of
+from filestore.frames import arrow_table, frame_of
 from filestore.key_match import HASH, with_hashes
 from filestore.lookup import FileLookup
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
+from filestore.overlay import PendingSlot, pending_slots
+from filestore.scan import ScanPlan, scan_frames
 from filestore.sorting.order import sort_rows
 from filestore.writer import TableFiles
 
@@ -51,11 +53,15 @@ def get_rows(
     definition = state.definition
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
     values = [name for name in schema.names if name not in definition.primary_key]
-    live = state.slots()
+    live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
     parts = [
         part
         for slot, probes in by_slot(sort_rows(_numbered(keys, definition), definition), definition)
-        for part in _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values, cache)
+        for part in (
+            _of_merged_slot(table, state, pending[slot], probes, values)
+            if slot in pending
+            else _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values, cache)
+        )
     ]
     if not parts:
         return schema.empty_table()
@@ -77,6 +83,19 @@ def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
 
 def _by_live_rows(files: Sequence[DataFile]) -> list[DataFile]:
     return sorted(files, key=lambda file: file.live_rows, reverse=True)
+
+
+def _of_merged_slot(
+    table: TableFiles, state: TableState, pending: PendingSlot, probes: pa.Table, values: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The same of a slot whose runs have to be merged first: it is read as a whole, but for other columns."""
+    keys = list(table.definition.primary_key)
+    columns = [*keys, *values]
+    wanted = frame_of(probes.select([*keys, _NUMBER]))
+    schema = pa.schema([*table.definition.schema.select(columns).to_arrow(), (_NUMBER, pa.int64())])
+    plan = ScanPlan(state.version, schema.remove(len(columns)), pending.base, None, (pending,))
+    for rows in scan_frames(table, plan):
+        yield arrow_table(rows.join(wanted, on=keys, how="inner"), schema)
 
 
 def _of_slot(

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filestore.delta.vectors import VectorFileBuilder, positions
+from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
 from filestore.writer import TableFiles
 
-__all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "settled"]
+__all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "brought_files", "named_files", "settled"]
 
 ChangeSink = Callable[[Slot, pa.Table], None]
 """Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order: the log's end of a write."""
@@ -58,6 +58,21 @@ class SlotResult:
     def new_files(self) -> tuple[DataFile, ...]:
         """The data files that the write brought, those that `adds` leaves out too."""
         return self.written or self.adds
+
+
+def brought_files(results: Iterable[SlotResult]) -> set[str]:
+    """All files that those results brought, relative to the table."""
+    listed = list(results)
+    data = {file.path for r in listed for file in r.new_files}
+    return data | {r.deleted_keys for r in listed if r.deleted_keys} | named_files(listed)
+
+
+def named_files(results: Iterable[SlotResult]) -> set[str]:
+    """Those of them that a commit of the results names: not runs of deleted keys, nor files without a live row."""
+    listed = list(results)
+    data = {file.path for r in listed for file in r.adds} | {run.path for r in listed for run in r.runs}
+    vectors = {vector_file(file.vector) for r in listed for file in (*r.vectors, *r.adds) if file.vector}
+    return data | vectors | {file.path for r in listed for file in r.changes or ()}
 
 
 class Dying:

@@ -31,8 +31,9 @@ from filestore.model.rowkind import RowKind
 from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from tablestore.scan import Scan
     from tablestore.store import Store, connect
-    from tablestore.table import Scan, Table
+    from tablestore.table import Table
 
 __all__ = [
     "AlreadyExists",
@@ -55,7 +56,7 @@ __all__ = [
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
 # nothing, since they import this package only to reach `tablestore.transaction`.
 _LAZY = {
-    "Scan": "tablestore.table",
+    "Scan": "tablestore.scan",
     "Store": "tablestore.store",
     "Table": "tablestore.table",
     "connect": "tablestore.store",

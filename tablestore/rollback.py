@@ -11,21 +11,24 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
+import pyarrow.compute as pc
+
 from compaction.folding import fold_table
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
+from filestore.difference import changed_rows, differences, on_local_disk
 from filestore.errors import CommitUnknown, TableStoreError, Unsupported
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, restored
 from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
+from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from log.store import LogConfig, LogWriter
 from log.systems import open_log
 from tablestore.lease import lease
 from tablestore.recovery import Recovery
-from tablestore.restored_rows import restored_rows
 
 __all__ = ["rollback"]
 
@@ -144,10 +147,12 @@ class _Rollback:
             for bucket in range(self._log.buckets):
                 writer.control(bucket, {"control": "overwrite"})
             return
-        table, now, then = self._files.files(base), base.slots(), self._target.slots()
-        for slot in sorted(slots, key=repr):
-            for rows in restored_rows(table, now.get(slot, ()), then.get(slot, ())):
-                writer.append(slot.bucket, rows)
+        table = self._files.files(base)
+        differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
+        for difference in sorted(differing, key=lambda difference: repr(difference.slot)):
+            for rows in changed_rows(table, difference, on_local_disk):
+                told = rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
+                writer.append(difference.slot.bucket, told)
 
     def _finish(self, snapshot: Snapshot) -> None:
         """The snapshot stands, so no error may say that it failed: the next writer mends what is left."""

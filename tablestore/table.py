@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 
 from compaction.folding import fold_table
@@ -32,9 +30,7 @@ from filestore.model.snapshot import Snapshot
 from filestore.model.text import check_text
 from filestore.partitions import partition_set
 from filestore.predicate import Predicate
-from filestore.scan import plan_scan, scan
 from filestore.sorting.order import sort_rows
-from filestore.table import FileStore
 from log.store import LogConfig
 from tablestore.asked import Keys, asked_keys
 from tablestore.expiry import expired
@@ -45,10 +41,11 @@ from tablestore.lease import at_work_since_ms
 from tablestore.moments import milliseconds
 from tablestore.overwrite import Drop, Overwrite
 from tablestore.rollback import rollback
+from tablestore.scan import Scan
 from tablestore.system.scan import SystemScan, Versions, system_scan
 from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
 
-__all__ = ["Scan", "Table"]
+__all__ = ["Table"]
 
 _RESERVED_APPS = ("tablestore.", "spark.")
 
@@ -361,35 +358,6 @@ class Table:
         return self.handle.log(self.definition)
 
 
-@dataclass(frozen=True, slots=True)
-class Scan:
-    """A read that was planned on one version and runs when its rows are asked for."""
-
-    filestore: FileStore
-    state: TableState
-    columns: Sequence[str] | None
-    where: Predicate | None
-
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of about a row group: memory stays bounded."""
-        plan = plan_scan(self.state, self.columns, self.where)
-        with self.filestore.reading(self.state.version):
-            for part in scan(self.filestore.files(self.state), plan):
-                yield from part.to_batches()
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        schema = self.state.definition.schema
-        wanted = schema if self.columns is None else schema.select(self.columns)
-        return pa.Table.from_batches(self.to_batches(), schema=wanted.to_arrow())
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
-
-
 def _app_version(app_id: str, number: int) -> AppVersion:
     """A caller's own number: ids of the store and of its Spark sink would make the write, or theirs, do nothing."""
     if not app_id or app_id.startswith(_RESERVED_APPS):
@@ -423,5 +391,6 @@ def _detail(handle: TableHandle, state: TableState) -> dict[str, Any]:
         "files": len(state.files),
         "bytes": sum(f.size for f in state.files.values()),
         "rows": sum(f.live_rows for f in state.files.values()),
+        "pending_runs": sum(map(len, state.pending().values())),
         "log_offsets": state.log_offsets,
     }

@@ -22,7 +22,6 @@ from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
 from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.delta.vectors import vector_file
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.fold import look_again
 from filestore.model.changelog import ChangelogProducer
@@ -31,7 +30,7 @@ from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.slot_result import ChangeSink, SlotResult
+from filestore.slot_result import ChangeSink, SlotResult, brought_files, named_files
 from filestore.table import FileStore
 from filestore.write import WriteResult, write_sorted
 from filestore.writer import TableFiles
@@ -102,7 +101,7 @@ class WriteJob:
         return self._logged(
             attempt,
             lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
-            _paths(earlier),
+            brought_files(earlier),
         )
 
     def _logged(
@@ -118,7 +117,7 @@ class WriteJob:
                 return self._with_log(log, attempt, work, done)
         except BaseException:
             with suppress(TableStoreError):  # the error that led here is the one to tell
-                for path in _paths(done) - keep:
+                for path in brought_files(done) - keep:
                     self.table.storage.delete(self.table.path(path))
             raise
 
@@ -381,13 +380,11 @@ class _Attempt:
         return replace(rebased, transactions=(*rebased.transactions, outcome.transaction))
 
     def _note(self, result: WriteResult) -> None:
-        self._written |= _paths(result.results)
+        self._written |= brought_files(result.results)
 
     def forget_unused(self) -> None:
         """Removes what the commit does not name: runs of deleted keys, and what a rebase replaced."""
-        results = self.result.results
-        used = {f.path for r in results for f in r.adds} | {f.path for r in results for f in r.runs}
-        self._delete(self._written - used - _vector_files(results) - _change_files(results))
+        self._delete(self._written - named_files(self.result.results))
 
     def forget_files(self) -> None:
         """Removes everything: the attempt failed."""
@@ -396,22 +393,6 @@ class _Attempt:
     def _delete(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._files.storage.delete(layout.join(self._files.location, path))
-
-
-def _paths(results: Iterable[SlotResult]) -> set[str]:
-    """All files that those results brought, relative to the table."""
-    listed = list(results)
-    files = {f.path for r in listed for f in r.new_files} | {f.path for r in listed for f in r.runs}
-    deleted_keys = {r.deleted_keys for r in listed if r.deleted_keys}
-    return files | _vector_files(listed) | _change_files(listed) | deleted_keys
-
-
-def _change_files(results: Iterable[SlotResult]) -> set[str]:
-    return {f.path for r in results for f in r.changes or ()}
-
-
-def _vector_files(results: Iterable[SlotResult]) -> set[str]:
-    return {vector_file(f.vector) for r in results for f in (*r.vectors, *r.adds) if f.vector}
 
 
 def _results(outcomes: Sequence[TaskOutcome]) -> tuple[SlotResult, ...]:

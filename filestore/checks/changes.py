@@ -29,6 +29,9 @@ __all__ = ["check_changes"]
 
 Counts = Counter[str]
 
+_CHANGING = (Operation.WRITE, Operation.FOLD)
+"""Commits that may write change data down."""
+
 
 def check_changes(log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit) -> None:
     """Checks the change data of one version."""
@@ -42,7 +45,7 @@ def check_changes(log: DeltaLog, findings: Findings, before: TableState, after: 
             findings.add(Invariant.CHANGE_FILE, f"version {entry.version}: {path} {counts}", path)
             return
         found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
-    if definition.changelog_producer.images and entry.snapshot().operation is Operation.WRITE:
+    if definition.changelog_producer.images and entry.snapshot().operation in _CHANGING:
         _check_counts(findings, before, after, entry, found)
 
 
@@ -55,7 +58,7 @@ def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) 
             findings.add(Invariant.CHANGE_FEED, f"version {entry.version} {message}", version=entry.version)
     for action in (a["cdc"] for a in entry.actions if "cdc" in a):
         operation = entry.snapshot().operation
-        if not wanted or operation is not Operation.WRITE or action["dataChange"]:
+        if not wanted or operation not in _CHANGING or action["dataChange"]:
             message = (
                 f"version {entry.version} is a {operation} of a table with changelog-producer = "
                 f"{definition.changelog_producer} and has a cdc action with dataChange = {action['dataChange']}"

@@ -97,7 +97,7 @@ class Consumer:
     def keep(self) -> None:
         """Says that it is still there, if it is time to. Raises as `advance`."""
         now = self._store.ambient.now_ms()
-        limit = self._store.state().definition.options["consumer.expiration-time"]
+        limit = self._store.state().definition.options.milliseconds("consumer.expiration-time")
         if now - self._registered().touched_ms > limit // _KEEP_SHARE:
             hold = self._own()
             self._write(hold, replace(hold, touched_ms=now))

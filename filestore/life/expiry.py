@@ -127,7 +127,7 @@ def _followed(log: DeltaLog, lives: Lifetimes, until: int) -> Lifetimes:
 def _first(store: FileStore, state: TableState) -> int:
     now = store.ambient.now_ms()
     try:
-        then = store.version_at(now - state.definition.options["snapshot.time-retained"])
+        then = store.version_at(now - state.definition.options.milliseconds("snapshot.time-retained"))
     except NotFound:
         then = 0  # the table is younger, or what was there then has expired before
     held = frozenset(hold.version for hold in holds(store.storage, store.location, state, now))

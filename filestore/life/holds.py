@@ -47,7 +47,7 @@ def holds(storage: Storage, location: str, state: TableState, now_ms: int) -> li
 
 def is_lapsed(hold: ConsumerInfo, state: TableState, now_ms: int) -> bool:
     """Whether its reader was not heard of for so long that it holds nothing any more."""
-    return now_ms - hold.touched_ms > int(state.definition.options["consumer.expiration-time"])
+    return now_ms - hold.touched_ms > state.definition.options.milliseconds("consumer.expiration-time")
 
 
 def stored_holds(storage: Storage, location: str) -> Iterator[ConsumerInfo]:

@@ -114,8 +114,8 @@ _TIME_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_00
 
 
 def duration(text: str) -> timedelta:
-    """A time above zero, from ``30 min`` and the like."""
-    match = re.fullmatch(r"\s*([0-9]{1,9})\s*(ms|s|min|h|d)\s*", text.lower())
-    if match is None or int(match[1]) == 0:
-        raise ValueError("a time above zero such as '30 min' (units: ms, s, min, h, d)")
+    """A time, from ``30 min`` and the like."""
+    match = re.fullmatch(r"\s*([0-9]{1,9})\s*([a-z]+)\s*", text.lower())
+    if match is None or match[2] not in _TIME_UNITS:
+        raise ValueError(f"a time such as '7 d' or '90 min' (units: {', '.join(_TIME_UNITS)})")
     return timedelta(milliseconds=int(match[1]) * _TIME_UNITS[match[2]])

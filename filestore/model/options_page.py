@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
+from filestore.model.field_options import FIELD_OPTIONS
 from filestore.model.functions import FUNCTIONS
 from filestore.model.option_values import OneOf, Option
-from filestore.model.options import FIELD_OPTIONS, OPTIONS, PREFIXES
+from filestore.model.options import OPTIONS, PREFIXES
 
 __all__ = ["page"]
 

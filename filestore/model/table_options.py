@@ -5,11 +5,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from filestore.errors import InvalidRequest
+from filestore.model.field_options import FIELD_OPTIONS, FIELD_PREFIX
 from filestore.model.option_values import Option, column_names
-from filestore.model.options import FIELD_OPTIONS, FIELD_PREFIX, OPTIONS, PREFIXES
+from filestore.model.options import OPTIONS, PREFIXES
 
 __all__ = ["TableOptions"]
 
@@ -37,6 +39,10 @@ class TableOptions:
         option = OPTIONS[name]
         text = dict(self.given).get(name, option.default)
         return None if text is None else option.parse(text)
+
+    def milliseconds(self, name: str) -> int:
+        """A duration that has a default, in milliseconds."""
+        return int(self[name] // timedelta(milliseconds=1))
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
         """The options below a pass-through prefix, by the rest of their names."""

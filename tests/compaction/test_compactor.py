@@ -127,7 +127,8 @@ def test_what_is_leased_is_passed_by(store: Store, catalog: Catalog) -> None:
 
 def test_one_table_that_fails_does_not_hold_up_the_next(store: Store, catalog: Catalog) -> None:
     broken, table = worn(store, "shop.a_broken"), worn(store)
-    Path(broken.location, broken.files()[0].path).unlink()
+    smallest = min(broken.files(), key=lambda file: file.size)  # surely among those that are merged
+    Path(broken.location, smallest.path).unlink()
     outcomes = {o.table: o for o in compactor(catalog).run(COMPACTION)}
     assert outcomes["shop.a_broken"].failed, "a missing data file is not a dropped table"
     assert outcomes["shop.orders"].error is None
@@ -175,7 +176,7 @@ def test_a_lost_race_is_no_failure(store: Store, catalog: Catalog) -> None:
 
 
 def test_every_duty_has_a_name_of_its_own() -> None:
-    assert DUTIES[0] is COMPACTION
+    assert COMPACTION in DUTIES
     assert len({duty.name for duty in DUTIES}) == len(DUTIES)
     assert all(duty.every_s > 0 for duty in DUTIES)
 

@@ -53,7 +53,6 @@ def test_a_name_near_to_nothing_lists_all() -> None:
         ("sequence.field", " "),
         ("changelog-producer", "full"),
         ("changelog-producer.compaction-interval", "1"),
-        ("changelog-producer.compaction-interval", "0 s"),
     ],
 )
 def test_a_wrong_value_says_what_is_expected(name: str, value: str) -> None:

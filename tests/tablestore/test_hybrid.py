@@ -27,7 +27,9 @@ def test_an_overwrite_replaces_whatever_its_transactions_hold() -> None:
 
 
 def test_a_drop_of_partitions_replaces_too() -> None:
-    assert list(steps([snapshot(4, Operation.DROP_PARTITION, A), snapshot(5, Operation.DROP_PARTITION)])) == [
+    assert list(
+        steps([snapshot(4, Operation.DROP_PARTITION, A), snapshot(5, Operation.DROP_PARTITION)], keyed=True)
+    ) == [
         Replaced(4),
         Replaced(5),
     ]

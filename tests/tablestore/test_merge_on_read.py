@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import deltalake
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compaction.folding import commit_folds, fold_runs, fold_table, plan_folds
-from filestore.errors import Conflict, InvalidRequest
+from filestore.errors import Conflict, InvalidRequest, Unsupported
 from filestore.overlay import pending_slots
 from filestore.overlay_table import commit_overlay, overlay_location, overlay_slot
 from tablestore import Store, Table
-from tests.tables import in_order, read_deltalake, read_polars
+from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 
 Row = dict[str, Any]
@@ -119,6 +121,35 @@ class TestPendingRuns:
         assert replay(changes(orders), ["id"]) == rows(orders)
         assert replay(changes(orders, version=0), ["id"]) == rows(orders)
 
+    def test_keys_are_found_among_files_and_runs(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"), (3, 3, "c"))
+        orders.compact(full=True)
+        put(orders, (1, 10, "d", "+U"), (3, None, None, "-D"), (4, 4, "e", "+I"))
+        assert orders.get([4, 3, 2, 1, 9], columns=["t", "id"]).to_pylist() == [
+            {"t": "e", "id": 4},
+            {"t": "b", "id": 2},
+            {"t": "d", "id": 1},
+        ]
+
+    def test_full_compaction_writes_change_data_when_it_is_due(self, store: Store) -> None:
+        table = make(
+            store,
+            **LATER,
+            **{"changelog-producer": "full-compaction", "full-compaction.delta-commits": "3"},
+        )
+        put(table, (1, 1, "a"))
+        table.compact(full=True)
+        put(table, (1, 2, "b"), (2, 2, "b"))
+        put(table, (1, 3, "c"))
+        assert table.compact() is None, "two commits are not three"
+        put(table, (2, None, None, "-D"), (3, 3, "d", "+I"))
+        folded = table.compact()
+        assert folded is not None
+        feed = pl.DataFrame(deltalake.DeltaTable(table.location).load_cdf(starting_version=folded.version).read_all())
+        told = feed.select("_change_type", "id", "n", "t").sort("id", "n").rows()
+        assert told == [("update_preimage", 1, 1, "a"), ("update_postimage", 1, 3, "c"), ("insert", 3, 3, "d")]
+        assert_whole(table)
+
     def test_partitions_are_pruned(self, store: Store) -> None:
         table = store.create_table(
             "shop.p", "day STRING, id BIGINT, n BIGINT", primary_key=["day", "id"], partition_by=["day"], options=LATER
@@ -139,6 +170,41 @@ class TestPendingRuns:
         put(table, (5, 1, "b"))
         put(table, (2, None, "a"))
         assert table.scan(where="id < 5").to_arrow().to_pylist() == [{"id": 2, "n": 0, "t": "a"}]
+
+    def test_a_rollback_folds_what_is_pending_and_goes_to_folded_versions_only(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        folded = fold_table(orders.filestore, full=True)
+        assert folded is not None
+        put(orders, (1, 2, "b"), (2, 2, "b"))
+        pending = orders.filestore.state().version
+        put(orders, (3, 3, "c"))
+        with pytest.raises(Unsupported, match=f"version {pending} has pending runs") as caught:
+            orders.rollback(pending)
+        assert caught.value.code == "pending-runs"
+        orders.rollback(folded.version)
+        assert assert_whole(orders) == [{"id": 1, "n": 1, "t": "a"}]
+
+    def test_changes_are_told_between_folded_versions(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"), (2, 2, "b"))
+        first = orders.compact(full=True)
+        put(orders, (1, 5, "c", "+U"), (2, None, None, "-D"))
+        with pytest.raises(Unsupported, match="has pending runs"):
+            orders.system("changes", from_version=first.version).to_polars()  # type: ignore[union-attr]
+        orders.compact(full=True)
+        told = orders.system("changes", from_version=first.version).to_polars()  # type: ignore[union-attr]
+        assert told.sort("id", "n").rows() == [("-U", 1, 1, "a"), ("+U", 1, 5, "c"), ("-D", 2, 2, "b")]
+
+    def test_an_expiry_keeps_the_runs_that_a_retained_version_needs(self, store: Store) -> None:
+        table = make(store, **LATER, **{"snapshot.num-retained.min": "2", "snapshot.time-retained": "0 s"})
+        for n in range(12):
+            put(table, (n, n, "a"))
+            if n % 5 == 4:
+                fold_table(table.filestore, full=True)
+        wanted = rows(table)
+        gone = table.expire()
+        assert any(path.startswith("_runs/") for path in gone.files)
+        assert rows(store.table("shop.t")) == wanted
+        assert_healthy(table.filestore)
 
 
 class TestRefusals:
