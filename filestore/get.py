@@ -53,9 +53,10 @@ def get_rows(
     definition = state.definition
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
     values = [name for name in schema.names if name not in definition.primary_key]
+    numbered = schema.append(pa.field(_NUMBER, pa.int64()))
     live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
     parts = [
-        part
+        part.select(numbered.names).cast(numbered)
         for slot, probes in by_slot(sort_rows(_numbered(keys, definition), definition), definition)
         for part in (
             _of_merged_slot(table, state, pending[slot], probes, values)
@@ -66,7 +67,7 @@ def get_rows(
     if not parts:
         return schema.empty_table()
     found = pa.concat_tables(parts).combine_chunks()
-    return found.take(pc.sort_indices(found.column(_NUMBER))).select(schema.names).cast(schema)
+    return found.take(pc.sort_indices(found.column(_NUMBER))).select(schema.names)
 
 
 def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
