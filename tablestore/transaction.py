@@ -206,7 +206,7 @@ class TableWriter:
     def _drop_once(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
         base = self._files.state()
         drop = choose(base)
-        if not any(slot.partition in drop.partitions for slot in base.slots()):
+        if not any(slot.partition in drop.partitions for slot in (*base.slots(), *base.pending())):
             return None
         self._recovery.before_write(base)
         proposal = replace(self._proposal(base, Operation.DROP_PARTITION, None), touches=drop.touches(base))

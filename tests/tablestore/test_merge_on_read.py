@@ -162,6 +162,15 @@ class TestPendingRuns:
         fold_table(table.filestore, full=True)
         assert assert_whole(table) == in_order([{"day": "a", "id": 1, "n": 2}, {"day": "b", "id": 1, "n": 1}])
 
+    def test_a_partition_that_has_runs_only_is_dropped(self, store: Store) -> None:
+        table = store.create_table(
+            "shop.p", "day STRING, id BIGINT, n BIGINT", primary_key=["day", "id"], partition_by=["day"], options=LATER
+        )
+        put(table, ("a", 1, 1), ("b", 1, 1))
+        assert table.drop_partitions([{"day": "c"}]) is None
+        assert table.drop_partitions([{"day": "a"}]) is not None
+        assert assert_whole(table) == [{"day": "b", "id": 1, "n": 1}]
+
     def test_a_condition_on_the_key_that_the_first_run_lies_beyond(self, store: Store) -> None:
         """The slot was left out, since its first run had no such key."""
         table = make(store, **LATER, **NO_LOG, **{"merge-engine": "partial-update"})
