@@ -335,3 +335,14 @@ def test_folded_and_refused_work_leaves_no_file_behind(orders: Table) -> None:
     put(orders, (1, None, None, "-D"), (2, 3, "c", "+U"))
     fold_table(orders.filestore, full=True)
     assert orphans(orders) == []
+
+
+def test_keys_are_found_in_settled_and_pending_slots_at_once(store: Store) -> None:
+    """The parts had their columns in other orders."""
+    table = make(store, bucket="4", **LATER)
+    put(table, *((n, n, "a") for n in range(20)))
+    table.compact(full=True)
+    put(table, (3, 30, "b"))
+    assert [row["n"] for row in table.get(list(range(20)), columns=["t", "n"]).to_pylist()] == [
+        30 if n == 3 else n for n in range(20)
+    ]
