@@ -1,4 +1,4 @@
-"""Change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.5).
+"""Change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
 
 Reads of each change file the footer and one column, row group by row group.
 """
