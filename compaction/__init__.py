@@ -1,11 +1,13 @@
 """Compaction keeps a table's buckets few files deep: which files, the merge, and who does it when.
 
-    choice   what to do with a slot (pure)            merge      a slot's files become new ones
-    local    plan, merge, commit                      rebase     what to do when writers were faster
-    folding  pending runs become files              maintenance  tags and versions that expire
-    duties   what a compactor does for a table        compactor  all tables of a catalog, each under its lease
-    leftovers files that nobody names                 in_writer  beside a writer's commits
-    lease    held by a heartbeat                      schedule   when (APScheduler)
+    choice     what to do with a slot (pure)          merge        a slot's files become new ones
+    local      plan, merge, commit                    rebase       what to do when writers were faster
+    folding    pending runs become files              maintenance  tags, and versions that expire
+    duties     what a compactor does for a table      compactor    all tables of a catalog, each under its lease
+    leftovers  files that nobody names                in_writer    beside a writer's commits
+    lease      held by a heartbeat                    schedule     when (APScheduler)
+    threads    tasks in one process
 
-A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours.
+A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours. A fold
+changes none for our readers; for all others it is the commit that does.
 """

@@ -1,7 +1,7 @@
 """What a compaction does in one slot. Pure: files in, a choice out.
 
 Since a commit marks superseded rows dead at once, each key lives in one file only. So the order of runs carries no
-meaning, any of them may be merged, and those are chosen that are alike in size (universal compaction, DESIGN.md 17).
+meaning, any of them may be merged, and those are chosen that are alike in size (universal compaction, DESIGN.md 27).
 """
 
 from __future__ import annotations

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
-from compaction.folding import FoldTask, fold_slots, fold_table, forget_folds, plan_folds
-from compaction.leftovers import discard
-from compaction.local import compact_slots, compact_table, plan_compaction
+from compaction.folding import fold_slots, fold_table, forget_folds, plan_folds
+from compaction.local import compact_slots, compact_table, forget_compaction, plan_compaction
 from compaction.maintenance import maintain
-from compaction.merge import CompactionResult, CompactionTask
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.life.retention import first_retained
-from filestore.slot_result import SlotResult
 from filestore.table import FileStore
 from filestore.writer import TableFiles
 
 __all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "Duty", "StillMine"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 StillMine = Callable[[], None]
 """Asked right before a duty's commit: raises `Conflict` (``lease-lost``) once the work is no longer this process's."""
@@ -49,20 +50,30 @@ def _compaction_due(state: TableState, now_ms: int) -> bool:
 
 
 def _compact(store: FileStore, still_mine: StillMine) -> str | None:
-    def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
-        results = compact_slots(table, tasks)
-        try:
-            still_mine()
-        except Conflict:
-            discard(table, (file for result in results for file in result.adds))
-            raise
-        return results
-
-    snapshot = compact_table(store, runner=run)
+    snapshot = compact_table(store, runner=_while_mine(compact_slots, forget_compaction, still_mine))
     if snapshot is None:
         return None
     counts = snapshot.metrics
     return f"version {snapshot.version}: {counts['files_removed']} files became {counts['files_added']}"
+
+
+def _while_mine(
+    work: Callable[[TableFiles, Sequence[Task]], Sequence[Result]],
+    forget: Callable[[TableFiles, Sequence[Result]], None],
+    still_mine: StillMine,
+) -> Callable[[TableFiles, Sequence[Task]], Sequence[Result]]:
+    """The same work, thrown away if it is no longer this process's when it is done."""
+
+    def run(table: TableFiles, tasks: Sequence[Task]) -> Sequence[Result]:
+        results = work(table, tasks)
+        try:
+            still_mine()
+        except Conflict:
+            forget(table, results)
+            raise
+        return results
+
+    return run
 
 
 def _folds_due(state: TableState, now_ms: int) -> bool:
@@ -70,16 +81,7 @@ def _folds_due(state: TableState, now_ms: int) -> bool:
 
 
 def _fold(store: FileStore, still_mine: StillMine) -> str | None:
-    def run(table: TableFiles, tasks: Sequence[FoldTask]) -> Sequence[SlotResult]:
-        results = fold_slots(table, tasks)
-        try:
-            still_mine()
-        except Conflict:
-            forget_folds(table, results)
-            raise
-        return results
-
-    snapshot = fold_table(store, runner=run)
+    snapshot = fold_table(store, runner=_while_mine(fold_slots, forget_folds, still_mine))
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
 

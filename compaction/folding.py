@@ -6,13 +6,13 @@ in the same way (FORMAT.md sections 10 and 11). It changes no row for our reader
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
+from compaction.leftovers import remove
+from compaction.threads import in_threads
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
@@ -36,8 +36,6 @@ __all__ = [
     "forget_folds",
     "plan_folds",
 ]
-
-logger = logging.getLogger(__name__)
 
 _RUNS_AT_ONCE = 64
 
@@ -120,16 +118,12 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
 
 def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
     """Does the tasks in threads, one for each core. If one fails, the others' files are removed."""
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), "fold") as pool:
-        futures = [pool.submit(fold_runs, table, task) for task in tasks]
-    if any(future.exception() is not None for future in futures):
-        forget_folds(table, [future.result() for future in futures if future.exception() is None])
-    return [future.result() for future in futures]
+    return in_threads("fold", partial(fold_runs, table), tasks, partial(forget_folds, table))
 
 
 def forget_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
     """Removes what folds wrote that nobody will commit."""
-    _remove(table, brought_files(results))
+    remove(table, brought_files(results))
 
 
 def commit_folds(
@@ -149,9 +143,9 @@ def commit_folds(
     except CommitUnknown:
         raise  # nobody knows: the files must stay
     except TableStoreError:
-        _remove(store.files(base), attempt.written)
+        remove(store.files(base), attempt.written)
         raise
-    _remove(store.files(base), attempt.written - named_files(attempt.result.results))
+    remove(store.files(base), attempt.written - named_files(attempt.result.results))
     return snapshot
 
 
@@ -176,12 +170,3 @@ class _Attempt:
         self.written |= brought_files(again)
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
-
-
-def _remove(table: TableFiles, paths: Iterable[str]) -> None:
-    """Removes files that nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
-    for path in paths:
-        try:
-            table.storage.delete(table.path(path))
-        except TableStoreError as error:
-            logger.warning("%s stays behind: %s", path, error)

@@ -10,14 +10,19 @@ from filestore.errors import Unavailable
 from filestore.model.files import DataFile
 from filestore.writer import TableFiles
 
-__all__ = ["discard"]
+__all__ = ["discard", "remove"]
 
 logger = logging.getLogger(__name__)
 
 
 def discard(table: TableFiles, files: Iterable[DataFile], keep: Iterable[DataFile] = ()) -> None:
+    """Removes data files, and their vectors, that nothing refers to."""
+    remove(table, _paths(files) - _paths(keep))
+
+
+def remove(table: TableFiles, paths: Iterable[str]) -> None:
     """Removes files that nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
-    for path in sorted(_paths(files) - _paths(keep)):
+    for path in sorted(paths):
         try:
             table.storage.delete(table.path(path))
         except Unavailable as error:

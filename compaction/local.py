@@ -6,15 +6,15 @@ Where the merging runs is the caller's choice: in threads here, or as tasks of a
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import assert_never
 
 from compaction.choice import Full, Merge, Nothing, choose
 from compaction.leftovers import discard
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from compaction.rebase import Rebased, rebased
+from compaction.threads import in_threads
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
@@ -23,7 +23,14 @@ from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from filestore.writer import TableFiles
 
-__all__ = ["Runner", "commit_compaction", "compact_slots", "compact_table", "plan_compaction"]
+__all__ = [
+    "Runner",
+    "commit_compaction",
+    "compact_slots",
+    "compact_table",
+    "forget_compaction",
+    "plan_compaction",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -66,12 +73,16 @@ def plan_compaction(state: TableState, *, full: bool = False) -> list[Compaction
 
 def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[CompactionResult]:
     """Does the tasks in threads, one for each core. If one fails, the others' files are removed."""
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), "compaction") as pool:
-        futures = [pool.submit(compact_slot, table, task.files, task.level) for task in tasks]
-        failed = next((f for f in futures if f.exception() is not None), None)
-    if failed is not None:
-        discard(table, (file for f in futures if f.exception() is None for file in f.result().adds))
-    return [future.result() for future in futures]
+
+    def work(task: CompactionTask) -> CompactionResult:
+        return compact_slot(table, task.files, task.level)
+
+    return in_threads("compaction", work, tasks, partial(forget_compaction, table))
+
+
+def forget_compaction(table: TableFiles, results: Iterable[CompactionResult]) -> None:
+    """Removes what tasks wrote that nobody will commit."""
+    discard(table, (file for result in results for file in result.adds))
 
 
 def commit_compaction(store: FileStore, base: TableState, results: Sequence[CompactionResult]) -> Snapshot:

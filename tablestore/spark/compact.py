@@ -18,8 +18,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
 from compaction.folding import FoldRunner, FoldTask, fold_runs, forget_folds
-from compaction.leftovers import discard
-from compaction.local import Runner
+from compaction.local import Runner, forget_compaction
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.errors import TableStoreError, Unavailable
 from filestore.slot_result import SlotResult
@@ -37,11 +36,7 @@ Attempt = Callable[[TableFiles, Task], Result | TableStoreError]
 
 def spark_compaction(spark: SparkSession) -> Runner:
     """Runs the tasks of a compaction in a session's workers."""
-
-    def forget(table: TableFiles, done: Sequence[CompactionResult]) -> None:
-        discard(table, (file for result in done for file in result.adds))
-
-    return lambda table, tasks: _run(spark, table, tasks, _attempt, forget)
+    return lambda table, tasks: _run(spark, table, tasks, _attempt, forget_compaction)
 
 
 def spark_folds(spark: SparkSession) -> FoldRunner:
@@ -87,18 +82,17 @@ def _working(
 
 
 def _attempt(table: TableFiles, task: CompactionTask) -> CompactionResult | TableStoreError:
-    """Errors that another try cures go to Spark, which retries the task; the others come back as they are."""
-    try:
-        return compact_slot(table, task.files, task.level)
-    except Unavailable:
-        raise
-    except TableStoreError as error:
-        return error
+    return _or_error(lambda: compact_slot(table, task.files, task.level))
 
 
 def _attempt_fold(table: TableFiles, task: FoldTask) -> SlotResult | TableStoreError:
+    return _or_error(lambda: fold_runs(table, task))
+
+
+def _or_error(work: Callable[[], Result]) -> Result | TableStoreError:
+    """Errors that another try cures go to Spark, which retries the task; the others come back as they are."""
     try:
-        return fold_runs(table, task)
+        return work()
     except Unavailable:
         raise
     except TableStoreError as error:
