@@ -73,6 +73,7 @@ def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
         commit_id=snapshot.commit_id,
         log_offsets=dict(snapshot.log_offsets),
         metrics=dict(snapshot.metrics),
+        notes=list(snapshot.notes),
     )
 
 

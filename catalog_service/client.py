@@ -16,16 +16,18 @@ from typing import Protocol, Self
 from catalog_service.embedded import EmbeddedCatalog, local_path
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.remote import HttpCatalog
-from catalog_service.wire import CreateTable, TableInfo
+from catalog_service.wire import AlterTable, CreateTable, SnapshotInfo, TableInfo
 from filestore.errors import InvalidRequest
 
 __all__ = [
+    "AlterTable",
     "Catalog",
     "CreateTable",
     "EmbeddedCatalog",
     "HttpCatalog",
     "LeaseInfo",
     "LeaseRequest",
+    "SnapshotInfo",
     "TableInfo",
     "connect",
     "local_path",
@@ -69,6 +71,16 @@ class Catalog(Protocol):
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
             Corrupt: ``table-files-missing``, ``table-replaced`` (only if asked for the snapshot).
+        """
+
+    def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
+        """Changes a table's columns, comments and options as one commit, as far as only metadata changes.
+
+        Raises:
+            InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
+            NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
+            Unsupported: ``rewrite-needed``: files have to be written anew, which `tablestore.Table.alter` does.
+            Conflict: other changes of the table were faster, again and again.
         """
 
     def list_tables(self, database: str) -> list[str]:

@@ -13,7 +13,7 @@ from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
-from catalog_service.wire import CreateDatabase, CreateTable, TableInfo
+from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 
 __all__ = ["EmbeddedCatalog", "local_path", "warehouse_and_database"]
@@ -99,6 +99,10 @@ class EmbeddedCatalog:
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
         """A table in full."""
         return self._holding(database).get_table(database, name, with_snapshot=with_snapshot)
+
+    def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
+        """Changes what a table is."""
+        return self._holding(database).alter_table(database, name, changes)
 
     def list_tables(self, database: str) -> list[str]:
         """All names, in order."""

@@ -15,10 +15,12 @@ from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.problems import MEDIA_TYPE, error_of
 from catalog_service.wire import (
+    AlterTable,
     CreateDatabase,
     CreateTable,
     DatabasePage,
     Problem,
+    SnapshotInfo,
     TableInfo,
     TablePage,
 )
@@ -90,6 +92,10 @@ class HttpCatalog:
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
         """A table in full."""
         return self._get(TableInfo, _table(database, name), {"snapshot": with_snapshot})
+
+    def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
+        """Changes what a table is."""
+        return self._parsed(SnapshotInfo, self._change("PATCH", _table(database, name), {}, changes))
 
     def list_tables(self, database: str) -> list[str]:
         """All names, in order; follows the pages."""

@@ -13,12 +13,14 @@ from catalog_service.problems import MEDIA_TYPE
 from catalog_service.security import check_token
 from catalog_service.service import CatalogService
 from catalog_service.wire import (
+    AlterTable,
     CatalogConfig,
     CreateDatabase,
     CreateTable,
     DatabaseInfo,
     DatabasePage,
     Health,
+    SnapshotInfo,
     SnapshotPage,
     TableInfo,
     TablePage,
@@ -210,6 +212,25 @@ def get_table(
 ) -> TableInfo:
     """Codes: `database-not-found`, `table-not-found`, `table-files-missing`."""
     return service.get_table(database, table, with_snapshot=snapshot)
+
+
+@router.patch(
+    _TABLES + "/{table}",
+    summary="Change a table",
+    responses=_problems(400, 404, 409, 501),
+    tags=["tables"],
+)
+def alter_table(database: Database, table: Table, body: AlterTable, service: Service) -> SnapshotInfo:
+    """Changes columns, comments and options as one commit; all of the changes or none.
+
+    The service changes metadata only: with `schema.evolution-mode = rewrite` dropping, renaming and widening are for
+    the Python client or the command line, which write the files anew.
+
+    Codes: `bad-change`, `unknown-column`, `column-in-use`, `fixed-option`, `option-not-set`, `not-wider`,
+    `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `metadata-changed`, and those
+    of creating a table.
+    """
+    return service.alter_table(database, table, body)
 
 
 @router.delete(

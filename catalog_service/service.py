@@ -23,10 +23,12 @@ from catalog_service.repository import Repository, database_not_found
 from catalog_service.schema import State, TableRow
 from catalog_service.tables import ManagedTables, TableSteps
 from catalog_service.wire import (
+    AlterTable,
     CreateDatabase,
     CreateTable,
     DatabaseInfo,
     DatabasePage,
+    SnapshotInfo,
     SnapshotPage,
     TableInfo,
     TablePage,
@@ -35,6 +37,7 @@ from filestore import layout
 from filestore.ambient import Ambient, system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
+from filestore.model.change_text import parse_change
 from filestore.model.snapshot import Snapshot
 from filestore.storage import LocalStorage
 
@@ -190,6 +193,20 @@ class CatalogService:
             Corrupt: ``table-files-missing``, ``table-replaced``: the catalog has it, its files are not there.
         """
         return self._info(self._table(database, name), with_snapshot=with_snapshot)
+
+    def alter_table(self, database: str, name: str, request: AlterTable) -> SnapshotInfo:
+        """Changes what a table is, as one commit.
+
+        Raises:
+            InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
+            NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
+            Unsupported: ``rewrite-needed``: files would have to be written anew, which a client does.
+            Conflict: others changed the table, again and again.
+        """
+        changes = [parse_change(text) for text in request.changes]
+        row = self._table(database, name)
+        self._state(row)  # an error of its own if the files are gone
+        return answers.snapshot_info(self._lifecycle.steps.alter(self._lifecycle.physical(row), changes))
 
     def list_tables(self, database: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> TablePage:
         """A page of tables by name; `NotFound`, or `InvalidRequest` (``bad-page-token``)."""

@@ -6,15 +6,17 @@ What may call them, in which order, and what a crash between them leaves, is dec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
 
 from filestore import layout
+from filestore.alter import alter
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
+from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
@@ -66,6 +68,9 @@ class TableSteps(Protocol):
 
     def state(self, table: PhysicalTable) -> TableState:
         """The newest version. `NotFound` if no table lies there, `Corrupt` if another does."""
+
+    def alter(self, table: PhysicalTable, changes: Sequence[Change]) -> Snapshot:
+        """Changes what the table is; `Unsupported` if files have to be written anew. Errors as of `state`, too."""
 
     def snapshots(self, table: PhysicalTable, limit: int, before: int | None) -> list[Snapshot]:
         """At most `limit` snapshots older than version `before`, newest first. Errors as of `state`."""
@@ -132,6 +137,10 @@ class ManagedTables:
     def state(self, table: PhysicalTable) -> TableState:
         """Replays the table's Delta log from its last checkpoint."""
         return self._open(table).state()
+
+    def alter(self, table: PhysicalTable, changes: Sequence[Change]) -> Snapshot:
+        """In the table's own log: the catalog keeps what it was created as."""
+        return alter(self._open(table), changes)
 
     def snapshots(self, table: PhysicalTable, limit: int, before: int | None) -> list[Snapshot]:
         """Reads one commit for each snapshot."""

@@ -13,6 +13,7 @@ from filestore.model.text import check_texts
 from filestore.model.types import to_sql
 
 __all__ = [
+    "AlterTable",
     "AnswerModel",
     "CatalogConfig",
     "ColumnInfo",
@@ -198,6 +199,16 @@ class CreateTable(RequestModel):
         )
 
 
+class AlterTable(RequestModel):
+    """Body of ``PATCH /databases/{database}/tables/{table}``."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"changes": ["ADD COLUMN note STRING AFTER id", "COMMENT 'One row an order'"]}]}
+    )
+
+    changes: tuple[str, ...] = Field(min_length=1, description="As behind ALTER TABLE in SQL; all are made or none.")
+
+
 class CurrentSnapshot(AnswerModel):
     """What a table holds now, as its newest version says."""
 
@@ -319,6 +330,7 @@ class SnapshotInfo(AnswerModel):
     commit_id: str
     log_offsets: dict[int, int]
     metrics: dict[str, int]
+    notes: list[str] = Field([], description="Such as which readers a change of the table shuts out.")
 
 
 class SnapshotPage(AnswerModel):

@@ -21,7 +21,7 @@ from filestore.row_groups import RowGroups
 from filestore.sorting.merge import merge_frames
 from filestore.writer import DataWriter, TableFiles
 
-__all__ = ["CompactionResult", "CompactionTask", "compact_slot"]
+__all__ = ["CompactionResult", "CompactionTask", "compact_slot", "cut"]
 
 _OPEN_ROW_GROUPS = 16
 """How many full row groups may be held at once; smaller ones count by their rows."""
@@ -102,12 +102,12 @@ def _share(table: TableFiles, file: DataFile) -> float:
 def _written(table: TableFiles, slot: Slot, level: int, frames: Iterable[pl.DataFrame]) -> tuple[DataFile, ...]:
     schema = table.file_schema
     with DataWriter(table, slot, level) as writer:
-        for frame in _cut(frames, table.definition.options["row-group.rows"]):
+        for frame in cut(frames, table.definition.options["row-group.rows"]):
             writer.write(arrow_table(frame, schema))
         return writer.finish()
 
 
-def _cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
     """The same rows in frames of that many, or of about `_GROUP_BYTES`, but for the last."""
     held: list[pl.DataFrame] = []
     held_rows = held_bytes = 0

@@ -28,7 +28,7 @@ from filestore.row_groups import RowGroups
 from filestore.table import FileStore
 from filestore.writer import TableFiles
 
-__all__ = ["Rebased", "rebased"]
+__all__ = ["Rebased", "died_meanwhile", "keys_at", "rebased", "without"]
 
 Rows = npt.NDArray[np.int64]
 
@@ -59,16 +59,16 @@ def rebased(store: FileStore, base_version: int, result: CompactionResult, state
         now = state.files.get(file.path)
         if now is None:
             _check_died_out(store, file.path, base_version, state.version)
-        died = _died_meanwhile(table, file, now)
+        died = died_meanwhile(table, file, now)
         if len(died) and not table.definition.primary_key:
             raise _conflict(f"rows of {file.path} died, and without a key they cannot be found again")
         if len(died):
-            dead += _keys(table, file, died)
+            dead += keys_at(table, file, died)
     removes = tuple(file.path for file in result.inputs if file.path in state.files)
-    return Rebased(_without(table, result.adds, dead) if dead else result.adds, removes)
+    return Rebased(without(table, result.adds, dead) if dead else result.adds, removes)
 
 
-def _died_meanwhile(table: TableFiles, before: DataFile, now: DataFile | None) -> Rows:
+def died_meanwhile(table: TableFiles, before: DataFile, now: DataFile | None) -> Rows:
     """The rows of a file that were alive at the compaction's start and are dead now: all, if the file is gone."""
     if now is not None and now.vector == before.vector:
         return np.empty(0, dtype=np.int64)
@@ -102,14 +102,15 @@ def _removed(commit: Commit) -> Iterator[str]:
             yield path
 
 
-def _keys(table: TableFiles, file: DataFile, rows: Rows) -> list[pl.DataFrame]:
+def keys_at(table: TableFiles, file: DataFile, rows: Rows) -> list[pl.DataFrame]:
+    """The sort keys of those rows of a file."""
     try:
         return list(RowGroups(table, file).read_at(rows, table.definition.sort_key))
     except NotFound as error:
         raise _conflict(f"file {file.path} was cleaned away") from error
 
 
-def _without(table: TableFiles, adds: tuple[DataFile, ...], dead: list[pl.DataFrame]) -> tuple[DataFile, ...]:
+def without(table: TableFiles, adds: tuple[DataFile, ...], dead: list[pl.DataFrame]) -> tuple[DataFile, ...]:
     """The new files with those keys dead from birth; without those that have no row left."""
     definition = table.definition
     probes = arrow_table(pl.concat(dead).sort(definition.sort_key), _key_schema(table))

@@ -70,11 +70,14 @@ def row_group_bounds(
     types = _bounded_types(columns, definition)
     # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
     proven = json.loads(file.stats)["minValues"]
-    stored = [n for n, t in types.items() if n not in definition.partition_by]
-    safe = [n for n in stored if n in proven or not pa.types.is_floating(types[n])]
+    stored = {n: definition.schema.column(n).in_files for n in types if n not in definition.partition_by}
     paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
-    leaves = {name: paths.index(name) for name in safe}
+    absent = [n for n, in_file in stored.items() if in_file not in paths]  # added to the table after the file
+    safe = {n: f for n, f in stored.items() if f in proven or not pa.types.is_floating(types[n])}
+    leaves = {n: paths.index(in_file) for n, in_file in safe.items() if n not in absent}
     known = [_of_row_group(footer.row_group(group), leaves) for group in range(footer.num_row_groups)]
+    for group in known:
+        group.nulls |= dict.fromkeys(absent, group.rows)
     for group in known:
         _add_partition(group, file, types)
     return _bounds(known, types, frozenset(types) - frozenset(stored))
@@ -89,11 +92,12 @@ def _of_file(file: DataFile, types: Mapping[str, pa.DataType], definition: Table
     stats = json.loads(file.stats, parse_float=Decimal)
     known = _Known(file.rows)
     for name, kind in types.items():
-        if name in stats["minValues"]:
-            known.low[name] = _value(stats["minValues"][name], kind)
-            known.high[name] = _value(stats["maxValues"][name], kind)
-        if name in stats["nullCount"]:
-            known.nulls[name] = stats["nullCount"][name]
+        in_file = definition.schema.column(name).in_files
+        if in_file in stats["minValues"]:
+            known.low[name] = _value(stats["minValues"][in_file], kind)
+            known.high[name] = _value(stats["maxValues"][in_file], kind)
+        if in_file in stats["nullCount"]:
+            known.nulls[name] = stats["nullCount"][in_file]
     _add_key_bounds(known, file, types, definition)
     _add_partition(known, file, types)
     return known

@@ -23,13 +23,15 @@ from filestore.frames import arrow_table, frame_of
 from filestore.keys import Key, changes, decode_key
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.reshape import reshaped
 from filestore.row_groups import RowGroups
 from filestore.sorting.merge import merge
 from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, writing
 from filestore.writer import TableFiles
 
-__all__ = ["SlotDifference", "Spill", "changed_rows", "differences", "on_local_disk"]
+__all__ = ["Compared", "SlotDifference", "Spill", "changed_rows", "differences", "on_local_disk"]
 
 Spill = Callable[[], AbstractContextManager[RunFiles]]
 """Opens a place for sorted runs; leaving it removes them."""
@@ -64,7 +66,22 @@ def differences(before: TableState, after: TableState) -> list[SlotDifference]:
     return [SlotDifference(slot, tuple(gone), tuple(come)) for slot, (gone, come) in found.items()]
 
 
-def changed_rows(table: TableFiles, difference: SlotDifference, spill: Spill) -> Iterator[pa.Table]:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two versions of a table, and the columns in which their rows are compared. Picklable.
+
+    Attributes:
+        before: The earlier version.
+        after: The later one.
+        wanted: The columns; a column that a version lacks is null in its rows.
+    """
+
+    before: TableFiles
+    after: TableFiles
+    wanted: Schema
+
+
+def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -> Iterator[pa.Table]:
     """The changes that make the rows of one version those of the other, with `KIND_COLUMN`; a -U stands before its +U.
 
     With a key they come in its order. Without one rows are not told apart: those of files that are gone leave (``-D``),
@@ -72,15 +89,16 @@ def changed_rows(table: TableFiles, difference: SlotDifference, spill: Spill) ->
     overlap, of which there are at most `_OPEN_ROW_GROUPS`; more are written as small runs to a local disk first.
 
     Args:
-        table: The table, with the columns that are wanted.
+        compared: The versions, which have one key.
         difference: What to read.
         spill: Where runs may lie.
 
     Raises:
         NotFound: a file of the earlier version was cleaned away.
+        Unsupported: ``schema-changed``: a value does not fit the wanted columns, which are those of an older version.
     """
-    sources = _sources(table, difference)
-    keys = table.definition.sort_key
+    sources = _sources(compared, difference)
+    keys = compared.after.definition.sort_key
     if not keys:
         for source in sorted(sources, key=lambda s: s.side):
             for rows in source.rows():
@@ -88,7 +106,7 @@ def changed_rows(table: TableFiles, difference: SlotDifference, spill: Spill) ->
         return
     by = [*keys, _SIDE]
     with ExitStack() as stack:
-        chains = _chains(sources, table)
+        chains = _chains(sources)
         if len(chains) <= _OPEN_ROW_GROUPS:
             pieces: Iterable[pa.Table] = merge([_rows_of(some) for some in chains], by)
         else:
@@ -123,14 +141,16 @@ class _Source:
     """Rows of a file that one version has and the other lacks: all live ones, or those at some positions."""
 
     table: TableFiles
+    wanted: Schema
     file: DataFile
     side: int
     positions: npt.NDArray[np.int64] | None
 
     def rows(self) -> Iterator[pa.Table]:
-        schema = pa.schema([field.with_nullable(True) for field in self.table.file_schema])
+        written = self.table.definition.schema
+        schema, wanted = _nullable(written), _nullable(self.wanted)
         for frame in self._frames(schema.names):
-            rows = arrow_table(frame, schema)
+            rows = reshaped(arrow_table(frame, schema), written, self.wanted).cast(wanted)
             yield rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, self.side, dtype=np.int8)))
 
     def _frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
@@ -144,16 +164,20 @@ class _Source:
                 yield groups.read(group, names, alive)
 
 
-def _sources(table: TableFiles, difference: SlotDifference) -> list[_Source]:
+def _nullable(schema: Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema.to_arrow()])
+
+
+def _sources(compared: Compared, difference: SlotDifference) -> list[_Source]:
     sides = ({f.path: f for f in difference.before}, {f.path: f for f in difference.after})
     found = []
-    for side, other in ((0, 1), (1, 0)):
+    for side, other, table in ((0, 1, compared.before), (1, 0, compared.after)):
         for path, file in sides[side].items():
             there = sides[other].get(path)
             if there is None:
-                found.append(_Source(table, file, side, None))
+                found.append(_Source(table, compared.wanted, file, side, None))
             elif len(alive := np.setdiff1d(_dead(table, there), _dead(table, file), assume_unique=True)):
-                found.append(_Source(table, file, side, alive))
+                found.append(_Source(table, compared.wanted, file, side, alive))
     return found
 
 
@@ -161,10 +185,10 @@ def _dead(table: TableFiles, file: DataFile) -> npt.NDArray[np.int64]:
     return positions(table.storage, table.location, file.vector).astype(np.int64)
 
 
-def _chains(sources: Iterable[_Source], table: TableFiles) -> list[list[_Source]]:
+def _chains(sources: Iterable[_Source]) -> list[list[_Source]]:
     """Sources of one side whose keys do not overlap, one behind the other: read so, one of them is open at a time."""
     chains: list[tuple[int, Key, list[_Source]]] = []
-    bounds = ((_bounds(source.file, table), source) for source in sources)
+    bounds = ((_bounds(source.file, source.table), source) for source in sources)
     for (low, high), source in sorted(bounds, key=lambda pair: pair[0][0]):
         for number, (side, last, files) in enumerate(chains):
             if side == source.side and last < low:

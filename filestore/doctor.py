@@ -7,6 +7,7 @@ of a slot.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 
 from filestore.checks.contents import check_file
 from filestore.checks.history import read_history
@@ -18,6 +19,7 @@ from filestore.checks.uniqueness import check_unique
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
 from filestore.model.files import DataFile
+from filestore.model.schema import Schema
 from filestore.table import FileStore
 
 __all__ = ["Finding", "Invariant", "Report", "Severity", "examine"]
@@ -46,7 +48,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     findings = Findings()
     history = read_history(store.log, version, findings)
     if history.state is not None:
-        _examine_files(store, history.state, findings)
+        _examine_files(store, history.state, history.schemas, findings)
     files = list(store.storage.walk(store.location))
     if history.newest is not None:
         check_retained_files(store, files, history.newest, findings)
@@ -54,14 +56,14 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     return _report(store, history.state, findings)
 
 
-def _examine_files(store: FileStore, state: TableState, findings: Findings) -> None:
+def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Schema], findings: Findings) -> None:
     table = store.files(state)
     for slot, files in sorted(state.slots().items(), key=lambda pair: repr(pair[0])):
-        readable: list[DataFile] = [file for file in files if check_file(table, file, findings)]
+        readable: list[DataFile] = [f for f in files if check_file(table, f, findings, schemas.get(f.path))]
         if state.definition.primary_key and len(readable) > 1:
             check_unique(table, slot, readable, findings)
     for run in itertools.chain.from_iterable(state.pending().values()):
-        check_run(table, run, findings)
+        check_run(table, run, findings, schemas.get(run.path))
 
 
 def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:

@@ -18,6 +18,7 @@ from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import as_they_came
 from filestore.changelog.stored import ParquetRows
 from filestore.delta.vectors import positions
+from filestore.file_columns import FileColumns
 from filestore.merge import deduplicate
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
@@ -181,6 +182,7 @@ def _own_keys(table: TableFiles, result: SlotResult, *, whole: bool) -> Iterator
     for name, path, columns in sources:
         start = 0
         with ParquetReader(table.storage, table.path(path)) as file:
+            known = FileColumns.of(definition.schema, file)
             for group, size in enumerate(file.group_rows):
-                yield _OwnKeys(name, np.arange(start, start + size), file.read(group, columns))
+                yield _OwnKeys(name, np.arange(start, start + size), known.read(file, group, columns))
                 start += size

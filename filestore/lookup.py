@@ -20,6 +20,7 @@ import pyarrow as pa
 from filestore.bloom import value_hashes
 from filestore.cache.lookup_cache import LookupCache
 from filestore.dead_rows import DeadRows
+from filestore.file_columns import FileColumns
 from filestore.frames import arrow_table
 from filestore.key_match import HASH, ROW, bounds_between, hash_index, index_columns, match, match_groups, one_piece
 from filestore.keys import Key, decode_key, key_at
@@ -76,6 +77,7 @@ class FileLookup:
         self._name = (table.path(file.path), None if cache is None else cache.generation(table.definition.schema))
         self._index = index_columns(self._schema, self._keys)
         self._parquet: ParquetReader | None = None
+        self._columns: FileColumns | None = None
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._group: tuple[int, pa.Table] | None = None
         self._dead: DeadRows | None = None
@@ -169,7 +171,10 @@ class FileLookup:
     def _read(self, group: int) -> pa.Table:
         if self._group is None or self._group[0] != group:
             columns = list(dict.fromkeys((*self._keys, *self._extra)))
-            self._group = (group, self._open().read(group, columns))
+            parquet = self._open()
+            if self._columns is None:
+                self._columns = FileColumns.of(self._table.definition.schema, parquet)
+            self._group = (group, self._columns.read(parquet, group, columns))
             self._charge(dict.fromkeys((*self._index, *self._extra)), self._group[1].num_rows)
         return self._group[1]
 

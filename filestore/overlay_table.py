@@ -99,7 +99,7 @@ def commit_overlay(
     proposal = Proposal(Operation.CREATE, table.ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, state.timestamp_ms),
-        protocol_action(),
+        protocol_action(state.definition.features),
         metadata_action(state.definition, table.ambient.new_id(), state.timestamp_ms),
         *(_add(table, file) for file in (*settled, *(file for files in slots for file in files))),
     ]

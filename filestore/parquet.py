@@ -35,6 +35,7 @@ class ParquetReader:
         self._source = storage.open_read(path)
         with readable(path):
             self._file = pq.ParquetFile(self._source)
+        self._arrow_schema: pa.Schema | None = None  # made anew by each look at it, otherwise
 
     @property
     def footer(self) -> pq.FileMetaData:
@@ -45,6 +46,13 @@ class ParquetReader:
     def schema(self) -> pq.ParquetSchema:
         """The leaf columns."""
         return self._file.schema
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns, as Arrow has them."""
+        if self._arrow_schema is None:
+            self._arrow_schema = self._file.schema_arrow
+        return self._arrow_schema
 
     @property
     def group_rows(self) -> list[int]:

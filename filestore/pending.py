@@ -16,11 +16,12 @@ import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.file_columns import FileColumns, stored_rows
 from filestore.keys import Key, encode_key, key_at
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.model.definition import TableDefinition
 from filestore.model.files import PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Schema
 from filestore.parquet import ParquetReader
 from filestore.sorting.merge import merge
 from filestore.storage import writing
@@ -33,9 +34,9 @@ POSITION_BITS = 40
 """An ordinal is the run's number and, in that many bits, the row's position in it."""
 
 
-def run_schema(definition: TableDefinition) -> pa.Schema:
+def run_schema(schema: Schema) -> pa.Schema:
     """A run's columns: the table's, all nullable since a delete has its key only, and `KIND_COLUMN`."""
-    fields = [field.with_nullable(True) for field in definition.schema.to_arrow()]
+    fields = [field.with_nullable(True) for field in schema.to_arrow()]
     return pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
 
 
@@ -46,7 +47,7 @@ class PendingRunWriter:
         self._table = table
         self._slot = slot
         self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
-        self._schema = run_schema(table.definition)
+        self._schema = run_schema(table.definition.schema)
         self._sink: pa.NativeFile | None = None
         self._writer: pq.ParquetWriter | None = None
         self._rows = 0
@@ -58,13 +59,13 @@ class PendingRunWriter:
         if not rows.num_rows:
             return
         keys = self._table.definition.sort_key
-        rows = rows.select(self._schema.names).cast(self._schema)
+        rows = stored_rows(rows.select(self._schema.names).cast(self._schema), self._table.definition.schema)
         with writing(self._table.path(self._path)):
             if self._writer is None:
                 self._first = key_at(rows, keys, 0)
                 how = encoding_of(self._table.definition, rows)
                 self._sink = self._table.storage.open_write(self._table.path(self._path))
-                self._writer = pq.ParquetWriter(self._sink, self._schema, **how)
+                self._writer = pq.ParquetWriter(self._sink, rows.schema, **how)
             self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self._last = key_at(rows, keys, rows.num_rows - 1)
         self._rows += rows.num_rows
@@ -120,10 +121,16 @@ def pending_chunks(
 
 
 def _numbered(table: TableFiles, run: PendingRun, number: int, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """A run's rows, row group by row group, with the order in which they apply among those of other runs."""
+    """A run's rows, row group by row group, with the order in which they apply among those of other runs.
+
+    Whatever columns the table had when the run was written: they come as it has them now.
+    """
     start = number << POSITION_BITS
+    schema = run_schema(table.definition.schema)
+    wanted = pa.schema([schema.field(name) for name in columns])
     with ParquetReader(table.storage, table.path(run.path)) as file:
+        known = FileColumns.of(table.definition.schema, file)
         for group, size in enumerate(file.group_rows):
-            rows = file.read(group, columns)
+            rows = known.read(file, group, columns).cast(wanted)
             yield rows.append_column(ORDINAL_COLUMN, pa.array(np.arange(start, start + size)))
             start += size

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.delta.vectors import positions
+from filestore.file_columns import FileColumns
 from filestore.model.files import DataFile
 from filestore.parquet import ParquetReader
 from filestore.partitions import with_partition
@@ -32,12 +33,13 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
     partition = tuple((n, v) for n, v in file.slot.partition if n in wanted.names)
     start = 0
     with ParquetReader(table.storage, table.path(file.path)) as parquet:
+        columns_of = FileColumns.of(table.definition.schema, parquet)
         for group, size in enumerate(parquet.group_rows):
             gone = dead[np.searchsorted(dead, start) : np.searchsorted(dead, start + size)] - start
             start += size
             if len(gone) == size:
                 continue
-            rows = parquet.read(group, stored)
+            rows = columns_of.read(parquet, group, stored)
             if len(gone):
                 alive = np.ones(size, dtype=np.bool_)
                 alive[gone] = False
@@ -49,8 +51,9 @@ def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iter
     """The rows at those ascending positions of a file, dead or alive, row group by row group."""
     start = 0
     with ParquetReader(table.storage, table.path(path)) as parquet:
+        columns = FileColumns.of(table.definition.schema, parquet)
         for group, size in enumerate(parquet.group_rows):
             inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + size)] - start
             start += size
             if len(inside):
-                yield parquet.read(group).take(pa.array(inside))
+                yield columns.read(parquet, group).take(pa.array(inside))

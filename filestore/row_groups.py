@@ -12,6 +12,7 @@ import numpy.typing as npt
 import polars as pl
 
 from filestore.delta.vectors import positions
+from filestore.file_columns import FileColumns
 from filestore.frames import polars_schema
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
@@ -38,6 +39,7 @@ class RowGroups:
         with ParquetReader(table.storage, self._path) as parquet:
             self.footer = parquet.footer
             self._starts = np.cumsum([0, *parquet.group_rows])
+            self._columns = FileColumns.of(table.definition.schema, parquet)
         self._rows = pl.scan_parquet(self._path, glob=False, hive_partitioning=False, use_statistics=False)
         self._dead = positions(table.storage, table.location, file.vector).astype(np.int64)
         if dead is not None:
@@ -70,11 +72,16 @@ class RowGroups:
         stored = [name for name in names if name not in self._constants]
         if stored:
             with readable(self._path):
-                rows = self._rows.slice(int(self._starts[group]), len(mask)).select(stored).collect()
+                rows = self._read(int(self._starts[group]), len(mask), stored)
             rows = rows if mask.all() else rows.filter(pl.Series(mask))
         else:
             rows = pl.DataFrame(height=int(mask.sum()))
         return rows.with_columns(self._constants[n] for n in names if n in self._constants).select(names)
+
+    def _read(self, start: int, size: int, names: Sequence[str]) -> pl.DataFrame:
+        if not any(self._columns.holds(name) for name in names):
+            return pl.DataFrame(height=size).with_columns(self._columns.expressions(names))
+        return self._rows.slice(start, size).select(self._columns.expressions(names)).collect()
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """The rows at those ascending positions of the file, dead or alive."""

@@ -15,7 +15,7 @@ from filestore.cache.lookup_cache import CacheLimits, LookupCache
 from filestore.delta.commit import Committed, Rebaser, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
-from filestore.delta.log import DeltaLog
+from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
 from filestore.life.holds import holds
@@ -126,12 +126,27 @@ class FileStore:
 
     def snapshot(self, version: int) -> Snapshot:
         """One snapshot."""
+        return self.required(version).snapshot()
+
+    def required(self, version: int) -> Commit:
+        """The log's entry of a version; `NotFound` if it is not there."""
         entry = self.log.commit(version)
         if entry is None and 0 <= version < (newest := self.state()).version:
             raise expired(self.location, version, newest)
         if entry is None:
             raise NotFound(f"{self.location} has no version {version}", code="no-such-version")
-        return entry.snapshot()
+        return entry
+
+    def definition(self, version: int) -> TableDefinition:
+        """What the table is in a version, retained or not, as long as the version's log entry is there."""
+        newest = self.state()
+        if version == newest.version:
+            return newest.definition
+        try:
+            return self.log.at(version).definition
+        except (NotFound, Corrupt):
+            self._require_readable(version, self.state())  # an expiry may have taken what it is told from
+            raise
 
     def files(self, state: TableState) -> TableFiles:
         """What the kernel needs to read and write files of that state."""

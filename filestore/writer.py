@@ -17,6 +17,7 @@ from filestore import layout
 from filestore.ambient import Ambient
 from filestore.bloom import can_have_filter
 from filestore.errors import InvalidRequest
+from filestore.file_columns import stored_rows
 from filestore.frames import frame_of
 from filestore.keys import Key, ascending, encode_key, key_at
 from filestore.model.definition import TableDefinition
@@ -78,7 +79,7 @@ class DataWriter:
         if rows.num_rows == 0:
             return
         self._check_order(rows)
-        rows = fitted(rows, self._schema)
+        rows = stored_rows(fitted(rows, self._schema), self._table.definition.schema)
         if self._open is None:
             self._open = _OpenFile(self._table, self._slot, rows)
         self._open.write(rows)

@@ -13,12 +13,14 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound
 from filestore.life.consumers import Consumer
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.reshape import reshaped
 from filestore.scan import ScanPlan, plan_scan, scan
 from filestore.table import FileStore
-from log.store import LogConfig, LogStore
-from log.systems import open_log
+from log.store import LogConfig
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
+from tablestore.records import RecordReader, definition_after
 from tablestore.recovery import require_own_log
 
 __all__ = ["Follower", "Stop", "change_schema", "check_scan", "rows_of", "table_replaced"]
@@ -77,7 +79,8 @@ class Follower:
             if (before := consumer.position()) is not None:
                 start, with_rows = before.version, before.rows
             consumer.register(start, rows=with_rows)
-        return self._run(self._files.state(start) if with_rows else None, self._required(start), stop, consumer)
+        first = self._files.state(start) if with_rows else None
+        return self._run(first, state.definition.schema, self._required(start), stop, consumer)
 
     def _required(self, version: int) -> Commit:
         entry = self._files.log.commit(version)
@@ -95,20 +98,22 @@ class Follower:
         return state.version
 
     def _run(
-        self, state: TableState | None, at: Commit, stop: Stop, consumer: Consumer | None
+        self, state: TableState | None, wanted: Schema, at: Commit, stop: Stop, consumer: Consumer | None
     ) -> Iterator[pa.RecordBatch]:
+        definition = self._files.definition(at.version)
         if state is not None:
-            yield from rows_of(self._files, state, [plan_scan(state)], RowKind.INSERT)
+            yield from rows_of(self._files, state, [plan_scan(state)], RowKind.INSERT, wanted)
             if consumer is not None:
                 consumer.advance(at.version)
         ending, wait = _Ending(stop, lambda: self._files.state().version), _SHORTEST_WAIT_S
-        with open_log(self._config, self._files.ambient) as log:
-            require_own_log(log, self._files.state())
+        with RecordReader(self._config, wanted, self._files.ambient) as records:
+            require_own_log(records.log, self._files.state())
             while not ending.reached(at.version):
                 if (commit := self._files.log.commit(at.version + 1)) is not None:
                     self._require_same_table(at)
-                    for step in steps([commit.snapshot()], keyed=bool(self._config.primary_key)):
-                        yield from self._changes(log, step)
+                    definition = definition_after(commit, definition)
+                    for step in steps([commit.snapshot()], keyed=bool(definition.primary_key)):
+                        yield from self._changes(records, step, definition.schema, wanted)
                     at, wait = commit, _SHORTEST_WAIT_S
                     if consumer is not None:
                         consumer.advance(at.version)
@@ -125,16 +130,16 @@ class Follower:
         if self._required(at.version).timestamp_ms != at.timestamp_ms:
             raise table_replaced(self._files.location)
 
-    def _changes(self, log: LogStore, step: Step) -> Iterator[pa.RecordBatch]:
+    def _changes(self, records: RecordReader, step: Step, written: Schema, wanted: Schema) -> Iterator[pa.RecordBatch]:
         match step:
             case FromLog(transactions=transactions):
-                for batch in log.read(transactions):
+                for rows in records.read(transactions, written):
                     # as the snapshot's rows have it, so that all batches make one table
-                    yield batch.rows.cast(pa.schema([f.with_nullable(True) for f in batch.rows.schema]))
+                    yield from rows.cast(change_schema(wanted.to_arrow())).to_batches()
             case Replaced(version):
                 before, after = self._files.state(version - 1), self._files.state(version)
-                yield from rows_of(self._files, before, Replaced.left(before, after), RowKind.DELETE)
-                yield from rows_of(self._files, after, Replaced.came(before, after), RowKind.INSERT)
+                yield from rows_of(self._files, before, Replaced.left(before, after), RowKind.DELETE, wanted)
+                yield from rows_of(self._files, after, Replaced.came(before, after), RowKind.INSERT, wanted)
 
 
 def table_replaced(location: str) -> NotFound:
@@ -145,19 +150,25 @@ def table_replaced(location: str) -> NotFound:
     )
 
 
-def rows_of(files: FileStore, state: TableState, parts: Iterable[ScanPlan], kind: RowKind) -> Iterator[pa.RecordBatch]:
-    """The rows of some parts of a version's scan as changes of one kind.
+def rows_of(
+    files: FileStore, state: TableState, parts: Iterable[ScanPlan], kind: RowKind, wanted: Schema | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The rows of some parts of a version's scan as changes of one kind; in other columns, if they are given.
 
     Raises:
         NotFound: ``snapshot-expired``: the version expired meanwhile.
+        Unsupported: ``schema-changed``: a value does not fit the columns that are wanted.
     """
-    schema = change_schema(state.definition.schema.to_arrow())
+    written = state.definition.schema
+    wanted = wanted or written
+    schema = change_schema(wanted.to_arrow())
     table = files.files(state)
     with files.reading(state.version):
         for part in parts:
             for rows in scan(table, part):
                 kinds = pa.repeat(str(kind), rows.num_rows)
-                yield from rows.append_column(KIND_COLUMN, kinds).cast(schema).to_batches()
+                changes = reshaped(rows.append_column(KIND_COLUMN, kinds), written, wanted)
+                yield from changes.cast(schema).to_batches()
 
 
 class _Ending:

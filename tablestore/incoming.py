@@ -55,7 +55,7 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
 
 
 def arrow_rows(rows: Rows) -> pa.Table:
-    """The rows as Arrow."""
+    """The rows as Arrow; what gives them once only has given them then."""
     if isinstance(rows, pl.LazyFrame):
         rows = rows.collect()
     if isinstance(rows, pl.DataFrame):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from compaction.folding import fold_table
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.difference import changed_rows, differences, on_local_disk
+from filestore.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.errors import CommitUnknown, TableStoreError, Unsupported
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, restored
@@ -147,10 +147,10 @@ class _Rollback:
             for bucket in range(self._log.buckets):
                 writer.control(bucket, {"control": "overwrite"})
             return
-        table = self._files.files(base)
+        versions = Compared(self._files.files(base), self._files.files(self._target), base.definition.schema)
         differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
         for difference in sorted(differing, key=lambda difference: repr(difference.slot)):
-            for rows in changed_rows(table, difference, on_local_disk):
+            for rows in changed_rows(versions, difference, on_local_disk):
                 told = rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
                 writer.append(difference.slot.bucket, told)
 

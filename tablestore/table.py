@@ -12,6 +12,8 @@ from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from compaction.maintenance import Maintenance, maintain
+from compaction.rewrite import TableRewrite
+from filestore.alter import alter, plan_alter
 from filestore.checks.leftovers import Leftover
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
@@ -24,7 +26,10 @@ from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
 from filestore.life.retention import Tag, tag_of, tags_of
 from filestore.life.tags import create_tag, delete_tag
+from filestore.model.change_text import parse_change
+from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
+from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
 from filestore.model.text import check_text
@@ -36,7 +41,7 @@ from tablestore.asked import Keys, asked_keys
 from tablestore.expiry import expired
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
-from tablestore.incoming import Rows, conform
+from tablestore.incoming import Rows, arrow_rows, conform
 from tablestore.lease import at_work_since_ms
 from tablestore.moments import milliseconds
 from tablestore.overwrite import Drop, Overwrite
@@ -102,12 +107,20 @@ class Table:
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         number = None if app is None else _app_version(*app)
-        definition = self.definition
-        batches = sort_rows(conform(rows, definition), definition).to_batches()
+        given, arranged = arrow_rows(rows), dict[TableDefinition, list[pa.RecordBatch]]()
+
+        def batches(definition: TableDefinition) -> list[pa.RecordBatch]:
+            """Worked out again only if the table's definition is changed meanwhile."""
+            if definition not in arranged:
+                arranged[definition] = sort_rows(conform(given, definition), definition).to_batches()
+            return arranged[definition]
 
         def run(job: WriteJob) -> Sequence[TaskOutcome]:
-            return [job.run(batches, "0.0")] if batches else []
+            found = batches(job.table.definition)
+            return [job.run(found, "0.0")] if found else []
 
+        definition = self.definition
+        batches(definition)  # rows that do not fit are refused before anything begins
         snapshot = self._writer.write(run, overwrite=overwrite, app=number)
         self.in_writer.after_commit(definition)
         return snapshot
@@ -121,7 +134,7 @@ class Table:
 
         Raises:
             InvalidRequest: the table has no such columns, or a value does not fit. Nothing was changed.
-            Conflict: the schema was changed meanwhile. Nothing was changed.
+            Conflict: lost against other writers, again and again. Nothing was changed.
         """
         chosen = partition_set(partitions, self.definition)
         return self._writer.drop_partitions(lambda _: Drop(chosen))
@@ -131,7 +144,7 @@ class Table:
 
         Raises:
             InvalidRequest: the table has no ``partition.expiration-time`` (``no-expiration-time``).
-            Conflict: with ``update-time``: they are written too often to be sure; or the schema was changed meanwhile.
+            Conflict: with ``update-time``: they are written too often to be sure.
         """
         now_ms = self.handle.ambient.now_ms()
         return self._writer.drop_partitions(lambda state: expired(state, now_ms))
@@ -198,6 +211,9 @@ class Table:
     ) -> Iterator[pa.RecordBatch]:
         """The table's rows and then its changes as they are committed: Arrow batches with ``_kind``.
 
+        All batches have the columns that the table has now, also those of older and of later versions: a column that
+        a version lacks is null in its changes, one that comes later is left out, a renamed one keeps its name.
+
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change. ``latest``: later
                 changes only. ``from-timestamp``: changes after the state at `timestamp`; all, if the
@@ -214,6 +230,7 @@ class Table:
             Unsupported: the table has no log (``log.system = none``).
             NotFound: ``log-gap`` or ``snapshot-expired``: changes are gone; start again with ``scan="full"``.
             Conflict: ``consumer-taken``: another reader took the consumer's id.
+            Unsupported: ``schema-changed``: a column was widened since, and a value does not fit its former type.
         """
         return Follower(self.filestore, self.handle.required_log(self.definition)).follow(
             scan, timestamp, version, stop, None if consumer is None else self.consumer(consumer)
@@ -255,6 +272,33 @@ class Table:
     def detail(self) -> dict[str, Any]:
         """What the table is and holds now, as plain values."""
         return _detail(self.handle, self.filestore.state())
+
+    def alter(self, *changes: Change | str) -> Snapshot:
+        """Changes columns, comments and options as one commit; all of the changes or none.
+
+        Adding, moving, NOT NULL to nullable, comments and options cost nothing. Dropping, renaming and widening write
+        all files anew, or with ``schema.evolution-mode = metadata`` switch on features of Delta that some readers
+        lack. Writers and readers go on meanwhile.
+
+        Args:
+            changes: In SQL's words, such as ``"ADD COLUMN note STRING AFTER id"`` (`CHANGE_FORMS` in
+                `filestore.model.change_text` has all of them), or as values of `filestore.model.changes`. They are
+                made in their order.
+
+        Returns:
+            The snapshot from which on the table is as asked for. Its ``notes`` say which readers are shut out by it.
+
+        Raises:
+            InvalidRequest: a change that cannot be made. Nothing was changed.
+            NotFound: there is no such column.
+            Conflict: other changes of the table were faster, again and again. Nothing was changed.
+            Unavailable: the storage did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
+        """
+        return alter(self.filestore, _changes(changes), TableRewrite, lambda store: fold_table(store, full=True))
+
+    def plan_alter(self, *changes: Change | str) -> Evolution:
+        """What `alter` would do, and which readers it would shut out. Changes nothing; errors as of `alter`."""
+        return plan_alter(self.filestore, _changes(changes))
 
     def compact(self, full: bool = False) -> Snapshot | None:
         """Folds pending runs and merges sorted ones: of the buckets that have many, or of all with ``full=True``.
@@ -356,6 +400,10 @@ class Table:
 
     def _log_config(self) -> LogConfig | None:
         return self.handle.log(self.definition)
+
+
+def _changes(given: Sequence[Change | str]) -> list[Change]:
+    return [parse_change(change) if isinstance(change, str) else change for change in given]
 
 
 def _app_version(app_id: str, number: int) -> AppVersion:

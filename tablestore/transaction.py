@@ -20,7 +20,7 @@ from filestore import layout
 from filestore.ambient import Ambient
 from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
-from filestore.delta.conflict import AppVersion, Proposal, Rebase
+from filestore.delta.conflict import METADATA_CHANGED, AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.fold import look_again
@@ -34,7 +34,7 @@ from filestore.slot_result import ChangeSink, SlotResult, brought_files, named_f
 from filestore.table import FileStore
 from filestore.write import WriteResult, write_sorted
 from filestore.writer import TableFiles
-from log.store import LogConfig, LogStore, LogWriter
+from log.store import LogConfig, LogStore, LogWriter, log_config
 from log.systems import open_log
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
@@ -176,7 +176,8 @@ class TableWriter:
         """Writes what the runner brings, as one commit.
 
         Args:
-            run: Brings the rows; again, if the table's engine merges values and other writers changed its rows.
+            run: Brings the rows, as the job's table has them; again, if the table's engine merges values and other
+                writers changed its rows, or if its definition was changed.
             overwrite: What the rows replace (see `tablestore.overwrite`).
             app: The caller's own number of the write: the same one again changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not tell of may have left
@@ -219,8 +220,8 @@ class TableWriter:
         for attempt in range(most + 1):
             try:
                 return once()
-            except _Again:
-                if attempt == most:
+            except Conflict as error:
+                if attempt == most or not (isinstance(error, _Again) or error.code == METADATA_CHANGED):
                     raise
                 pause = self._ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10)))
                 self._ambient.sleep(pause)
@@ -239,6 +240,14 @@ class TableWriter:
                 self._later(snapshot, lambda: self._recovery.abort_strays(proposal.commit_id, snapshot.transactions))
             return snapshot
 
+    def _log_of(self, definition: TableDefinition) -> LogConfig | None:
+        """The log, with the columns that the table has in the version that is written on."""
+        known = self._config
+        if known is None:
+            return None
+        place = {"database": known.database, "table": known.table, "table_id": known.table_id}
+        return log_config(definition, **place, location=self._files.location)
+
     def _leased(self, commit_id: str) -> AbstractContextManager[None]:
         return nullcontext() if self._config is None else lease(self._files.location, commit_id)
 
@@ -246,7 +255,7 @@ class TableWriter:
         job = WriteJob(
             self._files.files(base),
             base.slots() if replacing is None else {},
-            self._config if replacing is None else None,
+            self._log_of(base.definition) if replacing is None else None,
             f"{base.table_id}/{proposal.commit_id}",
             recorded(base.definition, empty=not base.files, overwrite=replacing is not None),
             later=base.definition.merges_on_read and replacing is None,
@@ -287,7 +296,8 @@ class TableWriter:
         )
 
     def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
-        attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
+        log = self._log_of(base.definition)
+        attempt = _Attempt(self._files, log, proposal, WriteResult(_results(outcomes)))
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
         looked_up = base.definition.primary_key and not proposal.operation.replaces_partitions
         touches = frozenset(r.slot for r in attempt.result.results if looked_up and not r.runs)

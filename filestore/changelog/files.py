@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
+from filestore.file_columns import stored_rows
 from filestore.model.files import ChangeFile, Slot
 from filestore.storage import writing
 from filestore.writer import TableFiles, abandon, encoding_of
@@ -32,6 +33,7 @@ class ChangeWriter:
         """Takes changes, with the columns of `filestore.changelog.images.change_schema`."""
         if rows.num_rows == 0:
             return
+        rows = stored_rows(rows, self._table.definition.schema)
         if self._path is None:
             self._path = layout.change_path(self._table.ambient.new_id())
         with writing(self._path):

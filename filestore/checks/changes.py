@@ -19,6 +19,7 @@ from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
+from filestore.file_columns import stored_schema
 from filestore.layout import join
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
@@ -75,7 +76,7 @@ def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]
                 return f"has {source.size()} bytes, the log says {action['size']}"
             parquet = pq.ParquetFile(source)
             stored = {f.name: f.type for f in parquet.schema_arrow}
-            if stored != {f.name: f.type for f in change_schema(definition)}:
+            if stored != {f.name: f.type for f in stored_schema(change_schema(definition), definition.schema)}:
                 return f"has columns {', '.join(stored)}, or other types than the table"
             for group in range(parquet.num_row_groups):
                 types = parquet.read_row_group(group, [CHANGE_TYPE_COLUMN], use_threads=False).column(0)

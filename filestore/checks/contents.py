@@ -23,21 +23,29 @@ from filestore.delta.vectors import positions
 from filestore.errors import Corrupt, NotFound, TableStoreError
 from filestore.keys import Key, ascending, decode_key, encode_key, key_at
 from filestore.model.files import DataFile
+from filestore.model.schema import Schema
 from filestore.partitions import with_partition
 from filestore.writer import TableFiles
 
 __all__ = ["check_file"]
 
 
-def check_file(table: TableFiles, file: DataFile, findings: Findings) -> bool:
-    """Checks one file; whether its live keys can be read, for the check that they are unique."""
+def check_file(table: TableFiles, file: DataFile, findings: Findings, written: Schema | None = None) -> bool:
+    """Checks one file; whether its live keys can be read, for the check that they are unique.
+
+    Args:
+        table: The table.
+        file: One of its files.
+        findings: Takes what is wrong.
+        written: The columns that the table had when the file came; None if nobody knows any more.
+    """
     sound = _check_vector(table, file, findings)
     try:
         with table.storage.open_read(table.path(file.path)) as source:
             if source.size() != file.size:
                 message = f"{file.path} has {source.size()} bytes, the log says {file.size}"
                 findings.add(Invariant.FILE_SIZE, message, file.path)
-            readable = _FileCheck(table, file, findings).run(pq.ParquetFile(source))
+            readable = _FileCheck(table, file, findings, written).run(pq.ParquetFile(source))
         if readable:
             check_filters(table, file, findings)
         return readable and sound
@@ -68,7 +76,7 @@ def _check_vector(table: TableFiles, file: DataFile, findings: Findings) -> bool
 class _FileCheck:
     """The rows of one file."""
 
-    def __init__(self, table: TableFiles, file: DataFile, findings: Findings) -> None:
+    def __init__(self, table: TableFiles, file: DataFile, findings: Findings, written: Schema | None) -> None:
         self._table = table
         self._file = file
         self._findings = findings
@@ -77,16 +85,17 @@ class _FileCheck:
         self._first: Key | None = None
         self._rows = 0
         self._nulls: dict[str, int] = {}
-        try:
-            self._claims = _Claims(table.file_schema, file.stats)
-        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
-            self._claims = _Claims(table.file_schema, "{}")
-            self._wrong(Invariant.STATISTICS, f"has statistics that cannot be read ({error!r}): {file.stats}")
+        self._written = written
+        self._claims = _Claims({}, "{}")
 
     def run(self, parquet: pq.ParquetFile) -> bool:
         """Whether the key columns are as they must be."""
-        wanted = {f.name: f.type for f in self._table.file_schema}
         stored = {f.name: f.type for f in parquet.schema_arrow}
+        wanted = self._wanted(stored)
+        try:
+            self._claims = _Claims(wanted, self._file.stats)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            self._wrong(Invariant.STATISTICS, f"has statistics that cannot be read ({error!r}): {self._file.stats}")
         self._check_schema(stored, wanted)
         good = [name for name in stored if stored[name] == wanted.get(name)]
         for rows in _groups(parquet, good):
@@ -96,6 +105,20 @@ class _FileCheck:
             self._check_values(rows)
         self._check_counts()
         return set(self._keys) <= set(good)
+
+    def _wanted(self, stored: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+        """The columns that the file must have: those of its own time, or what the table's past leaves possible."""
+        if self._written is not None:
+            return {column.in_files: column.type for column in self._written}
+        schema = self._table.definition.schema
+        wanted = dict(stored) if schema.mapped else {}  # columns that were dropped since
+        for column in schema:
+            found = stored.get(column.in_files)
+            if found in column.former_types:
+                wanted[column.in_files] = found
+            elif found is not None or not column.nullable:
+                wanted[column.in_files] = column.type
+        return wanted
 
     def _wrong(self, code: Invariant, what: str) -> None:
         self._findings.add(code, f"{self._file.path} {what}", self._file.path)
@@ -110,16 +133,20 @@ class _FileCheck:
 
     def _check_place(self, rows: pa.Table) -> None:
         definition, slot = self._table.definition, self._file.slot
+        # these alone have the same names in all files
+        placing = {*definition.partition_by, *(definition.bucket_key if definition.buckets > 1 else ())}
+        schema = pa.schema([field for field in definition.schema.to_arrow() if field.name in placing])
+        rows = rows.select([name for name in schema.names if name in rows.column_names])
         try:
-            whole = with_partition(rows, slot.partition, definition.schema.to_arrow())
+            whole = with_partition(rows, slot.partition, schema)
         except (ValueError, TypeError, ArithmeticError) as error:
             self._wrong(Invariant.PARTITION, f"has partition values {dict(slot.partition)}: {error}")
             return
         for name in definition.partition_by:
             if name in rows.column_names and not rows.column(name).equals(whole.column(name)):
                 self._wrong(Invariant.PARTITION, f"is of partition {dict(slot.partition)} and holds other {name!r}")
-        if not set(definition.bucket_key) <= set(whole.column_names):
-            return  # the schema's check tells
+        if definition.buckets == 1 or not set(definition.bucket_key) <= set(whole.column_names):
+            return  # all rows are in bucket 0, or the schema's check tells
         buckets = bucket_of(whole, definition.bucket_key, definition.buckets)
         wrong = np.flatnonzero(buckets != slot.bucket)
         if len(wrong):
@@ -153,9 +180,9 @@ class _FileCheck:
     def _check_counts(self) -> None:
         if self._rows != self._file.rows:
             self._wrong(Invariant.ROW_COUNT, f"has {self._rows} rows, the log says {self._file.rows}")
-        for field in self._table.file_schema:
-            if not field.nullable and self._nulls.get(field.name):
-                self._wrong(Invariant.NOT_NULL, f"has {self._nulls[field.name]} nulls in column {field.name!r}")
+        for column in self._table.definition.schema:
+            if not column.nullable and (nulls := self._nulls.get(column.in_files, 0)):
+                self._wrong(Invariant.NOT_NULL, f"has {nulls} nulls in column {column.name!r}")
         for name, claimed in self._claims.nulls.items():
             if self._file.vector is None and claimed != self._nulls.get(name):
                 self._wrong(
@@ -193,9 +220,8 @@ def _is_text(column: pa.ChunkedArray) -> bool:
 class _Claims:
     """What a file's statistics claim."""
 
-    def __init__(self, schema: pa.Schema, stats: str) -> None:
+    def __init__(self, types: Mapping[str, pa.DataType], stats: str) -> None:
         parsed = json.loads(stats, parse_float=Decimal)
-        types = {f.name: f.type for f in schema}
         self.nulls: dict[str, int] = parsed.get("nullCount", {})
         self._low = {n: _value(v, types[n]) for n, v in parsed.get("minValues", {}).items()}
         self._high = {n: _value(v, types[n]) for n, v in parsed.get("maxValues", {}).items()}

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.checks.changes import check_changes
+from filestore.checks.definitions import check_definition_step
 from filestore.checks.report import Findings, Invariant
 from filestore.checks.retention import check_reach, check_retention
 from filestore.delta.actions import (
@@ -35,6 +36,7 @@ from filestore.layout import decode_path
 from filestore.life.lifetimes import Lifetimes, runs_of
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
+from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
 
 __all__ = ["History", "read_history"]
@@ -51,12 +53,14 @@ class History:
         state: The version that was asked for; None if it cannot be had.
         referenced: Relative paths that any retained version names.
         newest: The newest version; None if it cannot be had.
+        schemas: By path the columns that the table had when the file or run came, as far as the log still says it.
     """
 
     findings: Findings
     state: TableState | None = None
     referenced: set[str] = field(default_factory=set)
     newest: TableState | None = None
+    schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
 
 
@@ -148,8 +152,10 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         else:
             after = before.next(entry.version, entry.actions)
         _check_info(history, entry)
+        check_definition_step(findings, before.definition if before is not None else None, after.definition, entry)
         _check_files(findings, before, after, entry)
         _check_replaced(findings, before, entry)
+        _note_schemas(history, before, after, entry)
         _check_order(findings, before, after, entry)
         _check_runs(findings, before, after, entry)
         _check_apps(findings, entry)
@@ -214,7 +220,7 @@ def _check_info(history: History, entry: Commit) -> None:
 
 def _check_files(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
     live = dict(before.files) if before is not None else {}
-    quiet = not entry.snapshot().operation.changes_data
+    changes = entry.snapshot().operation.changes_data
     for action in entry.actions:
         if (remove := action.get("remove")) is not None:
             file = live.pop(file_key(remove), None)
@@ -223,7 +229,7 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
                 _wrong_file(findings, entry, remove, "removes a file that is not there with that vector")
     for action in entry.actions:
         change = action.get("add") or action.get("remove")
-        if change is not None and change["dataChange"] == quiet:
+        if change is not None and change["dataChange"] != changes:
             findings.add(
                 Invariant.DATA_CHANGE,
                 f"version {entry.version} is a {entry.snapshot().operation} and has dataChange = "
@@ -372,6 +378,17 @@ def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> N
             f"the checkpoint of version {version} differs from the log in {', '.join(differing)}",
             version=version,
         )
+
+
+def _note_schemas(history: History, before: TableState | None, after: TableState, entry: Commit) -> None:
+    known = before.files if before is not None else {}
+    for action in entry.actions:
+        domain = action.get("domainMetadata", {})
+        if "add" in action and (path := file_key(action["add"])) not in known:
+            history.schemas[path] = after.definition.schema
+        elif domain.get("domain", "").startswith(RUN_DOMAIN) and not domain["removed"]:
+            run = pending_run(domain["configuration"], after.definition.partition_by)
+            history.schemas[run.path] = after.definition.schema
 
 
 def _note_references(history: History, entry: Commit) -> None:

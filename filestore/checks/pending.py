@@ -12,38 +12,64 @@ import pyarrow.parquet as pq
 from filestore.bucketing import bucket_of
 from filestore.checks.report import Findings, Invariant
 from filestore.errors import NotFound
+from filestore.file_columns import stored_schema
 from filestore.keys import Key, ascending, changes, encode_key, key_at
 from filestore.model.files import PendingRun
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
 from filestore.pending import run_schema
 from filestore.writer import TableFiles
 
 __all__ = ["check_run"]
 
 
-def check_run(table: TableFiles, run: PendingRun, findings: Findings) -> None:
-    """Checks one run."""
-    for what in _wrong(table, run):
+def check_run(table: TableFiles, run: PendingRun, findings: Findings, written: Schema | None = None) -> None:
+    """Checks one run.
+
+    Args:
+        table: The table.
+        run: One of its runs.
+        findings: Takes what is wrong.
+        written: The columns that the table had when the run came; None if nobody knows any more.
+    """
+    for what in _wrong(table, run, written):
         findings.add(Invariant.PENDING_RUN, f"run {run.path} {what}", run.path)
 
 
-def _wrong(table: TableFiles, run: PendingRun) -> Iterator[str]:
+def _wrong(table: TableFiles, run: PendingRun, written: Schema | None) -> Iterator[str]:
     try:
         with table.storage.open_read(table.path(run.path)) as source:
             if source.size() != run.size:
                 yield f"has {source.size()} bytes, the log says {run.size}"
-            yield from _wrong_rows(table, run, pq.ParquetFile(source))
+            parquet = pq.ParquetFile(source)
+            if not _has_columns(table.definition.schema, parquet.schema_arrow, written):
+                yield f"has columns {parquet.schema_arrow.names}, or other types than the table had and {KIND_COLUMN!r}"
+            else:
+                yield from _wrong_rows(table, run, parquet)
     except NotFound:
         yield "is pending and not on storage"
     except (pa.ArrowException, OSError) as error:
         yield f"is not readable Parquet: {error}"
 
 
+def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> bool:
+    """Whether a run's columns are those of its own time, or those that the table's past leaves possible."""
+    if written is not None:
+        return bool(stored.equals(stored_schema(run_schema(written), written)))
+    kind = run_schema(schema).field(KIND_COLUMN)
+    possible = {column.in_files: (column.type, *column.former_types) for column in schema}
+    found = {field.name: field.type for field in stored}
+    required = {column.in_files for column in schema if not column.nullable}
+    return (
+        stored.names[-1:] == [KIND_COLUMN]
+        and stored.field(KIND_COLUMN).equals(kind)
+        and required <= set(found)
+        and all(found[name] in types for name, types in possible.items() if name in found)
+    )
+
+
 def _wrong_rows(table: TableFiles, run: PendingRun, parquet: pq.ParquetFile) -> Iterator[str]:
     definition, keys = table.definition, table.definition.sort_key
-    if not parquet.schema_arrow.equals(run_schema(definition)):
-        yield f"has columns {parquet.schema_arrow.names} of other names or types than the table and {KIND_COLUMN!r}"
-        return
     if parquet.metadata.num_rows != run.rows:
         yield f"has {parquet.metadata.num_rows} rows, the log says {run.rows}"
     first: Key | None = None

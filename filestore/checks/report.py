@@ -25,6 +25,7 @@ class Invariant(StrEnum):
     TIMESTAMP_ORDER = "timestamp-order"
     PROTOCOL = "protocol"
     TABLE_ID = "table-id"
+    COLUMN_ID = "column-id"
     COMMIT_ID = "commit-id"
     FILE_ACTION = "file-action"
     DATA_CHANGE = "data-change"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from filestore.errors import Corrupt, Unsupported
 from filestore.layout import decode_path, encode_path
 from filestore.model.changelog import ChangelogProducer
-from filestore.model.definition import TableDefinition
+from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
 from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingRun, Slot
 
 __all__ = [
@@ -58,6 +58,7 @@ _WRITER_FEATURES = [
     "invariants",
     WRITER_FEATURE,
 ]
+_EVOLUTION_FEATURES = [COLUMN_MAPPING, TYPE_WIDENING]  # of readers and writers; only where the schema needs them
 
 
 def encode(actions: Sequence[Action]) -> bytes:
@@ -76,14 +77,18 @@ def decode(data: bytes) -> list[Action]:
     return actions
 
 
-def protocol_action() -> Action:
-    """Reader 3, writer 7, with the writer feature that keeps foreign writers from breaking keys."""
+def protocol_action(features: Collection[str] = ()) -> Action:
+    """Reader 3, writer 7, with the writer feature that keeps foreign writers from breaking keys.
+
+    Args:
+        features: What changes of the schema have switched on.
+    """
     return {
         "protocol": {
             "minReaderVersion": 3,
             "minWriterVersion": 7,
-            "readerFeatures": _READER_FEATURES,
-            "writerFeatures": _WRITER_FEATURES,
+            "readerFeatures": [*_READER_FEATURES, *sorted(features)],
+            "writerFeatures": [*_WRITER_FEATURES, *sorted(features)],
         }
     }
 
@@ -91,7 +96,7 @@ def protocol_action() -> Action:
 def check_protocol(protocol: Mapping[str, Any]) -> None:
     """Refuses a table that was made by a later Tablestore: `Unsupported` names the feature that is not known here."""
     for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", _WRITER_FEATURES)):
-        if unknown := sorted(set(protocol.get(kind) or ()) - set(known)):
+        if unknown := sorted(set(protocol.get(kind) or ()) - {*known, *_EVOLUTION_FEATURES}):
             raise Unsupported(
                 f"the table needs the Delta feature {unknown[0]!r}, which this version of Tablestore does not know: "
                 "use a later one",

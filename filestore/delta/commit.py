@@ -18,12 +18,14 @@ from filestore.delta.actions import (
     cdc_action,
     domain_action,
     encode,
+    metadata_action,
     no_domain_action,
+    protocol_action,
     remove_action,
     run_action,
     txn_action,
 )
-from filestore.delta.conflict import Clear, Done, Proposal, Rebase, judge
+from filestore.delta.conflict import RUNS_CAME, Clear, Done, Proposal, Rebase, judge
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
@@ -208,7 +210,8 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
         )
     offsets = advance(state.log_offsets, proposal.transactions)
     data_change = proposal.operation.changes_data
-    actions = [commit_info(_counted(proposal, state, removes), state.version, timestamp)]
+    info = commit_info(_counted(proposal, state, removes), state.version, timestamp)
+    actions = [info, *_definition_actions(proposal, state)]
     if proposal.app is not None:
         actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
@@ -264,9 +267,22 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
             "tablestore": {
                 "commitId": proposal.commit_id,
                 "transactions": [t.to_json() for t in proposal.transactions],
+                **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }
     }
+
+
+def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """What the table is from now on; the protocol only when it has to know more."""
+    definition = proposal.definition
+    if definition is None:
+        return []
+    metadata = metadata_action(definition, state.table_id, state.created_ms)
+    return [
+        *([protocol_action(definition.features)] if definition.features > state.definition.features else []),
+        metadata,
+    ]
 
 
 def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
@@ -281,6 +297,11 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
 
 def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Runs that are pending no longer, and those that are from now on."""
+    if proposal.settled and state.pending():
+        raise Conflict(
+            f"rows were written that wait to be merged while this {proposal.operation} was prepared: fold and retry",
+            code=RUNS_CAME,
+        )
     pending = {run.id: run for runs in state.pending().values() for run in runs}
     replaced = (run for run in pending.values() if run.slot.partition in proposal.replaces)
     done = [*proposal.folded, *replaced]

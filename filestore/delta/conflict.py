@@ -24,12 +24,18 @@ from filestore.delta.actions import slot_of
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
+from filestore.model.definition import TableDefinition
 from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
-__all__ = ["AppVersion", "Clear", "Done", "Proposal", "Rebase", "judge"]
+__all__ = ["METADATA_CHANGED", "RUNS_CAME", "AppVersion", "Clear", "Done", "Proposal", "Rebase", "judge"]
+
+METADATA_CHANGED = "metadata-changed"
+"""The code of the conflict with a commit that changed the table's definition."""
+RUNS_CAME = "runs-came"
+"""The code of the conflict of a commit that needs all runs folded with one that brought a run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,9 @@ class Proposal:
         domains: Metadata domains of this name get this configuration; None removes one.
         watches: Domains that it was worked out from: a change of one in between is a conflict.
         whole_table: It was worked out from all files: a change of any in between has to be looked at.
+        definition: What the table is from this commit on, if it changes that.
+        settled: It holds only for a version without pending runs: it fails if there is one when it is committed.
+        notes: What the snapshot says to people.
     """
 
     operation: Operation
@@ -85,6 +94,9 @@ class Proposal:
     domains: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
     watches: frozenset[str] = frozenset()
     whole_table: bool = False
+    definition: TableDefinition | None = None
+    settled: bool = False
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +140,7 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
             raise Conflict(
                 f"version {commit.version} changed the table's schema or protocol while this "
                 f"{proposal.operation} was prepared: read the table again and retry",
-                code="metadata-changed",
+                code=METADATA_CHANGED,
             )
     _check_domains(proposal, between)
     changed = _changes(between)

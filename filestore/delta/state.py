@@ -42,6 +42,7 @@ class TableState:
         files: The live files by relative path.
         app_versions: Delta's ``txn``: streaming queries' batch ids, and the log's end offsets.
         domains: Delta's ``domainMetadata`` configurations that are not removed.
+        created_ms: When the table was made, in milliseconds since 1970 UTC.
     """
 
     version: int
@@ -51,6 +52,7 @@ class TableState:
     files: Mapping[str, DataFile] = field(default_factory=dict)
     app_versions: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
+    created_ms: int = 0
 
     @property
     def log_offsets(self) -> dict[int, int]:
@@ -111,7 +113,8 @@ class TableState:
         if metadata is None:
             raise Corrupt(f"version {version} has no metaData action", code="no-metadata")
         definition = TableDefinition.from_delta(metadata)
-        return _apply(cls(version, 0, metadata["id"], definition), version, listed)
+        created_ms = int(metadata.get("createdTime") or 0)
+        return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
@@ -169,4 +172,5 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
         log_offsets=dict(log_offsets),
         transactions=tuple(LogTransaction.from_json(t) for t in own["transactions"]),
         metrics={name: int(value) for name, value in info["operationMetrics"].items()},
+        notes=tuple(own.get("notes", ())),
     )

@@ -45,7 +45,7 @@ def restored(base: TableState, target: TableState) -> Restored:
 def _check_same_shape(base: TableState, target: TableState) -> None:
     now, then = base.definition, target.definition
     for what, here, there in (
-        ("columns", now.schema, then.schema),
+        ("columns", now.schema.numbered(), then.schema.numbered()),
         ("primary key", now.primary_key, then.primary_key),
         ("partition columns", now.partition_by, then.partition_by),
         ("bucket columns", now.bucket_key, then.bucket_key),

@@ -17,10 +17,18 @@ from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import is_key_type, to_sql
 
-__all__ = ["TableDefinition"]
+__all__ = ["COLUMN_MAPPING", "TYPE_WIDENING", "TableDefinition", "check_definition"]
 
 PROPERTY_PREFIX = "tablestore."
 PRIMARY_KEY_PROPERTY = "tablestore.primary-key"
+LAST_ID_PROPERTY = "tablestore.last-column-id"
+
+COLUMN_MAPPING = "columnMapping"
+TYPE_WIDENING = "typeWidening"
+_FEATURE_PROPERTIES = {
+    COLUMN_MAPPING: ("delta.columnMapping.mode", "name"),
+    TYPE_WIDENING: ("delta.enableTypeWidening", "true"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,8 @@ class TableDefinition:
         partition_by: Partition columns, in order.
         options: Checked options.
         comment: Free text.
+        features: Features of Delta that changes of the schema have switched on: `COLUMN_MAPPING`, `TYPE_WIDENING`.
+        last_id: The greatest id that a column ever had; None in a table whose schema was never changed.
     """
 
     schema: Schema
@@ -40,6 +50,8 @@ class TableDefinition:
     partition_by: tuple[str, ...] = ()
     options: TableOptions = TableOptions()
     comment: str | None = None
+    features: frozenset[str] = frozenset()
+    last_id: int | None = None
 
     @classmethod
     def of(
@@ -62,8 +74,7 @@ class TableDefinition:
         check_fields(schema)
         _check_texts(options or {}, comment)
         definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
-        _check_columns(definition)
-        _check_options(definition)
+        check_definition(definition)
         return definition
 
     @property
@@ -119,6 +130,11 @@ class TableDefinition:
         """The definition's part of Delta's ``metaData.configuration``."""
         properties = {PROPERTY_PREFIX + name: value for name, value in self.options.given}
         properties[PRIMARY_KEY_PROPERTY] = json.dumps(list(self.primary_key))
+        properties |= dict(_FEATURE_PROPERTIES[feature] for feature in sorted(self.features))
+        if self.last_id is not None:
+            properties[LAST_ID_PROPERTY] = str(self.last_id)
+            if COLUMN_MAPPING in self.features:
+                properties["delta.columnMapping.maxColumnId"] = str(self.last_id)
         return properties
 
     @classmethod
@@ -132,6 +148,7 @@ class TableDefinition:
                 "Tablestore did not make it",
                 code="not-a-managed-table",
             )
+        last_id = properties.pop(LAST_ID_PROPERTY, None)
         options = {
             name.removeprefix(PROPERTY_PREFIX): value
             for name, value in properties.items()
@@ -143,7 +160,15 @@ class TableDefinition:
             tuple(metadata["partitionColumns"]),
             TableOptions(tuple(sorted(options.items()))),
             metadata.get("description"),
+            frozenset(f for f, (name, value) in _FEATURE_PROPERTIES.items() if properties.get(name) == value),
+            None if last_id is None else int(last_id),
         )
+
+
+def check_definition(definition: TableDefinition) -> None:
+    """Checks that columns, key, partition columns and options hold together; for errors see `TableDefinition.of`."""
+    _check_columns(definition)
+    _check_options(definition)
 
 
 def _check_texts(options: Mapping[str, str], comment: str | None) -> None:

@@ -313,6 +313,14 @@ OPTIONS: Mapping[str, Option] = {
             "`yyyyMMdd`; UTC. Default: `yyyy-M-d H:m:s` or `yyyy-M-d`, or the time of a DATE or TIMESTAMP column.",
         ),
         Option(
+            "schema.evolution-mode",
+            "enum",
+            one_of("rewrite", "metadata"),
+            "rewrite",
+            "How columns are dropped, renamed and widened: all files are written anew, and every reader keeps working; "
+            "or only metadata changes, with features of Delta that some readers lack.",
+        ),
+        Option(
             "log.system",
             "enum",
             one_of("none", "embedded", "kafka"),

@@ -6,6 +6,7 @@ of all four spellings (Delta protocol, section "Schema Serialization Format").
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,26 +20,73 @@ from filestore.model.text import check_text
 __all__ = ["Column", "Schema", "check_fields"]
 
 RESERVED_PREFIX = "_"
+ID_METADATA = "tablestore.id"
+CHANGES_METADATA = "delta.typeChanges"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its name, canonical Arrow type, whether it may be null, and a comment."""
+    """One column.
+
+    Attributes:
+        name: What people and programs call it.
+        type: Its canonical Arrow type.
+        nullable: Whether it may be null.
+        comment: Free text.
+        id: What it is, whatever it is called: stays, and is never another column's (FORMAT.md section 3.1). None in a
+            schema that was never changed; `Schema.numbered` knows it then.
+        stored_name: With column mapping its name in data files, statistics and partition values; else None.
+        former_types: Narrower types that it had, oldest first, and that older files may have.
+    """
 
     name: str
     type: pa.DataType
     nullable: bool = True
     comment: str | None = None
+    id: int | None = None
+    stored_name: str | None = None
+    former_types: tuple[pa.DataType, ...] = ()
+
+    @property
+    def in_files(self) -> str:
+        """Its name in data files and in what is said of them."""
+        return self.stored_name or self.name
 
     def to_delta(self) -> dict[str, Any]:
         """The column as a field of Delta's ``schemaString``."""
-        metadata = {} if self.comment is None else {"comment": self.comment}
+        metadata: dict[str, Any] = {} if self.comment is None else {"comment": self.comment}
+        ids: Iterator[int] | None = None
+        if self.id is not None:
+            metadata[ID_METADATA] = self.id
+            if self.stored_name is not None:
+                metadata |= types.mapping_metadata(self.id, self.stored_name)
+                ids = itertools.count(self.id + 1)
+        if self.former_types:
+            path = (*self.former_types, self.type)
+            metadata[CHANGES_METADATA] = [
+                {"fromType": types.to_delta(before), "toType": types.to_delta(after)}
+                for before, after in itertools.pairwise(path)
+            ]
         return {
             "name": self.name,
-            "type": types.to_delta(self.type),
+            "type": types.to_delta(self.type, ids),
             "nullable": self.nullable,
             "metadata": metadata,
         }
+
+    @classmethod
+    def from_delta(cls, value: dict[str, Any]) -> Column:
+        """Back from `to_delta`."""
+        metadata = value.get("metadata", {})
+        return cls(
+            value["name"],
+            types.from_delta(value["type"]),
+            value["nullable"],
+            metadata.get("comment"),
+            metadata.get(ID_METADATA),
+            metadata.get("delta.columnMapping.physicalName"),
+            tuple(types.from_delta(change["fromType"]) for change in metadata.get(CHANGES_METADATA, ())),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +140,30 @@ class Schema:
         keys = set(names)
         return Schema(tuple(replace(c, nullable=False) if c.name in keys else c for c in self.columns))
 
+    def numbered(self) -> Schema:
+        """The same schema with the ids of its columns said.
+
+        In a schema that was never changed they count from 1. A column's id is followed by those of the STRUCT fields in
+        it, depth first.
+        """
+        if all(column.id is not None for column in self.columns):
+            return self
+        numbered, free = [], 1
+        for column in self.columns:
+            numbered.append(replace(column, id=free))
+            free += 1 + types.field_count(column.type)
+        return Schema(tuple(numbered))
+
+    @property
+    def last_id(self) -> int:
+        """The greatest id of a column or a STRUCT field."""
+        return max((c.id or 0) + types.field_count(c.type) for c in self.numbered())
+
+    @property
+    def mapped(self) -> bool:
+        """Whether columns have names of their own in files (Delta's column mapping)."""
+        return self.columns[0].stored_name is not None
+
     def to_arrow(self) -> pa.Schema:
         """As an Arrow schema (timestamps in microseconds, UTC or without zone)."""
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
@@ -109,20 +181,14 @@ class Schema:
         """Delta's ``schemaString``, before JSON encoding."""
         return {"type": "struct", "fields": [c.to_delta() for c in self.columns]}
 
+    def plain(self) -> Schema:
+        """Names, types, NOT NULLs and comments alone: what a frame of the table's rows has."""
+        return Schema(tuple(Column(c.name, c.type, c.nullable, c.comment) for c in self.columns))
+
     @classmethod
     def from_delta(cls, value: dict[str, Any]) -> Schema:
         """From Delta's ``schemaString``, after JSON decoding."""
-        return cls(
-            tuple(
-                Column(
-                    f["name"],
-                    types.from_delta(f["type"]),
-                    f["nullable"],
-                    f.get("metadata", {}).get("comment"),
-                )
-                for f in value["fields"]
-            )
-        )
+        return cls(tuple(Column.from_delta(f) for f in value["fields"]))
 
     def to_sql(self) -> str:
         """As a Spark SQL column list: ``id BIGINT NOT NULL, name STRING``."""

@@ -24,11 +24,12 @@ class Operation(StrEnum):
     ROLLBACK = "ROLLBACK"
     TAG = "TAG"
     EXPIRE = "EXPIRE"
+    ALTER = "ALTER TABLE"
 
     @property
     def changes_data(self) -> bool:
-        """Whether a reader of changes must look at the commit: False if it only moves rows or touches none."""
-        return self not in (Operation.COMPACT, Operation.TAG, Operation.EXPIRE)
+        """Whether readers of changes must look at it: False if it only moves rows, writes them anew or touches none."""
+        return self not in (Operation.COMPACT, Operation.TAG, Operation.EXPIRE, Operation.ALTER)
 
     @property
     def replaces_partitions(self) -> bool:
@@ -48,6 +49,7 @@ class Snapshot:
         log_offsets: For each bucket the end offset of the log that this and all earlier versions cover.
         transactions: Where this commit's log records lie.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
+        notes: What whoever did this has to know, such as which readers a change of the schema shuts out.
     """
 
     version: int
@@ -57,3 +59,4 @@ class Snapshot:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     transactions: tuple[LogTransaction, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -6,13 +6,24 @@ The canonical form is an Arrow type; Delta's JSON and Spark SQL's words are tran
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 
 from filestore.errors import Unsupported
 
-__all__ = ["canonical", "from_delta", "is_key_type", "quoted", "to_delta", "to_sql"]
+__all__ = [
+    "canonical",
+    "field_count",
+    "from_delta",
+    "is_key_type",
+    "is_wider",
+    "mapping_metadata",
+    "quoted",
+    "to_delta",
+    "to_sql",
+]
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
@@ -105,8 +116,39 @@ def is_key_type(arrow: pa.DataType) -> bool:
     return not (pa.types.is_nested(arrow) or pa.types.is_floating(arrow))
 
 
-def to_delta(arrow: pa.DataType) -> str | dict[str, Any]:
-    """Delta's spelling of a canonical type."""
+_INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
+
+
+def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
+    """Whether a column may be widened from one type to the other: each value stays the same, and so does their order.
+
+    These are changes of Delta's type widening: among integers, FLOAT to DOUBLE, and DECIMAL to one with no fewer digits
+    on either side of the point.
+    """
+    if narrow in _INTEGERS and wide in _INTEGERS:
+        return _INTEGERS.index(wide) > _INTEGERS.index(narrow)
+    if pa.types.is_decimal(narrow) and pa.types.is_decimal(wide):
+        places = wide.scale - narrow.scale
+        return bool(wide != narrow and wide.precision - narrow.precision >= places >= 0)
+    return bool(pa.types.is_float32(narrow) and pa.types.is_float64(wide))
+
+
+def field_count(arrow: pa.DataType) -> int:
+    """How many STRUCT fields a type holds, at any depth."""
+    if pa.types.is_map(arrow):
+        return field_count(arrow.key_type) + field_count(arrow.item_type)
+    if pa.types.is_list(arrow):
+        return field_count(arrow.value_type)
+    return sum(1 + field_count(f.type) for f in arrow) if pa.types.is_struct(arrow) else 0
+
+
+def to_delta(arrow: pa.DataType, ids: Iterator[int] | None = None) -> str | dict[str, Any]:
+    """Delta's spelling of a canonical type.
+
+    Args:
+        arrow: The type.
+        ids: With column mapping the ids of the STRUCT fields in it, which are stored under their names.
+    """
     if arrow in _TO_DELTA:
         return _TO_DELTA[arrow]
     if pa.types.is_decimal(arrow):
@@ -114,18 +156,27 @@ def to_delta(arrow: pa.DataType) -> str | dict[str, Any]:
     if pa.types.is_list(arrow):
         return {
             "type": "array",
-            "elementType": to_delta(arrow.value_type),
+            "elementType": to_delta(arrow.value_type, ids),
             "containsNull": arrow.value_field.nullable,
         }
     if pa.types.is_map(arrow):
         return {
             "type": "map",
-            "keyType": to_delta(arrow.key_type),
-            "valueType": to_delta(arrow.item_type),
+            "keyType": to_delta(arrow.key_type, ids),
+            "valueType": to_delta(arrow.item_type, ids),
             "valueContainsNull": arrow.item_field.nullable,
         }
-    fields = [{"name": f.name, "type": to_delta(f.type), "nullable": f.nullable, "metadata": {}} for f in arrow]
-    return {"type": "struct", "fields": fields}
+    return {"type": "struct", "fields": [_field_to_delta(f, ids) for f in arrow]}
+
+
+def _field_to_delta(field: pa.Field, ids: Iterator[int] | None) -> dict[str, Any]:
+    metadata = {} if ids is None else mapping_metadata(next(ids), field.name)
+    return {"name": field.name, "type": to_delta(field.type, ids), "nullable": field.nullable, "metadata": metadata}
+
+
+def mapping_metadata(column_id: int, stored_name: str) -> dict[str, Any]:
+    """What Delta's column mapping says of a field (Delta protocol, "Column Mapping")."""
+    return {"delta.columnMapping.id": column_id, "delta.columnMapping.physicalName": stored_name}
 
 
 def from_delta(delta: str | dict[str, Any]) -> pa.DataType:

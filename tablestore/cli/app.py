@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from filestore.errors import TableStoreError
-from tablestore.cli import care, catalog, compactor, describe, follow, life, partitions, rows, show, start
+from tablestore.cli import alter, care, catalog, compactor, describe, follow, life, partitions, rows, show, start
 from tablestore.cli.output import complain
 
 __all__ = ["app", "main"]
@@ -50,6 +50,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "tables": catalog.tables,
         "create": catalog.create,
         "drop": catalog.drop,
+        "alter": alter.alter,
         "describe": describe.describe,
         "snapshots": describe.snapshots,
         "show": show.show,

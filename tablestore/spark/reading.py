@@ -23,20 +23,28 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
     SupportsTriggerAvailableNow,
 )
+from pyspark.sql.types import StructType
 
+from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.life.consumers import Consumer
+from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.reshape import reshaped, schema_changed
 from filestore.scan import ScanPlan, plan_scan, scan
+from filestore.table import FileStore
 from filestore.writer import TableFiles
 from log.store import LogConfig
-from log.systems import open_log
 from tablestore.follow import change_schema, check_scan
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
+from tablestore.records import RecordReader, definition_after
 from tablestore.spark.opened import opened
 
-__all__ = ["BatchReader", "ChangeReader", "row_limit", "wants_changes"]
+__all__ = ["BatchReader", "ChangeReader", "known_columns", "row_limit", "wants_changes"]
+
+_LOOK_BACK = 100  # versions: what may be committed between a query's planning and its start
 
 
 def wants_changes(options: Mapping[str, str]) -> bool:
@@ -51,10 +59,20 @@ class _ScanPartition(InputPartition):
     table: TableFiles
     plan: ScanPlan
     kind: RowKind
+    wanted: Schema
 
     def rows(self) -> Iterator[pa.Table]:
         for rows in scan(self.table, self.plan):
-            yield rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
+            changes = rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
+            yield reshaped(changes, self.table.definition.schema, self.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Records:
+    """Log records, and the columns that the table had when they were written."""
+
+    step: FromLog
+    written: Schema
 
 
 @dataclass
@@ -63,38 +81,40 @@ class _BucketPartition(InputPartition):
 
     log: LogConfig
     bucket: int
-    parts: tuple[FromLog | _ScanPartition, ...]
-    files: TableFiles
+    parts: tuple[_Records | _ScanPartition, ...]
+    ambient: Ambient
+    wanted: Schema
 
     def rows(self) -> Iterator[pa.Table]:
-        with open_log(self.log, self.files.ambient) as log:
+        with RecordReader(self.log, self.wanted, self.ambient) as records:
             for part in self.parts:
                 if isinstance(part, _ScanPartition):
                     yield from part.rows()
-                    continue
-                for batch in log.read(part.transactions, bucket=self.bucket):
-                    yield pa.Table.from_batches([batch.rows])
+                else:
+                    yield from records.read(part.step.transactions, part.written, self.bucket)
 
 
 class BatchReader(DataSourceReader):
     """All rows of the newest version; prefer `SparkStore.read`, which is a native scan."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], fields: StructType) -> None:
         self._options = options
+        self._fields = fields
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each file, or slot with pending runs."""
         store = opened(self._options).files()
-        state = store.state()
-        return [_ScanPartition(store.files(state), part, RowKind.INSERT) for part in plan_scan(state).parts()]
+        state, wanted = store.state(), known_columns(store, self._fields)
+        table = store.files(state)
+        return [_ScanPartition(table, part, RowKind.INSERT, wanted) for part in plan_scan(state).parts()]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
         # Spark replaces an empty list of partitions by one that is no partition
         if isinstance(partition, _ScanPartition):
-            schema = _wire_schema(partition.table, wants_changes(self._options))
+            schema = _wire_schema(partition.wanted, wants_changes(self._options))
             for rows in partition.rows():
-                yield from rows.select(schema.names).cast(schema).to_batches()
+                yield from _on_the_wire(rows, schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,15 +143,17 @@ class _Offset:
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """First the files of a snapshot, some at a time, then the log's changes, some versions at a time."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], fields: StructType) -> None:
         self._options = options
         self._handle = opened(options)
         self._store = self._handle.files()
+        self._wanted = known_columns(self._store, fields)
         self._log = self._handle.required_log(self._store.state().definition)
         self._until: int | None = None
         name = options.get("consumerId".lower()) or options.get("consumerId")
         self._consumer = Consumer(self._store, name) if name else None
         self._held = False
+        self._passed: tuple[int, TableDefinition] | None = None  # how far batches were planned
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where a query without a checkpoint begins."""
@@ -228,25 +250,34 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             first = _Offset.initial(last.table_id, last.begin, last.full)
         if last.files > first.files:
             state = self._store.state(last.begin)
-            parts = plan_scan(state).parts()[first.files : last.files]
-            return [_ScanPartition(self._store.files(state), part, RowKind.INSERT) for part in parts]
+            parts, table = plan_scan(state).parts()[first.files : last.files], self._store.files(state)
+            return [_ScanPartition(table, part, RowKind.INSERT, self._wanted) for part in parts]
         return self._changes(first.version, last.version)
 
     def _changes(self, after: int, until: int) -> Sequence[InputPartition]:
         store = self._store
-        snapshots = (store.snapshot(v) for v in range(after + 1, until + 1))
-        todo = list(steps(snapshots, keyed=bool(self._log.primary_key)))
-        table = store.files(store.state(until))
-        buckets = range(table.definition.buckets)
-        planned = ((bucket, tuple(self._parts(todo, bucket))) for bucket in buckets)
-        return [_BucketPartition(self._log, bucket, parts, table) for bucket, parts in planned if parts]
+        known = self._passed
+        definition = known[1] if known is not None and known[0] == after else store.definition(after)
+        todo: list[tuple[Step, Schema]] = []
+        for version in range(after + 1, until + 1):
+            commit = store.required(version)
+            definition = definition_after(commit, definition)
+            found = steps([commit.snapshot()], keyed=bool(self._log.primary_key))
+            todo += [(step, definition.schema) for step in found]
+        self._passed = (until, definition)
+        planned = ((bucket, tuple(self._parts(todo, bucket))) for bucket in range(definition.buckets))
+        return [
+            _BucketPartition(self._log, bucket, parts, store.ambient, self._wanted)
+            for bucket, parts in planned
+            if parts
+        ]
 
-    def _parts(self, todo: Sequence[Step], bucket: int) -> Iterator[FromLog | _ScanPartition]:
-        for step in todo:
+    def _parts(self, todo: Sequence[tuple[Step, Schema]], bucket: int) -> Iterator[_Records | _ScanPartition]:
+        for step, written in todo:
             match step:
                 case FromLog(transactions=transactions):
                     if any(r.bucket == bucket for t in transactions for r in t.ranges):
-                        yield step
+                        yield _Records(step, written)
                 case Replaced(version):
                     before, after = self._store.state(version - 1), self._store.state(version)
                     for state, scanned, kind in (
@@ -254,19 +285,20 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         (after, Replaced.came(before, after), RowKind.INSERT),
                     ):
                         table = self._store.files(state)
-                        yield from (_ScanPartition(table, part, kind) for part in scanned if part.bucket == bucket)
+                        for part in scanned:
+                            if part.bucket == bucket:
+                                yield _ScanPartition(table, part, kind, self._wanted)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """In a task."""
         if not isinstance(partition, _ScanPartition | _BucketPartition):
             return
         with_kind = wants_changes(self._options)
-        table = partition.table if isinstance(partition, _ScanPartition) else partition.files
-        schema = _wire_schema(table, with_kind)
+        schema = _wire_schema(partition.wanted, with_kind)
         for rows in partition.rows():
             if not with_kind:
                 _refuse_changes(rows)
-            yield from rows.select(schema.names).cast(schema).to_batches()
+            yield from _on_the_wire(rows, schema)
 
 
 def row_limit(text: str) -> int:
@@ -292,10 +324,42 @@ def _moment(text: str) -> datetime:
         ) from error
 
 
-def _wire_schema(table: TableFiles, with_kind: bool) -> pa.Schema:
+def known_columns(store: FileStore, fields: StructType) -> Schema:
+    """The columns that a query was planned with.
+
+    The table may have been changed since. So they are looked for in the newest version and in those before it; if no
+    version has them, as they were given by hand, the newest version's are meant.
+    """
+    state = store.state()
+    definition, oldest = state.definition, store.log.versions()[0]
+    for version in range(state.version, max(oldest, state.version - _LOOK_BACK), -1):
+        if _same_columns(definition.schema, fields):
+            return definition.schema
+        if any("metaData" in action for action in store.required(version).actions):
+            if version <= (oldest := store.log.oldest().version):
+                break
+            definition = store.definition(version - 1)
+    return definition.schema if _same_columns(definition.schema, fields) else state.definition.schema
+
+
+def _same_columns(schema: Schema, fields: StructType) -> bool:
+    own = StructType.fromJson(schema.plain().to_delta())
+    known = [(f.name, f.dataType.simpleString()) for f in fields if f.name != KIND_COLUMN]
+    return known == [(f.name, f.dataType.simpleString()) for f in own]
+
+
+def _wire_schema(wanted: Schema, with_kind: bool) -> pa.Schema:
     """What Spark expects of a batch, nullability included."""
-    schema = table.definition.schema.to_arrow()
+    schema = wanted.to_arrow()
     return change_schema(schema) if with_kind else schema
+
+
+def _on_the_wire(rows: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
+    try:
+        batches: list[pa.RecordBatch] = rows.select(schema.names).cast(schema).to_batches()
+    except ValueError as error:  # a null in a column that was NOT NULL when the query was planned
+        raise schema_changed(str(error)) from error
+    return batches
 
 
 def _refuse_changes(rows: pa.Table) -> None:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from filestore.delta.conflict import AppVersion
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
+from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable, Unsupported
 from filestore.writer import TableFiles
 from tablestore.handle import TableHandle
 from tablestore.incoming import conform
@@ -67,7 +67,7 @@ class _Staging:
         try:
             if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
                 raise errors[0]
-            _write(opened(self._options), runs, overwrite, app)
+            _write(opened(self._options), self._files, runs, overwrite, app)
         finally:
             remove(self._files, runs)
 
@@ -116,14 +116,20 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
         self._abort(messages)
 
 
-def _write(table: TableHandle, runs: Iterable[str], overwrite: Overwrite, app: AppVersion | None) -> None:
-    store = table.files()
-    files = store.files(store.state())
+def _write(
+    table: TableHandle, staged: TableFiles, runs: Iterable[str], overwrite: Overwrite, app: AppVersion | None
+) -> None:
+    store, columns = table.files(), staged.definition.schema.to_arrow()
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
-        return [job.run(merged(files, runs), "0.0")]
+        if job.table.definition.schema.to_arrow() != columns:
+            raise Conflict(
+                "the table's columns were changed while the rows were staged: nothing was written, write them again",
+                code="staged-rows",
+            )
+        return [job.run(merged(staged, runs), "0.0")]
 
-    TableWriter(store, table.log(files.definition), table.ambient).write(run, overwrite=overwrite, app=app)
+    TableWriter(store, table.log(staged.definition), table.ambient).write(run, overwrite=overwrite, app=app)
 
 
 def _overwritten(options: Mapping[str, str]) -> Overwrite:

@@ -44,7 +44,7 @@ class TableStoreSource(DataSource):
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return system_type(self.options, system)
         definition = opened(self.options).files().state().definition
-        fields = StructType.fromJson(definition.schema.to_delta())
+        fields = StructType.fromJson(definition.schema.plain().to_delta())
         if not wants_changes(self.options):
             return fields
         nullable = StructType.fromJson(
@@ -60,7 +60,7 @@ class TableStoreSource(DataSource):
 
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return SystemReader(dict(self.options), system)
-        return BatchReader(dict(self.options))
+        return BatchReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write; ``mode("overwrite")`` replaces the whole table, or some partitions (see `BatchWriter`)."""
@@ -84,4 +84,4 @@ class TableStoreSource(DataSource):
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))
-        return ChangeReader(dict(self.options))
+        return ChangeReader(dict(self.options), schema)

@@ -46,9 +46,13 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
     Raises:
         InvalidRequest: columns that the table lacks, or that it needs.
     """
-    rows = arranged(conformed(df, definition), definition)
+    known = definition, arranged(conformed(df, definition), definition)
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
+        nonlocal known
+        if known[0] != job.table.definition:  # it was changed since
+            known = job.table.definition, arranged(conformed(df, job.table.definition), job.table.definition)
+        rows = known[1]
         try:
             collected = rows.frame.mapInArrow(_task(job, rows.names), _OUTCOME).collect()
         except PySparkException as error:
@@ -107,7 +111,7 @@ def _named(column: str) -> Column:
 
 def spark_type(definition: TableDefinition) -> StructType:
     """The table's schema as Spark's."""
-    return StructType.fromJson(definition.schema.to_delta())
+    return StructType.fromJson(definition.schema.plain().to_delta())
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,16 +11,19 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from filestore.difference import SlotDifference, Spill, changed_rows, differences
+from filestore.delta.log import Commit
+from filestore.difference import Compared, SlotDifference, Spill, changed_rows, differences
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.reshape import reshaped
 from filestore.scan import ScanPlan, scan
 from filestore.table import FileStore
 from filestore.writer import TableFiles
 from log.store import LogConfig
-from log.systems import open_log
 from tablestore.hybrid import FromLog, Replaced, steps
+from tablestore.records import RecordReader, definition_after
 
 __all__ = ["AuditPart", "ChangesPart", "audit_parts", "audit_schema", "changes_parts", "changes_schema"]
 
@@ -54,18 +57,20 @@ def audit_schema(definition: TableDefinition) -> pa.Schema:
 class ChangesPart:
     """What differs in one slot. Picklable."""
 
-    table: TableFiles
+    compared: Compared
     difference: SlotDifference
+    schema: pa.Schema
 
     def rows(self, spill: Spill) -> Iterator[pa.Table]:
         """The changes, in the order of the key."""
-        schema = changes_schema(self.table.definition)
-        for rows in changed_rows(self.table, self.difference, spill):
-            yield _with_kind_first(rows).cast(schema)
+        for rows in changed_rows(self.compared, self.difference, spill):
+            yield _with_kind_first(rows).cast(self.schema)
 
 
 def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
     """What makes the rows of one version those of another, which may be an earlier one. Reads metadata only.
+
+    Rows have the columns that the table has now, whatever it had then.
 
     Raises:
         Unsupported: one of them has pending runs (``pending-runs``).
@@ -77,14 +82,16 @@ def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[
             "folds (compact with full = true makes one)",
             code="pending-runs",
         )
-    table = store.files(after if to_version >= from_version else before)
-    return [ChangesPart(table, difference) for difference in differences(before, after)]
+    newest = store.state().definition
+    compared = Compared(store.files(before), store.files(after), newest.schema)
+    return [ChangesPart(compared, difference, changes_schema(newest)) for difference in differences(before, after)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Parts of a scan whose rows all left, or all came, in one commit."""
+    """Parts of a version's scan whose rows all left, or all came, in one commit."""
 
+    table: TableFiles
     parts: tuple[ScanPlan, ...]
     kind: RowKind
 
@@ -95,6 +102,7 @@ class _Commit:
 
     version: int
     timestamp_ms: int
+    written: Schema
     changes: tuple[FromLog | _Rows, ...]
 
 
@@ -109,57 +117,63 @@ class AuditPart:
 
     def rows(self) -> Iterator[pa.Table]:
         """The changes as they were committed."""
-        schema = audit_schema(self.table.definition)
-        with open_log(self.log, self.table.ambient) as log:
+        schema, wanted = audit_schema(self.table.definition), self.table.definition.schema
+        with RecordReader(self.log, wanted, self.table.ambient) as log:
             for commit in self.commits:
                 for change in commit.changes:
                     if isinstance(change, FromLog):
-                        batches = log.read(change.transactions, bucket=self.bucket)
-                        parts: Iterator[pa.Table] = (pa.Table.from_batches([batch.rows]) for batch in batches)
+                        found = log.read(change.transactions, commit.written, self.bucket)
                     else:
-                        parts = self._scanned(change)
-                    for rows in parts:
+                        found = _scanned(change, wanted)
+                    for rows in found:
                         yield _with_commit(_with_kind_first(rows), commit).select(schema.names).cast(schema)
 
-    def _scanned(self, change: _Rows) -> Iterator[pa.Table]:
-        for part in change.parts:
-            for rows in scan(self.table, part):
-                yield rows.append_column(KIND_COLUMN, pa.repeat(str(change.kind), rows.num_rows))
+
+def _scanned(change: _Rows, wanted: Schema) -> Iterator[pa.Table]:
+    for part in change.parts:
+        for rows in scan(change.table, part):
+            told = rows.append_column(KIND_COLUMN, pa.repeat(str(change.kind), rows.num_rows))
+            yield reshaped(told, change.table.definition.schema, wanted)
 
 
 def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_version: int | None) -> list[AuditPart]:
     """The changes after a version (None: all that are kept) up to another (None: the newest). Reads metadata only.
+
+    Rows have the columns that the table has now, whatever it had when they were written.
 
     Raises:
         NotFound: there are no such versions.
         InvalidRequest: the first is after the second (``bad-versions``).
     """
     last = store.state().version if to_version is None else to_version
-    first = store.log.versions()[0] if from_version is None else from_version
+    first = store.log.oldest().version if from_version is None else from_version
     if first > last:
         raise InvalidRequest(
             f"from_version={first} is after to_version={last}: the audit log goes forward only", code="bad-versions"
         )
     store.snapshot(first)
-    table = store.files(store.state(last))
+    table, definition = store.files(store.state()), store.definition(first)
+    store.snapshot(last)
     buckets = range(table.definition.buckets)
     parts = []
     for start in range(first, last, _VERSIONS_OF_A_PART):
         planned: dict[int, list[_Commit]] = {bucket: [] for bucket in buckets}
         for version in range(start + 1, min(start + _VERSIONS_OF_A_PART, last) + 1):
-            _plan(store, version, planned)
+            commit = store.required(version)
+            definition = definition_after(commit, definition)
+            _plan(store, commit, definition, planned)
         parts += [AuditPart(table, log, bucket, tuple(commits)) for bucket, commits in planned.items() if commits]
     return parts
 
 
-def _plan(store: FileStore, version: int, planned: Mapping[int, list[_Commit]]) -> None:
+def _plan(store: FileStore, commit: Commit, definition: TableDefinition, planned: Mapping[int, list[_Commit]]) -> None:
     """Adds what a version did to the buckets in which it did it."""
-    snapshot = store.snapshot(version)
+    snapshot = commit.snapshot()
     timestamp_ms = round(snapshot.timestamp.timestamp() * 1000)
-    for step in steps([snapshot], keyed=bool(store.state().definition.primary_key)):
+    for step in steps([snapshot], keyed=bool(definition.primary_key)):
         by_bucket = _logged(step) if isinstance(step, FromLog) else _replaced(store, step)
         for bucket, changes in by_bucket.items():
-            planned[bucket].append(_Commit(version, timestamp_ms, tuple(changes)))
+            planned[bucket].append(_Commit(commit.version, timestamp_ms, definition.schema, tuple(changes)))
 
 
 def _logged(step: FromLog) -> dict[int, list[FromLog | _Rows]]:
@@ -169,12 +183,15 @@ def _logged(step: FromLog) -> dict[int, list[FromLog | _Rows]]:
 def _replaced(store: FileStore, step: Replaced) -> dict[int, list[FromLog | _Rows]]:
     """In each bucket what left and what came."""
     before, after = store.state(step.version - 1), store.state(step.version)
-    sides = ((Replaced.left(before, after), RowKind.DELETE), (Replaced.came(before, after), RowKind.INSERT))
+    sides = (
+        (before, Replaced.left(before, after), RowKind.DELETE),
+        (after, Replaced.came(before, after), RowKind.INSERT),
+    )
     found: dict[int, list[FromLog | _Rows]] = {}
-    for parts, kind in sides:
+    for state, parts, kind in sides:
         for bucket in {part.bucket for part in parts}:
             chosen = tuple(part for part in parts if part.bucket == bucket)
-            found.setdefault(bucket, []).append(_Rows(chosen, kind))
+            found.setdefault(bucket, []).append(_Rows(store.files(state), chosen, kind))
     return found
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from catalog_service.client import Catalog, CreateTable, connect
+from catalog_service.client import AlterTable, Catalog, CreateTable, connect
 from filestore.ambient import system_ambient
-from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound, Unsupported
 from filestore.model.schema import Column, Schema
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
@@ -252,3 +252,38 @@ def test_a_moved_warehouse_is_whole(warehouse: str, tmp_path: Path) -> None:
             tmp_path / "elsewhere" / "shop" / "orders"
         )
     assert check(str(tmp_path / "elsewhere")) == ["shop.orders"]
+
+
+def test_a_table_is_changed(catalog: Catalog) -> None:
+    catalog.create_database("shop")
+    catalog.create_table("shop", ORDERS)
+    changed = AlterTable(changes=("ADD COLUMN note STRING FIRST", "COMMENT 'changed'", "SET checkpoint.interval = 3"))
+    snapshot = catalog.alter_table("shop", "orders", changed)
+    assert (snapshot.version, snapshot.operation, snapshot.notes) == (1, "ALTER TABLE", [])
+    info = catalog.get_table("shop", "orders", with_snapshot=True)
+    assert [column.name for column in info.columns] == ["note", "id", "amount", "tags"]
+    assert info.comment == "changed"
+    assert info.options == {"bucket": "4", "checkpoint.interval": "3"}
+    rename = AlterTable(changes=("RENAME COLUMN tags TO labels", "SET schema.evolution-mode = metadata"))
+    (note,) = catalog.alter_table("shop", "orders", rename).notes
+    assert "polars refuses it" in note
+    catalog.drop_table("shop", "orders")
+
+
+def test_a_change_that_cannot_be_made(catalog: Catalog) -> None:
+    catalog.create_database("shop")
+    for error, code, change in (
+        (NotFound, "table-not-found", "DROP COLUMN tags"),
+        (InvalidRequest, "bad-change", "DROP tags"),
+        (InvalidRequest, "column-in-use", "DROP COLUMN id"),
+        (NotFound, "unknown-column", "DROP COLUMN zz"),
+        (Unsupported, "rewrite-needed", "DROP COLUMN tags"),
+    ):
+        if code == "bad-change":
+            catalog.create_table("shop", ORDERS)
+        with pytest.raises(error) as caught:
+            catalog.alter_table("shop", "orders", AlterTable(changes=("ADD COLUMN n INT", change)))
+        assert caught.value.code == code
+    info = catalog.get_table("shop", "orders", with_snapshot=True)
+    assert info.current_snapshot is not None
+    assert info.current_snapshot.version == 0

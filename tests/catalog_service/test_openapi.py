@@ -24,6 +24,7 @@ ROUTES = {
         {"database", "if_not_exists"},
     ),
     "GET /api/v1/databases/{database}/tables/{table}": ({200, 400, 404}, {"database", "table", "snapshot"}),
+    "PATCH /api/v1/databases/{database}/tables/{table}": ({200, 400, 404, 409, 501}, {"database", "table"}),
     "DELETE /api/v1/databases/{database}/tables/{table}": (
         {204, 400, 404},
         {"database", "table", "if_exists"},
@@ -137,4 +138,7 @@ def test_the_examples_of_requests_work(document: dict[str, Any], api: httpx.Clie
     for example in schemas["CreateTable"]["examples"]:
         made = api.post("/databases/shop/tables", json=example)
         assert made.status_code == 201, made.text
+        for changes in schemas["AlterTable"]["examples"]:
+            altered = api.patch(f"/databases/shop/tables/{example['name']}", json=changes)
+            assert altered.status_code == 200, altered.text
         api.delete(f"/databases/shop/tables/{example['name']}").raise_for_status()

@@ -270,3 +270,46 @@ def test_wrong_usage_is_exit_code_2(run: Run, orders: Table, arguments: tuple[st
 def test_looking_at_a_warehouse_that_is_not_there_makes_none(run: Run, tmp_path: Path) -> None:
     assert run("tables", catalog=str(tmp_path / "typo")).exit_code == 1
     assert list(tmp_path.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------ changes of a table
+
+
+def test_columns_are_changed_in_one_commit(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    result = run(
+        *("alter", "shop.orders", "ADD COLUMN n INT FIRST", "RENAME COLUMN status TO state"),
+        *("ALTER COLUMN state COMMENT 'of the order'", "SET target-file-size = 1 mb", "ALTER COLUMN n TYPE BIGINT"),
+    )
+    assert result.exit_code == 0, result.output
+    assert "version 2 (2 rows written anew)" in result.stderr
+    assert orders.definition.schema.names == ("n", "id", "state")
+    assert orders.definition.schema.column("state").comment == "of the order"
+    assert orders.definition.options["target-file-size"] == 1 << 20
+    assert [row["state"] for row in rows(orders)] == ["OPEN", "OPEN"]
+
+
+def test_who_would_be_shut_out_is_asked_about(run: Run, orders: Table) -> None:
+    put(orders, 1)
+    assert run("alter", "shop.orders", "SET schema.evolution-mode = metadata").exit_code == 0
+    asked = run("alter", "shop.orders", "DROP COLUMN status", stdin="n\n")
+    assert asked.exit_code == 1
+    assert "polars refuses it" in asked.stderr
+    assert orders.filestore.state().version == 2
+    assert run("alter", "shop.orders", "DROP COLUMN status", "--yes").exit_code == 0
+    assert rows(orders) == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("DROP COLUMN id", "error[column-in-use]"),
+        ("DROP zz", "error[bad-change]"),
+        ("SET bucket = 9", "error[fixed-option]"),
+    ],
+)
+def test_a_change_that_cannot_be_made(run: Run, orders: Table, change: str, said: str) -> None:
+    result = run("alter", "shop.orders", "ADD COLUMN n INT", change)
+    assert result.exit_code == 1
+    assert said in result.stderr
+    assert orders.filestore.state().version == 0

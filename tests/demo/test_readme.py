@@ -75,6 +75,14 @@ def test_the_lines_for_the_change_feed_run(
     assert printed.count("update_preimage") == printed.count("update_postimage") == 1
 
 
+def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    execute(blocks()[4], names)
+    assert names["orders"].schema.names == ["id", "note", "state", "amount"]
+
+
 def test_the_ten_lines_are_about_ten() -> None:
     lines = [line for line in blocks()[0].splitlines() if line.strip() and "import" not in line]
     assert len(lines) <= 10

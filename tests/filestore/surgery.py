@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
+from filestore.alter import alter
 from filestore.checks.report import Invariant
 from filestore.delta.vectors import VectorFileBuilder
+from filestore.model.changes import AddColumn, Change, RenameColumn, SetOption
 from filestore.table import FileStore
 from tests.tables import write
 
@@ -292,6 +294,39 @@ def _first_goes_back(store: FileStore) -> None:
     edit_entry(store, 4, lambda actions: actions.extend(_domain("tablestore.retention", first=1)))
 
 
+def _edit_fields(store: FileStore, edit: Callable[[list[dict[str, Any]]], object]) -> None:
+    """Changes the columns of the last change of the schema."""
+
+    def change(actions: Actions) -> None:
+        metadata = next(a["metaData"] for a in actions if "metaData" in a)
+        schema = json.loads(metadata["schemaString"])
+        edit(schema["fields"])
+        metadata["schemaString"] = json.dumps(schema)
+
+    version = max(v for v in store.log.versions() if any("metaData" in a for a in store.log.commit(v).actions))
+    edit_entry(store, version, change)
+
+
+def _altered(edit: Callable[[list[dict[str, Any]]], object], *changes: Change) -> Damage:
+    """A change of the schema that went wrong."""
+
+    def damage(store: FileStore) -> None:
+        alter(store, changes)
+        _edit_fields(store, edit)
+
+    return damage
+
+
+def _without_feature(store: FileStore) -> None:
+    version = alter(store, _TO_METADATA).version
+    edit_entry(store, version, lambda actions: actions.remove(next(a for a in actions if "protocol" in a)))
+
+
+def _set_id(fields: list[dict[str, Any]], number: int) -> None:
+    fields[-1]["metadata"]["tablestore.id"] = number
+
+
+_TO_METADATA = (SetOption("schema.evolution-mode", "metadata"), RenameColumn("v", "w"))
 _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
     "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
@@ -306,6 +341,26 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "time stands still": (Invariant.TIMESTAMP_ORDER, _same_time),
     "foreign writers are let in": (Invariant.PROTOCOL, on_entry(0, _let_foreign_writers_in)),
     "another identity": (Invariant.TABLE_ID, _other_identity),
+    "an id for one column only": (Invariant.COLUMN_ID, lambda store: _edit_fields(store, lambda f: _set_id(f, 4))),
+    "two columns of one id": (Invariant.COLUMN_ID, _altered(lambda f: _set_id(f, 4), AddColumn("n", "INT"))),
+    "a new column with an old id": (
+        Invariant.COLUMN_ID,
+        _altered(lambda fields: (fields.pop(2), _set_id(fields, 3)), AddColumn("n", "INT")),
+    ),
+    "an id above the last one": (Invariant.COLUMN_ID, _altered(lambda f: _set_id(f, 9), AddColumn("n", "INT"))),
+    "a column of another type": (
+        Invariant.COLUMN_ID,
+        _altered(lambda fields: fields[3].update(type="string"), AddColumn("n", "INT")),
+    ),
+    "a column has to have values now": (
+        Invariant.COLUMN_ID,
+        _altered(lambda fields: fields[3].update(nullable=False), AddColumn("n", "INT")),
+    ),
+    "another name in files": (
+        Invariant.COLUMN_ID,
+        _altered(lambda fields: fields[3]["metadata"].update({"delta.columnMapping.physicalName": "x"}), *_TO_METADATA),
+    ),
+    "column mapping without its feature": (Invariant.PROTOCOL, _without_feature),
     "one write twice": (Invariant.COMMIT_ID, _commit_id_twice),
     "a file added twice": (Invariant.FILE_ACTION, _drop_first_remove),
     "a file removed twice": (Invariant.FILE_ACTION, _remove_twice),

@@ -219,9 +219,9 @@ def test_a_table_that_was_made_again_is_not_written_to(folder: Path, store: File
 def test_a_table_of_a_later_version_is_refused(store: FileStore, kind: str) -> None:
     path = Path(store.location) / layout.log_entry_path(0)
     lines: list[dict[str, Any]] = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[1]["protocol"][kind].append("columnMapping")
+    lines[1]["protocol"][kind].append("variantType")
     path.write_text("\n".join(map(json.dumps, lines)))
-    with pytest.raises(Unsupported, match="'columnMapping'") as caught:
+    with pytest.raises(Unsupported, match="'variantType'") as caught:
         reopen(store)
     assert caught.value.code == "unknown-feature"
 

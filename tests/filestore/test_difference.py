@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import filestore.difference
 from compaction.local import compact_table
 from filestore.delta.conflict import Proposal
-from filestore.difference import changed_rows, differences, on_local_disk
+from filestore.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
 from filestore.table import FileStore
@@ -27,9 +27,10 @@ Row = dict[str, Any]
 
 def told(store: FileStore, before: int, after: int) -> list[Row]:
     """The changes from one version to another."""
-    table = store.files(store.state())
-    found = differences(store.state(before), store.state(after))
-    return [row for one in found for rows in changed_rows(table, one, on_local_disk) for row in rows.to_pylist()]
+    old, new = store.state(before), store.state(after)
+    compared = Compared(store.files(old), store.files(new), store.state().definition.schema)
+    found = differences(old, new)
+    return [row for one in found for rows in changed_rows(compared, one, on_local_disk) for row in rows.to_pylist()]
 
 
 def applied(rows: list[Row], changes: list[Row]) -> list[Row]:

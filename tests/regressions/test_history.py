@@ -38,11 +38,11 @@ def test_a_writer_that_slept_through_a_drop_does_not_write_into_the_new_table(fo
 def test_a_table_with_a_feature_of_the_future_is_not_opened(folder: Path, kind: str) -> None:
     """Features were not looked at: a table with column mapping would have been read with wrong names."""
     store = create(folder / "t", define("id BIGINT", ["id"], checkpoint_interval=1))
-    edit_entry(store, 0, lambda actions: actions[1]["protocol"][kind].append("columnMapping"))
-    with pytest.raises(Unsupported, match="columnMapping"):
+    edit_entry(store, 0, lambda actions: actions[1]["protocol"][kind].append("variantType"))
+    with pytest.raises(Unsupported, match="variantType"):
         reopen(store)
     write(store, [{"id": 1}])
-    with pytest.raises(Unsupported, match="columnMapping"):
+    with pytest.raises(Unsupported, match="variantType"):
         reopen(store)  # now from the checkpoint
 
 

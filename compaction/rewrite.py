@@ -1,0 +1,164 @@
+"""All rows of a table in files of a new schema, for a commit that changes it (FORMAT.md section 3.1).
+
+File by file: a file's live rows, in their order, become new files of its slot and level, so that runs stay runs. Files
+that come in between are written anew, too; rows that die in between die in the new files. Memory: for each thread two
+row groups. Where the writing runs is the caller's choice: in threads here, or as tasks of a Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import polars as pl
+
+from compaction.merge import cut
+from compaction.rebase import died_meanwhile, keys_at, without
+from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
+from filestore.errors import Conflict, Unavailable
+from filestore.frames import arrow_table, polars_schema
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
+from filestore.model.schema import Schema
+from filestore.row_groups import RowGroups
+from filestore.table import FileStore
+from filestore.writer import DataWriter, TableFiles
+
+__all__ = ["RewriteRunner", "RewriteTask", "TableRewrite", "rewrite_file", "rewrite_files"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RewriteTask:
+    """One file to write anew. Picklable, and independent of all others.
+
+    Attributes:
+        before: The table as the file is read.
+        after: The table as its rows are written.
+        file: The file.
+    """
+
+    before: TableFiles
+    after: TableFiles
+    file: DataFile
+
+
+RewriteRunner = Callable[[Sequence[RewriteTask]], Sequence[tuple[DataFile, ...]]]
+"""Does the tasks, in any order and any place, by `rewrite_file`; gives their results in the order of the tasks."""
+
+
+def rewrite_file(task: RewriteTask) -> tuple[DataFile, ...]:
+    """The live rows of a file in new files; none if all are dead. After an error nothing stays."""
+    definition = task.after.definition
+    with DataWriter(task.after, task.file.slot, task.file.level) as writer:
+        for frame in cut(_rows(task), definition.options["row-group.rows"]):
+            writer.write(arrow_table(frame, task.after.file_schema))
+        return writer.finish()
+
+
+def _rows(task: RewriteTask) -> Iterator[pl.DataFrame]:
+    before, after = task.before.definition.schema.numbered(), task.after.definition.schema.numbered()
+    kept = [column.name for column in before if any(column.id == c.id for c in after)]
+    columns = _columns(before, after)
+    groups = RowGroups(task.before, task.file)
+    for group in range(len(groups)):
+        alive = groups.alive(group)
+        if alive.any():
+            rows = groups.read(group, kept, alive)
+            # not `select` alone: of literals it makes one row
+            yield rows.select(columns) if kept else pl.DataFrame(height=int(alive.sum())).with_columns(columns)
+
+
+def _columns(before: Schema, after: Schema) -> list[pl.Expr]:
+    """The columns of one schema, from rows of another: what has the same id is the same column."""
+    names = {column.id: column.name for column in before}
+    types = polars_schema(after.to_arrow())
+    return [
+        (pl.col(names[column.id]) if column.id in names else pl.lit(None, types[column.name])).alias(column.name)
+        for column in after
+    ]
+
+
+def rewrite_files(tasks: Sequence[RewriteTask]) -> list[tuple[DataFile, ...]]:
+    """Does the tasks in threads, one for each core. If one fails, the others' files are removed."""
+    with ThreadPoolExecutor(os.cpu_count() or 1, "rewrite") as pool:
+        futures = [pool.submit(rewrite_file, task) for task in tasks]
+        failed = next((f for f in futures if f.exception() is not None), None)
+    if failed is not None:
+        done = (file for future in futures if future.exception() is None for file in future.result())
+        _remove(tasks[0].after, (file.path for file in done))
+    return [future.result() for future in futures]
+
+
+def _remove(table: TableFiles, paths: Iterable[str]) -> None:
+    """Removes what nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
+    for path in paths:
+        try:
+            table.storage.delete(table.path(path))
+        except Unavailable as error:
+            logger.warning("%s stays behind: %s", path, error)
+
+
+@dataclass(slots=True)
+class _Done:
+    """A file that was written anew: as it was then, what was written, and what of that is alive now."""
+
+    source: DataFile
+    written: tuple[DataFile, ...]
+    alive: tuple[DataFile, ...]
+    seen: DataFile
+
+
+class TableRewrite:
+    """See `filestore.alter.Rewrite`."""
+
+    def __init__(
+        self, store: FileStore, base: TableState, definition: TableDefinition, runner: RewriteRunner = rewrite_files
+    ) -> None:
+        self._before = store.files(base)
+        self._after = TableFiles(store.storage, store.location, definition, store.ambient)
+        self._runner = runner
+        self._done: dict[str, _Done] = {}
+        self._made: set[str] = set()
+
+    def files(self, state: TableState) -> tuple[DataFile, ...]:
+        """The live rows of a version, whose schema is that of the first one."""
+        self._done = {path: done for path, done in self._done.items() if path in state.files}
+        todo = [file for file in state.files.values() if not self._caught_up(file)]
+        tasks = [RewriteTask(self._before, self._after, file) for file in todo]
+        for file, written in zip(todo, self._runner(tasks) if tasks else (), strict=True):
+            self._done[file.path] = _Done(file, written, written, file)
+            self._made.update(new.path for new in written)
+        return tuple(file for done in self._done.values() for file in done.alive)
+
+    def _caught_up(self, file: DataFile) -> bool:
+        """Whether the file's rows are written as they are now, if need be with more of them dead."""
+        done = self._done.get(file.path)
+        if done is None or done.seen.vector == file.vector:
+            return done is not None
+        if not self._before.definition.primary_key:
+            return False
+        try:
+            rows = died_meanwhile(self._before, done.source, file)
+        except Conflict:
+            return False  # rows came back to life
+        dead = keys_at(self._before, file, rows) if len(rows) else []
+        done.alive = without(self._after, done.written, dead) if dead else done.written
+        done.seen = file
+        self._made.update(vector_file(new.vector) for new in done.alive if new.vector is not None)
+        return True
+
+    def finish(self) -> None:
+        """Removes files of rows that died or left meanwhile, and vectors that were replaced."""
+        alive = [file for done in self._done.values() for file in done.alive]
+        vectors = {vector_file(file.vector) for file in alive if file.vector is not None}
+        _remove(self._after, self._made - {file.path for file in alive} - vectors)
+
+    def discard(self) -> None:
+        """Removes everything."""
+        _remove(self._after, self._made)

@@ -1,0 +1,350 @@
+"""Changes of a definition: what comes of them, and what has to be done for them (FORMAT.md section 3.1). Pure.
+
+Adding, reordering, NOT NULL to nullable, comments and options are metadata only. Dropping, renaming and widening are,
+too, with ``schema.evolution-mode = metadata``, which switches on features of Delta that some readers lack; with
+``rewrite`` the files are written anew, and every reader keeps working.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.changes import (
+    AddColumn,
+    Change,
+    DropColumn,
+    MoveColumn,
+    RenameColumn,
+    SetComment,
+    SetNullable,
+    SetOption,
+    UnsetOption,
+    WidenColumn,
+)
+from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition, check_definition
+from filestore.model.schema import Column, Schema, check_fields
+from filestore.model.sql import parse_columns
+from filestore.model.table_options import TableOptions
+from filestore.model.text import check_text
+from filestore.model.types import canonical, field_count, is_wider, to_sql
+
+__all__ = ["FIXED_OPTIONS", "Evolution", "evolve", "shut_out"]
+
+FIXED_OPTIONS: Mapping[str, str] = {
+    "bucket": "rows lie in their buckets already",
+    "bucket-key": "rows lie in their buckets already",
+    "merge-engine": "the stored rows were merged by the former one",
+    "sequence.field": "the stored rows were ordered by the former one",
+    "fields.default-aggregate-function": "the stored values were merged by the former one",
+    "write-mode": "runs that wait to be merged belong to the former one",
+    "log.system": "the table's offsets count in the former log",
+    "log.consistency": "the log's records were written for the former one",
+    "log.kafka.topic": "the table's offsets count in the former topic",
+    "log.kafka.replication-factor": "it is used when the topic is made; change it with Kafka's own tools",
+}
+"""Options that stay as they were given when the table was made, and why."""
+
+_MERGING_OPTIONS = (
+    "ignore-delete",
+    "partial-update.remove-record-on-delete",
+    "aggregation.remove-record-on-delete",
+)
+"""What says how rows are merged and may change: the rows of pending runs were written for the former value."""
+
+_READERS = {
+    COLUMN_MAPPING: "Delta's column mapping is switched on: delta-spark and deltalake's QueryBuilder read the table, "
+    "polars refuses it from now on",
+    TYPE_WIDENING: "Delta's type widening is switched on: delta-spark reads the table, deltalake and polars refuse it "
+    "from now on",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What changes make of a definition.
+
+    Attributes:
+        definition: The new one.
+        rewrites: The table's rows have to be written anew, into files of the new schema.
+        needs_folds: Pending runs have to be folded first: what comes would read or merge them otherwise than they were
+            meant.
+        needs_no_rows: It holds only for a table without rows: a column is added that is NOT NULL.
+        readers: For each feature that is switched on a sentence that says which readers it shuts out.
+    """
+
+    definition: TableDefinition
+    rewrites: bool = False
+    needs_folds: bool = False
+    needs_no_rows: bool = False
+    readers: tuple[str, ...] = ()
+
+
+def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Callable[[], str]) -> Evolution:
+    """Applies changes in their order.
+
+    Args:
+        definition: What the table is.
+        changes: What to change; at least one.
+        new_name: Gives a name that no file of the table has: with column mapping the one of a new column in files.
+
+    Raises:
+        NotFound: ``unknown-column``.
+        InvalidRequest: ``no-changes``, ``column-in-use``, ``fixed-option``, ``option-not-set``, ``not-wider``,
+            ``nested-change``, ``nullable-key``, ``bad-position``, or a code of `TableDefinition.of`: the result would
+            not hold together.
+    """
+    if not changes:
+        raise InvalidRequest("there is nothing to change: name at least one change", code="no-changes")
+    before = _numbered(definition)
+    after = before
+    for change in changes:
+        after = _applied(after, change, before)
+    check_definition(after)
+    metadata = after.options["schema.evolution-mode"] == "metadata"
+    mapping = COLUMN_MAPPING in before.features or (metadata and _renames(before.schema, after.schema))
+    widening = TYPE_WIDENING in before.features or (metadata and _widens(before.schema, after.schema))
+    rewrites = (_renames(before.schema, after.schema) and not mapping) or (
+        _widens(before.schema, after.schema) and not widening
+    )
+    features = {*([COLUMN_MAPPING] if mapping else []), *([TYPE_WIDENING] if widening else [])}
+    columns = tuple(_stored(column, before.schema, mapping, widening, new_name) for column in after.schema)
+    result = replace(after, schema=Schema(columns), features=frozenset(features))
+    return Evolution(
+        definition if result == before else result,
+        rewrites,
+        rewrites or any(before.options[name] != after.options[name] for name in _MERGING_OPTIONS),
+        any(not column.nullable for column in _added(before.schema, after.schema)),
+        tuple(_READERS[feature] for feature in sorted(result.features - before.features)),
+    )
+
+
+def shut_out(definition: TableDefinition) -> tuple[str, ...]:
+    """For each feature that changes have switched on a sentence that says which readers it shuts out."""
+    return tuple(_READERS[feature] for feature in sorted(definition.features))
+
+
+def _numbered(definition: TableDefinition) -> TableDefinition:
+    """The definition with what its schema decides by itself until it is changed: ids, and the bucket key."""
+    schema = definition.schema.numbered()
+    last = definition.last_id if definition.last_id is not None else schema.last_id
+    options = definition.options
+    if not definition.primary_key and definition.buckets > 1 and options["bucket-key"] is None:
+        options = TableOptions.parse(options.as_dict() | {"bucket-key": ",".join(definition.bucket_key)})
+    return replace(definition, schema=schema, last_id=last, options=options)
+
+
+def _renames(before: Schema, after: Schema) -> bool:
+    """Whether a column is gone or has another name."""
+    names = {column.id: column.name for column in after}
+    return any(names.get(column.id) != column.name for column in before)
+
+
+def _widens(before: Schema, after: Schema) -> bool:
+    types = {column.id: column.type for column in after}
+    return any(types.get(column.id, column.type) != column.type for column in before)
+
+
+def _added(before: Schema, after: Schema) -> list[Column]:
+    known = {column.id for column in before}
+    return [column for column in after if column.id not in known]
+
+
+def _stored(column: Column, before: Schema, mapping: bool, widening: bool, new_name: Callable[[], str]) -> Column:
+    """The column with what is kept of its name and types in files."""
+    former = next((c for c in before if c.id == column.id), None)
+    if mapping:
+        column = replace(column, stored_name=former.in_files if former is not None else f"col-{new_name()}")
+    if widening and former is not None and former.type != column.type:
+        column = replace(column, former_types=(*former.former_types, former.type))
+    return column
+
+
+# ------------------------------------------------------------------------------------------------ change by change
+
+
+def _applied(definition: TableDefinition, change: Change, start: TableDefinition) -> TableDefinition:
+    match change:
+        case SetOption() | UnsetOption():
+            return _with_option(definition, change, start)
+        case SetComment():
+            return _commented(definition, change)
+        case SetNullable():
+            return _loosen(definition, change.name)
+        case WidenColumn():
+            return _widen(definition, change)
+        case AddColumn():
+            return _add(definition, change)
+        case MoveColumn():
+            column = definition.schema.column(change.name)
+            others = [c for c in definition.schema if c.name != change.name]
+            return _with_columns(definition, _inserted(others, column, change.after, first=change.after is None))
+        case DropColumn():
+            _require_free(definition, change.name, "dropped")
+            return _with_columns(definition, [c for c in definition.schema if c.name != change.name])
+        case RenameColumn():
+            _require_free(definition, change.name, "renamed")
+            column = definition.schema.column(change.name)
+            return _with_column(definition, replace(column, name=change.new_name), change.name)
+
+
+def _with_option(
+    definition: TableDefinition, change: SetOption | UnsetOption, start: TableDefinition
+) -> TableDefinition:
+    _require_changeable(change.name, start)
+    given = definition.options.as_dict()
+    if isinstance(change, SetOption):
+        check_text(f"option {change.name!r}", change.value)
+        given[change.name] = change.value
+    elif given.pop(change.name, None) is None:
+        names = ", ".join(given) or "none is"
+        raise InvalidRequest(f"option {change.name!r} is not set; set: {names}", code="option-not-set")
+    return replace(definition, options=TableOptions.parse(given))
+
+
+def _commented(definition: TableDefinition, change: SetComment) -> TableDefinition:
+    if change.name is not None:
+        column = replace(definition.schema.column(change.name), comment=change.comment)
+        return _with_column(definition, column, change.name)
+    check_text("the table's comment", change.comment or "")
+    return replace(definition, comment=change.comment)
+
+
+def _with_columns(definition: TableDefinition, columns: Sequence[Column]) -> TableDefinition:
+    return replace(definition, schema=Schema(tuple(columns)))
+
+
+def _with_column(definition: TableDefinition, column: Column, name: str) -> TableDefinition:
+    check_fields(Schema((column,)))
+    return _with_columns(definition, [column if c.name == name else c for c in definition.schema])
+
+
+def _add(definition: TableDefinition, change: AddColumn) -> TableDefinition:
+    if change.first and change.after is not None:
+        raise InvalidRequest(
+            f"column {change.name!r} cannot stand first and behind {change.after!r}: give one of them",
+            code="bad-position",
+        )
+    column_id = (definition.last_id or 0) + 1
+    column = Column(change.name, _type(change.name, change.type), change.nullable, change.comment, column_id)
+    check_fields(Schema((column,)))
+    columns = list(definition.schema)
+    after = change.after if change.after is not None or change.first else columns[-1].name
+    added = _with_columns(definition, _inserted(columns, column, after, first=change.first))
+    return replace(added, last_id=column_id + field_count(column.type))
+
+
+def _inserted(columns: Sequence[Column], column: Column, after: str | None, *, first: bool) -> list[Column]:
+    if first:
+        return [column, *columns]
+    if after == column.name:
+        raise InvalidRequest(f"column {after!r} cannot stand behind itself: name another", code="bad-position")
+    names = Schema(tuple(columns))
+    assert after is not None
+    names.column(after)  # raises NotFound
+    at = names.names.index(after) + 1
+    return [*columns[:at], column, *columns[at:]]
+
+
+def _widen(definition: TableDefinition, change: WidenColumn) -> TableDefinition:
+    column = definition.schema.column(change.name)
+    wanted = _type(change.name, change.type)
+    if wanted == column.type:
+        return definition
+    if pa.types.is_nested(column.type):
+        raise InvalidRequest(
+            f"column {change.name!r} is {to_sql(column.type)}, and what is inside of it cannot be changed: add a "
+            "column of the new type, and drop this one",
+            code="nested-change",
+        )
+    if not is_wider(wanted, column.type):
+        raise InvalidRequest(
+            f"column {change.name!r} is {to_sql(column.type)}, and {to_sql(wanted)} is not wider: a type may become a "
+            "larger integer, DOUBLE for FLOAT, or DECIMAL with no fewer digits on either side of the point",
+            code="not-wider",
+        )
+    placing = {role: names for role, names in _roles(definition).items() if role in _PLACING}
+    _require_role_free(placing, change.name, "widened")
+    return _with_column(definition, replace(column, type=wanted), change.name)
+
+
+def _loosen(definition: TableDefinition, name: str) -> TableDefinition:
+    if name in definition.primary_key:
+        raise InvalidRequest(f"column {name!r} is in the primary key, which is NOT NULL", code="nullable-key")
+    return _with_column(definition, replace(definition.schema.column(name), nullable=True), name)
+
+
+def _type(column: str, given: str | pa.DataType) -> pa.DataType:
+    if isinstance(given, str):
+        return _parsed(column, given)
+    try:
+        return canonical(given)
+    except Unsupported as error:
+        raise InvalidRequest(f"column {column!r}: {error.message}", code="unsupported-type") from error
+
+
+def _parsed(column: str, text: str) -> pa.DataType:
+    try:
+        columns = parse_columns(f"c {text}").columns
+    except InvalidRequest as error:
+        if error.code != "bad-column-list":
+            raise
+        columns = ()
+    if len(columns) != 1 or columns[0] != Column("c", columns[0].type):
+        raise InvalidRequest(
+            f"column {column!r}: {text!r} is no type; write it as in BIGINT, DECIMAL(10,2) or ARRAY<STRING>",
+            code="unsupported-type",
+        )
+    return columns[0].type
+
+
+# -------------------------------------------------------------------------------------------------------- refusals
+
+_PLACING = ("primary key", "partition columns", "bucket key")
+
+
+def _roles(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
+    """Columns that the table's making rests on, by what they are for."""
+    options = definition.options
+    groups = options.sequence_groups()
+    return {
+        "primary key": definition.primary_key,
+        "partition columns": definition.partition_by,
+        "bucket key": tuple(options["bucket-key"] or ()),
+        "sequence.field": (definition.sequence_field,) if definition.sequence_field else (),
+        "sequence groups": tuple(name for order, members in groups for name in (*order, *members)),
+        "options fields.…": tuple(options.field_columns()),
+    }
+
+
+def _require_free(definition: TableDefinition, name: str, done: str) -> None:
+    definition.schema.column(name)  # raises NotFound
+    _require_role_free(_roles(definition), name, done)
+
+
+def _require_role_free(roles: Mapping[str, Sequence[str]], name: str, done: str) -> None:
+    for role, names in roles.items():
+        if name in names:
+            raise InvalidRequest(
+                f"column {name!r} is in the table's {role} ({', '.join(names)}) and cannot be {done}: make a new "
+                "table, and write the rows into it",
+                code="column-in-use",
+            )
+
+
+def _require_changeable(name: str, start: TableDefinition) -> None:
+    """Options of fields may come with their column, and stay as they are then."""
+    reason = FIXED_OPTIONS.get(name)
+    if reason is None and name.startswith("fields."):
+        field = TableOptions(((name, "sum"),))
+        if any(column in start.schema for column in field.field_columns()) or field.sequence_groups():
+            reason = "the stored values were merged as it says"
+    if reason is not None:
+        raise InvalidRequest(
+            f"option {name!r} cannot be changed once the table is made, since {reason}: make a new table, and write "
+            "the rows into it",
+            code="fixed-option",
+        )

@@ -1,0 +1,85 @@
+"""A log's records in the columns of one version, whichever version wrote them.
+
+Records have the names and types of their own time. So each is read with the columns of the version that covers it, and
+what has the same id is the same column (`filestore.reshape`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Self
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from filestore.delta.log import Commit
+from filestore.model.definition import TableDefinition
+from filestore.model.log_range import LogTransaction
+from filestore.model.schema import Schema
+from filestore.reshape import reshaped
+from log.store import LogConfig, LogStore
+from log.systems import open_log
+
+__all__ = ["RecordReader", "definition_after"]
+
+
+class RecordReader:
+    """Reads one table's log. Close it, or use it in a ``with``.
+
+    Args:
+        config: The log.
+        wanted: The columns that the reader knows.
+        ambient: Clock and ids.
+    """
+
+    def __init__(self, config: LogConfig, wanted: Schema, ambient: Ambient) -> None:
+        self._config = replace(config, schema=wanted)
+        self._wanted = wanted
+        self._ambient = ambient
+        self._log: LogStore | None = None
+
+    @property
+    def log(self) -> LogStore:
+        """The log, as it was last opened."""
+        if self._log is None:
+            self._log = open_log(self._config, self._ambient)
+        return self._log
+
+    def read(
+        self, transactions: Sequence[LogTransaction], written: Schema, bucket: int | None = None
+    ) -> Iterator[pa.Table]:
+        """The changes of transactions, with ``_kind``; of one bucket, if it is given.
+
+        Args:
+            transactions: Of versions with the same columns.
+            written: Those columns.
+            bucket: Whose changes; all if None.
+
+        Raises:
+            NotFound: ``log-gap``.
+            Unsupported: ``schema-changed``.
+        """
+        if written != self._config.schema:
+            self.close()
+            self._config = replace(self._config, schema=written)
+        for batch in self.log.read(transactions, bucket=bucket):
+            yield reshaped(pa.Table.from_batches([batch.rows]), written, self._wanted)
+
+    def close(self) -> None:
+        """Lets go of the log."""
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def definition_after(commit: Commit, before: TableDefinition) -> TableDefinition:
+    """What the table is after a commit."""
+    metadata = next((action["metaData"] for action in commit.actions if "metaData" in action), None)
+    return before if metadata is None else TableDefinition.from_delta(metadata)
