@@ -79,7 +79,8 @@ class Catalog(Protocol):
         Raises:
             InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
             NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
-            Unsupported: ``rewrite-needed``: files have to be written anew, which `tablestore.Table.alter` does.
+            Unsupported: ``rewrite-needed``, ``pending-runs``: files have to be written anew or runs to be folded, which
+                `tablestore.Table.alter` does.
             Conflict: other changes of the table were faster, again and again.
         """
 

@@ -227,8 +227,8 @@ def alter_table(database: Database, table: Table, body: AlterTable, service: Ser
     the Python client or the command line, which write the files anew.
 
     Codes: `bad-change`, `unknown-column`, `column-in-use`, `fixed-option`, `option-not-set`, `not-wider`,
-    `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `metadata-changed`, and those
-    of creating a table.
+    `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `pending-runs`,
+    `metadata-changed`, `runs-came`, and those of creating a table.
     """
     return service.alter_table(database, table, body)
 

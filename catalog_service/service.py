@@ -200,7 +200,8 @@ class CatalogService:
         Raises:
             InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
             NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
-            Unsupported: ``rewrite-needed``: files would have to be written anew, which a client does.
+            Unsupported: ``rewrite-needed``, ``pending-runs``: files would have to be written anew or runs to be folded,
+                which a client does.
             Conflict: others changed the table, again and again.
         """
         changes = [parse_change(text) for text in request.changes]
