@@ -270,7 +270,24 @@ def test_a_column_may_bring_its_function() -> None:
 
 
 def test_fixed_options_are_options() -> None:
-    assert set(FIXED_OPTIONS) - {"write-mode"} <= set(OPTIONS)
+    assert set(FIXED_OPTIONS) <= set(OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("change", "needed"),
+    [
+        (DropColumn("b"), True),
+        (SetOption("ignore-delete", "true"), True),
+        (SetOption("ignore-delete", "false"), False),
+        (SetOption("target-file-size", "1 mb"), False),
+        (AddColumn("n", "INT"), False),
+        (MoveColumn("b"), False),
+    ],
+)
+def test_what_pending_runs_were_written_for_needs_them_folded(change: Change, needed: bool) -> None:
+    assert changed(TABLE, change).needs_folds is needed
+    by_metadata = changed(TABLE, SetOption("schema.evolution-mode", "metadata"), change)
+    assert by_metadata.needs_folds is (needed and isinstance(change, SetOption))
 
 
 TYPES = [from_delta(name) for name in ("byte", "short", "integer", "long", "float", "double", "string", "date")]

@@ -156,3 +156,55 @@ def test_a_kept_writer_knows_new_columns(lake: SparkStore, store: Store) -> None
     assert rows(table) == [{"b": "b", "id": 2}, {"b": "c", "id": 3}, {"b": None, "id": 1}]
     assert replay(changes(table, version=0), ["id"]) == rows(table)
     assert pa.schema(table.schema).names == ["b", "id"]
+
+
+MERGING = {"last": {}, "summed": {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}}
+
+
+@pytest.mark.parametrize("engine", MERGING)
+def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: Store, engine: str) -> None:
+    options = {"schema.evolution-mode": "metadata", "write-mode": "merge-on-read", "log.system": "none", "bucket": "2"}
+    columns = "id BIGINT, a INT, b STRING, d DECIMAL(9,2), s STRUCT<x: INT>"
+    table = store.create_table("shop.t", columns, primary_key=["id"], options=options | MERGING[engine])
+    row = {"b": "'b' || id", "d": "CAST(id AS DECIMAL(9,2))", "s": "named_struct('x', CAST(id AS INT))"}
+    old = [f"{text} AS {name}" for name, text in row.items()]
+    lake.write("shop.t", lake.spark.range(200).selectExpr("id", "1 AS a", *old))
+    table.compact(full=True)
+    lake.write("shop.t", lake.spark.range(100, 300).selectExpr("id", "2 AS a", *old))
+    table.alter(
+        *(RenameColumn("b", "c"), RenameColumn("d", "b"), DropColumn("s"), AddColumn("d", "STRING", first=True)),
+        *(WidenColumn("a", "BIGINT"), WidenColumn("b", "DECIMAL(12,4)")),
+    )
+    new = ["id", "5000000000 AS a", "'new' AS c", "CAST(id + 0.1234 AS DECIMAL(12,4)) AS b", "'d' AS d"]
+    lake.write("shop.t", lake.spark.range(250, 350).selectExpr(*new))
+    assert len(next(iter(table.filestore.state().pending().values()))) == 2
+    found = lake.read("shop.t")
+    assert found.columns == ["d", "id", "a", "c", "b"]
+    assert comparable(found) == sorted(rows(table), key=lambda row: row["id"])
+    for condition in ("c = 'b150'", "a >= 5000000000", "d IS NULL AND b > 120.5", "b = 260.1234"):
+        ours = table.scan(["id"], condition).to_arrow()["id"].to_pylist()
+        assert sorted(r.id for r in found.where(condition).select("id").collect()) == sorted(ours) != [], condition
+    table.compact(full=True)
+    assert comparable(lake.read("shop.t")) == sorted(rows(table), key=lambda row: row["id"])
+    assert_healthy(table.filestore)
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) -> None:
+    """delta-spark reads the change feed since the change; system tables tell all versions in the columns of now."""
+    options = {"schema.evolution-mode": mode, "changelog-producer": "lookup"}
+    table = store.create_table("shop.t", "id BIGINT, a INT, b STRING", primary_key=["id"], options=options)
+    put(table, {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"})
+    altered = table.alter(RenameColumn("b", "c"), AddColumn("b", "INT"), WidenColumn("a", "BIGINT")).version
+    put(table, {"id": 1, "a": 2**40, "c": "z", "b": 5}, {"id": 2, "_kind": "-D"})
+    feed = lake.spark.read.format("delta").options(readChangeFeed="true", startingVersion=str(altered))
+    told = feed.load(table.location).select("_change_type", "id", "a", "c", "b").collect()
+    assert sorted(map(tuple, told), key=repr) == [
+        ("delete", 2, 2, "y", None),
+        ("update_postimage", 1, 2**40, "z", 5),
+        ("update_preimage", 1, 1, "x", None),
+    ]
+    for name, kinds in (("changes", ["+U", "-D", "-U"]), ("audit_log", ["+U", "-D"])):
+        found = lake.read(f"shop.t${name}", from_version=1).select("rowkind", "id", "c")
+        assert sorted(row.rowkind for row in found.collect()) == kinds
+        assert ("+U", 1, "z") in [tuple(row) for row in found.collect()]
