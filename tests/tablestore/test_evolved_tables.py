@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import deltalake
@@ -15,16 +16,16 @@ from compaction.rewrite import TableRewrite
 from filestore.alter import alter
 from filestore.checks.report import Invariant
 from filestore.doctor import examine
-from filestore.errors import Conflict, NotFound, Unsupported
+from filestore.errors import Conflict, NotFound, Unavailable, Unsupported
 from filestore.model.changes import AddColumn, Change, DropColumn, RenameColumn, SetOption, UnsetOption, WidenColumn
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
-from tests.faults import Call, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, read_deltalake
 from tests.tablestore.test_merge_on_read import overlay_of
-from tests.warehouses import assert_whole, changes, orphans, replay, rows, to_arrow
+from tests.warehouses import assert_whole, changes, orphans, replay, rows, to_arrow, warehouse
 
 Row = dict[str, Any]
 COLUMNS = "id BIGINT, a INT, b STRING, f FLOAT"
@@ -179,6 +180,47 @@ def test_a_change_that_never_gets_through_leaves_no_file(store: Store) -> None:
     assert Operation.ALTER not in operations(table)
     assert_healthy(table.filestore)
     assert orphans(table) == []
+
+
+def on(table: Table, decide: Callable[[Call], None] | None = None) -> FileStore:
+    storage = FaultyStorage(LocalStorage()) if decide is None else FaultyStorage(LocalStorage(), decide)
+    return FileStore.open(storage, table.location, table.handle.ambient)
+
+
+def waiting(store: Store) -> Table:
+    table = make(store, "rewrite", **LATER, **{"bucket": "1", "changelog-producer": "full-compaction"})
+    put(table, {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"})
+    table.compact(full=True)
+    put(table, {"id": 2, "a": 3, "b": "z"})
+    return table
+
+
+@pytest.mark.slow
+def test_a_fault_at_any_call_of_a_change_that_folds_leaves_the_table_whole() -> None:
+    with warehouse() as store:
+        counted = on(waiting(store))
+        alter(counted, CHANGES, TableRewrite, fold)
+        calls = counted.storage.calls  # type: ignore[attr-defined]
+    for error, after in ((Unavailable("the storage is away"), False), (Killed(), True)):
+        for number, call in enumerate(calls, start=1):
+            if after and call.operation in ("read", "open_read", "exists", "list_names"):
+                continue  # the same as before it
+            with warehouse() as store:
+                table = waiting(store)
+                fault = FailAt(number, error, after=after)
+                try:
+                    alter(on(table, fault), CHANGES, TableRewrite, fold)
+                except (Unavailable, Killed):
+                    assert fault.fired
+                name = "c" if "c" in table.schema.names else "b"
+                assert {row["id"]: (row["a"], row[name]) for row in rows(table)} == {1: (1, "x"), 2: (3, "z")}
+                assert_healthy(table.filestore)
+                if name == "b":
+                    table.alter(*CHANGES)
+                assert operations(table).count(Operation.ALTER) == 1
+                assert {row["id"]: (row["a"], row["c"]) for row in rows(table)} == {1: (1, "x"), 2: (3, "z")}
+                assert_healthy(table.filestore)
+                assert keyed(replay(changes(table, version=0), ["id"])) == keyed(rows(table))
 
 
 def test_a_write_that_waits_loses_against_a_change_and_is_done_again(store: Store) -> None:
