@@ -15,8 +15,6 @@ from compaction.maintenance import Maintenance, maintain
 from compaction.rewrite import TableRewrite
 from filestore.alter import alter, plan_alter
 from filestore.checks.leftovers import Leftover
-from filestore.delta.conflict import AppVersion
-from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.get import get_rows
@@ -26,18 +24,18 @@ from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
 from filestore.life.retention import Tag, tag_of, tags_of
 from filestore.life.tags import create_tag, delete_tag
-from filestore.model.change_text import parse_change
+from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
 from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
-from filestore.model.text import check_text
 from filestore.partitions import partition_set
 from filestore.predicate import Predicate
 from filestore.sorting.order import sort_rows
-from log.store import LogConfig
+from tablestore.apps import app_version
 from tablestore.asked import Keys, asked_keys
+from tablestore.detail import detail_of
 from tablestore.expiry import expired
 from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
@@ -52,8 +50,6 @@ from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
 
 __all__ = ["Table"]
 
-_RESERVED_APPS = ("tablestore.", "spark.")
-
 
 class Table:
     """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
@@ -61,7 +57,7 @@ class Table:
     def __init__(self, handle: TableHandle) -> None:
         self.handle = handle
         self.filestore = handle.files()
-        self._writer = TableWriter(self.filestore, self._log_config(), handle.ambient)
+        self._writer = TableWriter(self.filestore, handle.log, handle.ambient)
         self.in_writer = InWriter(self.filestore)
 
     def __repr__(self) -> str:
@@ -106,7 +102,7 @@ class Table:
             Conflict: lost against other writers. Nothing was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
-        number = None if app is None else _app_version(*app)
+        number = None if app is None else app_version(*app)
         given, arranged = arrow_rows(rows), dict[TableDefinition, list[pa.RecordBatch]]()
 
         def batches(definition: TableDefinition) -> list[pa.RecordBatch]:
@@ -271,7 +267,7 @@ class Table:
 
     def detail(self) -> dict[str, Any]:
         """What the table is and holds now, as plain values."""
-        return _detail(self.handle, self.filestore.state())
+        return detail_of(self.handle, self.filestore.state())
 
     def alter(self, *changes: Change | str) -> Snapshot:
         """Changes columns, comments and options as one commit; all of the changes or none.
@@ -294,11 +290,11 @@ class Table:
             Conflict: other changes of the table were faster, again and again. Nothing was changed.
             Unavailable: the storage did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
-        return alter(self.filestore, _changes(changes), TableRewrite, lambda store: fold_table(store, full=True))
+        return alter(self.filestore, parse_changes(changes), TableRewrite, lambda store: fold_table(store, full=True))
 
     def plan_alter(self, *changes: Change | str) -> Evolution:
         """What `alter` would do, and which readers it would shut out. Changes nothing; errors as of `alter`."""
-        return plan_alter(self.filestore, _changes(changes))
+        return plan_alter(self.filestore, parse_changes(changes))
 
     def compact(self, full: bool = False) -> Snapshot | None:
         """Folds pending runs and merges sorted ones: of the buckets that have many, or of all with ``full=True``.
@@ -343,7 +339,7 @@ class Table:
         wanted = self._version(version, timestamp, tag)
         if wanted is None:
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
-        return rollback(self.filestore, self._log_config(), wanted)
+        return rollback(self.filestore, self.handle.log(self.definition), wanted)
 
     def consumer(self, consumer_id: str) -> Consumer:
         """A reader's hold: ``with table.consumer("report").register(7): ...`` keeps version 7 and later ones."""
@@ -397,48 +393,3 @@ class Table:
         if tag is not None:
             return tag_of(self.filestore.state(), tag).version
         return version if timestamp is None else self.version_at(timestamp)
-
-    def _log_config(self) -> LogConfig | None:
-        return self.handle.log(self.definition)
-
-
-def _changes(given: Sequence[Change | str]) -> list[Change]:
-    return [parse_change(change) if isinstance(change, str) else change for change in given]
-
-
-def _app_version(app_id: str, number: int) -> AppVersion:
-    """A caller's own number: ids of the store and of its Spark sink would make the write, or theirs, do nothing."""
-    if not app_id or app_id.startswith(_RESERVED_APPS):
-        raise InvalidRequest(
-            f"app id {app_id!r} is empty or begins with one of {', '.join(_RESERVED_APPS)}, which the store keeps for "
-            "itself: take another, such as your job's name",
-            code="bad-app",
-        )
-    check_text("the app id", app_id)
-    if not 0 <= number < 2**63:
-        raise InvalidRequest(
-            f"app {app_id!r} has number {number}: numbers go from 0 to 2**63 - 1, and grow from write to write",
-            code="bad-app",
-        )
-    return AppVersion(app_id, number)
-
-
-def _detail(handle: TableHandle, state: TableState) -> dict[str, Any]:
-    definition = state.definition
-    return {
-        "name": handle.identifier,
-        "table_id": state.table_id,
-        "location": handle.location,
-        "format": "delta",
-        "schema": definition.schema.to_sql(),
-        "primary_key": list(definition.primary_key),
-        "partition_by": list(definition.partition_by),
-        "options": definition.options.as_dict(),
-        "comment": definition.comment,
-        "version": state.version,
-        "files": len(state.files),
-        "bytes": sum(f.size for f in state.files.values()),
-        "rows": sum(f.live_rows for f in state.files.values()),
-        "pending_runs": sum(map(len, state.pending().values())),
-        "log_offsets": state.log_offsets,
-    }

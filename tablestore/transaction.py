@@ -34,7 +34,7 @@ from filestore.slot_result import ChangeSink, SlotResult, brought_files, named_f
 from filestore.table import FileStore
 from filestore.write import WriteResult, write_sorted
 from filestore.writer import TableFiles
-from log.store import LogConfig, LogStore, LogWriter, log_config
+from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
@@ -151,13 +151,14 @@ Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
 
 
 class TableWriter:
-    """Writes one table, one write at a time."""
+    """Writes one table, one write at a time. `log` gives its log with a definition's columns, or None without one."""
 
-    def __init__(self, files: FileStore, log: LogConfig | None, ambient: Ambient) -> None:
+    def __init__(self, files: FileStore, log: Callable[[TableDefinition], LogConfig | None], ambient: Ambient) -> None:
         self._files = files
-        self._config = log
+        self._log_of = log
+        self._config = log(files.state().definition)
         self._ambient = ambient
-        self._recovery = Recovery(files, log, ambient)
+        self._recovery = Recovery(files, self._config, ambient)
         self._expiry = WriterExpiry()
 
     @property
@@ -176,8 +177,7 @@ class TableWriter:
         """Writes what the runner brings, as one commit.
 
         Args:
-            run: Brings the rows, as the job's table has them; again, if the table's engine merges values and other
-                writers changed its rows, or if its definition was changed.
+            run: Brings the rows in the columns of the job's table; again, if others changed those or merged rows.
             overwrite: What the rows replace (see `tablestore.overwrite`).
             app: The caller's own number of the write: the same one again changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not tell of may have left
@@ -240,14 +240,6 @@ class TableWriter:
                 self._later(snapshot, lambda: self._recovery.abort_strays(proposal.commit_id, snapshot.transactions))
             return snapshot
 
-    def _log_of(self, definition: TableDefinition) -> LogConfig | None:
-        """The log, with the columns that the table has in the version that is written on."""
-        known = self._config
-        if known is None:
-            return None
-        place = {"database": known.database, "table": known.table, "table_id": known.table_id}
-        return log_config(definition, **place, location=self._files.location)
-
     def _leased(self, commit_id: str) -> AbstractContextManager[None]:
         return nullcontext() if self._config is None else lease(self._files.location, commit_id)
 
@@ -296,8 +288,7 @@ class TableWriter:
         )
 
     def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
-        log = self._log_of(base.definition)
-        attempt = _Attempt(self._files, log, proposal, WriteResult(_results(outcomes)))
+        attempt = _Attempt(self._files, self._log_of(base.definition), proposal, WriteResult(_results(outcomes)))
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
         looked_up = base.definition.primary_key and not proposal.operation.replaces_partitions
         touches = frozenset(r.slot for r in attempt.result.results if looked_up and not r.runs)

@@ -32,4 +32,4 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
 def on(table: Table, storage: Any) -> TableWriter:
     """A writer of the table on another storage, as another process has one."""
     handle = replace(table.handle, storage=storage)
-    return TableWriter(handle.files(), handle.log(table.definition), handle.ambient)
+    return TableWriter(handle.files(), handle.log, handle.ambient)

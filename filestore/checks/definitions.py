@@ -9,12 +9,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from filestore.checks.report import Findings, Invariant
+from filestore.delta.actions import RUN_DOMAIN, file_key, pending_run
 from filestore.delta.log import Commit
+from filestore.delta.state import TableState
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
 from filestore.model.schema import Column
 from filestore.model.types import field_count, is_wider
 
-__all__ = ["check_definition_step"]
+__all__ = ["brought", "check_definition_step"]
 
 
 def check_definition_step(
@@ -29,6 +31,17 @@ def check_definition_step(
         if missing := sorted(gained - set(protocol.get(kind) or ())):
             message = f"version {entry.version} needs the Delta feature {missing[0]!r} and lacks it in its {kind}"
             findings.add(Invariant.PROTOCOL, message, version=entry.version)
+
+
+def brought(before: TableState | None, after: TableState, entry: Commit) -> Iterator[str]:
+    """The files and runs that came with a version: they have its columns for ever."""
+    known = before.files if before is not None else {}
+    for action in entry.actions:
+        domain = action.get("domainMetadata", {})
+        if "add" in action and (path := file_key(action["add"])) not in known:
+            yield path
+        elif domain.get("domain", "").startswith(RUN_DOMAIN) and not domain["removed"]:
+            yield pending_run(domain["configuration"], after.definition.partition_by).path
 
 
 def _within(definition: TableDefinition) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.checks.changes import check_changes
-from filestore.checks.definitions import check_definition_step
+from filestore.checks.definitions import brought, check_definition_step
 from filestore.checks.report import Findings, Invariant
 from filestore.checks.retention import check_reach, check_retention
 from filestore.delta.actions import (
@@ -155,7 +155,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         check_definition_step(findings, before.definition if before is not None else None, after.definition, entry)
         _check_files(findings, before, after, entry)
         _check_replaced(findings, before, entry)
-        _note_schemas(history, before, after, entry)
+        history.schemas |= dict.fromkeys(brought(before, after, entry), after.definition.schema)
         _check_order(findings, before, after, entry)
         _check_runs(findings, before, after, entry)
         _check_apps(findings, entry)
@@ -378,17 +378,6 @@ def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> N
             f"the checkpoint of version {version} differs from the log in {', '.join(differing)}",
             version=version,
         )
-
-
-def _note_schemas(history: History, before: TableState | None, after: TableState, entry: Commit) -> None:
-    known = before.files if before is not None else {}
-    for action in entry.actions:
-        domain = action.get("domainMetadata", {})
-        if "add" in action and (path := file_key(action["add"])) not in known:
-            history.schemas[path] = after.definition.schema
-        elif domain.get("domain", "").startswith(RUN_DOMAIN) and not domain["removed"]:
-            run = pending_run(domain["configuration"], after.definition.partition_by)
-            history.schemas[run.path] = after.definition.schema
 
 
 def _note_references(history: History, entry: Commit) -> None:

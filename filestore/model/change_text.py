@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from filestore.errors import InvalidRequest
 from filestore.model.changes import (
@@ -21,7 +21,7 @@ from filestore.model.changes import (
 from filestore.model.sql import parse_columns
 from filestore.model.text import check_text
 
-__all__ = ["CHANGE_FORMS", "parse_change"]
+__all__ = ["CHANGE_FORMS", "parse_change", "parse_changes"]
 
 CHANGE_FORMS = (
     "ADD COLUMN name TYPE [NOT NULL] [COMMENT 'text'] [FIRST | AFTER other]",
@@ -57,6 +57,11 @@ def parse_change(text: str) -> Change:
         f"cannot read the change {text!r}: write {'; '.join(CHANGE_FORMS)}",
         code="bad-change",
     )
+
+
+def parse_changes(given: Sequence[Change | str]) -> list[Change]:
+    """Changes as values, whichever of them are given in words; for errors see `parse_change`."""
+    return [parse_change(change) if isinstance(change, str) else change for change in given]
 
 
 def _added(clause: str) -> Change:

@@ -129,7 +129,7 @@ def _write(
             )
         return [job.run(merged(staged, runs), "0.0")]
 
-    TableWriter(store, table.log(staged.definition), table.ambient).write(run, overwrite=overwrite, app=app)
+    TableWriter(store, table.log, table.ambient).write(run, overwrite=overwrite, app=app)
 
 
 def _overwritten(options: Mapping[str, str]) -> Overwrite:

@@ -1,0 +1,28 @@
+"""Callers' own numbers of their writes: one that was written already changes nothing."""
+
+from __future__ import annotations
+
+from filestore.delta.conflict import AppVersion
+from filestore.errors import InvalidRequest
+from filestore.model.text import check_text
+
+__all__ = ["app_version"]
+
+_RESERVED_APPS = ("tablestore.", "spark.")
+
+
+def app_version(app_id: str, number: int) -> AppVersion:
+    """A caller's own number: ids of the store and of its Spark sink would make the write, or theirs, do nothing."""
+    if not app_id or app_id.startswith(_RESERVED_APPS):
+        raise InvalidRequest(
+            f"app id {app_id!r} is empty or begins with one of {', '.join(_RESERVED_APPS)}, which the store keeps for "
+            "itself: take another, such as your job's name",
+            code="bad-app",
+        )
+    check_text("the app id", app_id)
+    if not 0 <= number < 2**63:
+        raise InvalidRequest(
+            f"app {app_id!r} has number {number}: numbers go from 0 to 2**63 - 1, and grow from write to write",
+            code="bad-app",
+        )
+    return AppVersion(app_id, number)

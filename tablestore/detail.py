@@ -1,0 +1,32 @@
+"""What a table is and holds, as plain values: what ``tablestore describe`` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from filestore.delta.state import TableState
+from tablestore.handle import TableHandle
+
+__all__ = ["detail_of"]
+
+
+def detail_of(handle: TableHandle, state: TableState) -> dict[str, Any]:
+    """A version of a table."""
+    definition = state.definition
+    return {
+        "name": handle.identifier,
+        "table_id": state.table_id,
+        "location": handle.location,
+        "format": "delta",
+        "schema": definition.schema.to_sql(),
+        "primary_key": list(definition.primary_key),
+        "partition_by": list(definition.partition_by),
+        "options": definition.options.as_dict(),
+        "comment": definition.comment,
+        "version": state.version,
+        "files": len(state.files),
+        "bytes": sum(f.size for f in state.files.values()),
+        "rows": sum(f.live_rows for f in state.files.values()),
+        "pending_runs": sum(map(len, state.pending().values())),
+        "log_offsets": state.log_offsets,
+    }
