@@ -196,7 +196,7 @@ def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) ->
     table = store.create_table("shop.t", "id BIGINT, a INT, b STRING", primary_key=["id"], options=options)
     put(table, {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"})
     altered = table.alter(RenameColumn("b", "c"), AddColumn("b", "INT"), WidenColumn("a", "BIGINT")).version
-    put(table, {"id": 1, "a": 2**40, "c": "z", "b": 5}, {"id": 2, "_kind": "-D"})
+    put(table, {"id": 1, "a": 2**40, "c": "z", "b": 5, "_kind": "+U"}, {"id": 2, "_kind": "-D"})
     feed = lake.spark.read.format("delta").options(readChangeFeed="true", startingVersion=str(altered))
     told = feed.load(table.location).select("_change_type", "id", "a", "c", "b").collect()
     assert sorted(map(tuple, told), key=repr) == [
