@@ -14,10 +14,10 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from compaction.folding import fold_table
-from filestore.delta.conflict import Proposal, Rebase
+from filestore.delta.conflict import RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.difference import Compared, changed_rows, differences, on_local_disk
-from filestore.errors import CommitUnknown, TableStoreError, Unsupported
+from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unsupported
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, restored
 from filestore.model.files import Slot
@@ -51,7 +51,8 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
     Raises:
         NotFound: ``no-such-version``, ``snapshot-expired``.
         Unsupported: ``rollback-over-schema``, ``pending-runs``.
-        Conflict: the table's definition changed meanwhile. Nothing was changed.
+        Conflict: the table's definition changed meanwhile, or rows that wait to be merged came, again and again. No row
+            was changed.
         Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
     """
     recovery = Recovery(files, log, files.ambient)
@@ -65,8 +66,15 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
                 "were folded, such as that of a FOLD, or the newest one before its first run",
                 code="pending-runs",
             )
-        fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
-        return _Rollback(files, log, target, commit_id, recovery).run()
+        most = target.definition.options["commit.max-retries"]
+        for attempt in range(most + 1):
+            fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
+            try:
+                return _Rollback(files, log, target, commit_id, recovery).run()
+            except Conflict as error:
+                if error.code != RUNS_CAME or attempt == most:
+                    raise
+        raise AssertionError("the loop returns or raises")
 
 
 def _leased(files: FileStore, log: LogConfig | None, commit_id: str) -> AbstractContextManager[None]:
@@ -91,7 +99,7 @@ class _Rollback:
         what = restored(base, self._target)
         if not what.slots:
             return self._files.snapshot(base.version)
-        self._tell(base, what.slots, "rollback.0")
+        self._tell(base, what.slots, f"rollback.{base.version}")
         try:
             snapshot = self._files.commit(base, self._proposal(base, what), self._again).snapshot
         except CommitUnknown:
@@ -118,6 +126,7 @@ class _Rollback:
                 "files_removed": len(what.removes),
             },
             whole_table=True,
+            settled=True,
         )
 
     def _again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:

@@ -22,6 +22,7 @@ from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
+from tablestore.rollback import rollback
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, read_deltalake
 from tests.tablestore.test_merge_on_read import overlay_of
@@ -169,6 +170,18 @@ def test_runs_that_come_meanwhile_are_folded_too(store: Store, change: Change) -
     assert_healthy(table.filestore)
     assert orphans(table) == []
     assert keyed(replay(changes(table, version=0), ["id"])) == keyed(rows(table))
+
+
+def test_a_rollback_takes_runs_that_come_meanwhile_back_too(store: Store) -> None:
+    table = make(store, "rewrite", **LATER)
+    put(table, {"id": 1, "a": 1})
+    table.compact(full=True)
+    version = put(table, {"id": 1, "a": 2}) - 1
+    acts = [lambda t, n=n: put(t, {"id": n, "a": 99}) for n in (1, 2, 1)]
+    rollback(racing(table, *acts), table.handle.log(table.definition), version)
+    assert [(row["id"], row["a"]) for row in rows(table)] == [(1, 1)]
+    assert replay(changes(table, version=0), ["id"]) == rows(table)
+    assert_whole(table, leftovers=False)
 
 
 def test_a_change_that_never_gets_through_leaves_no_file(store: Store) -> None:
