@@ -1,4 +1,4 @@
-"""``python -m tests.bench [--rows N] [--upserts K] [--loads K] [--merges K] [--memory-rows N …]``.
+"""``python -m tests.bench [--rows N] [--upserts K] [--loads K] [--merges K] [--memory-rows N …] [--growth-rows N …]``.
 
 Absolute times on a busy machine are noise, so peers take turns within one run and ratios of medians are printed
 beside what is asked of them. Exit status 1 if an answer is wrong; a missed ratio is shown, not hidden.
@@ -16,6 +16,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from pathlib import Path
 
 import numpy as np
@@ -33,11 +34,12 @@ from filestore.table import FileStore
 from tablestore.jars import cache_root
 from tablestore.spark import spark_session
 from tablestore.spark.compact import spark_compaction
-from tests.bench.peers import BUCKETS, Merge, Ours, Parquet, Peer
+from tests.bench.peers import BUCKETS, LATER, LOGGED, OURS, WAYS, Merge, Ours, Parquet, Peer
 from tests.bench.workload import Workload, workload
 
 DELTA = "Delta's own reader"
 SCANS = 8
+PENDING = 4
 REWRITE, SPARK_COMPACTION, LOCAL_COMPACTION = "Spark's rewrite", "SparkStore.compact", "table.compact"
 COMPACTIONS = 3
 GETS = 5
@@ -87,14 +89,16 @@ def run(spark: SparkSession, work: Workload, folder: Path, loads: int, merges: i
     read = spark.read.parquet
     for number in range(loads):
         below = folder / f"load-{number}"
-        ours, logged = Ours(spark, below, "none"), Ours(spark, below, "embedded")
-        imaged = Ours(spark, below, "none", "lookup")
-        peers: list[Peer] = [Parquet(below), ours, imaged, logged, *([Merge(spark, below)] if merges else [])]
+        ours = Ours(spark, below)
+        ways = {what: Ours(spark, below, what, options) for what, options in WAYS.items()}
+        peers: list[Peer] = [Parquet(below), ours, *ways.values(), *([Merge(spark, below)] if merges else [])]
         for peer in peers:
             timings.take("load", peer.name, lambda peer=peer: peer.load(read(str(work.base))))
         console.print(line(f"load {number + 1} of {loads}", timings, "load", peers))
     for number, file in enumerate(work.upserts):
         turn = [peer for peer in peers if number < merges or not isinstance(peer, Merge)]
+        if number == len(work.upserts) - PENDING:
+            timings.take("fold", LATER, lambda: ways[LATER].lake.compact("bench.orders", full=True))
         for peer in turn:
             timings.take("upsert", peer.name, lambda peer=peer, file=file: peer.upsert(read(str(file))))
         console.print(line(f"upsert {number + 1} of {len(work.upserts)}", timings, "upsert", turn))
@@ -218,9 +222,23 @@ def worker_memory_mb() -> int:
     return max(peaks)
 
 
+def growth(timings: Timings, spark: SparkSession, work: Workload, folder: Path, sizes: Sequence[int]) -> None:
+    """Merge-on-read commits on tables of several sizes: what one costs must not depend on what is there."""
+    base = spark.read.parquet(str(work.base))
+    tables = {}
+    for size in sizes:
+        table = tables[size] = Ours(spark, folder / f"growth-{size}", LATER, WAYS[LATER])
+        parts = [base.withColumn("order_id", F.col("order_id") + k * work.rows) for k in range(-(-size // work.rows))]
+        table.load(reduce(DataFrame.unionByName, parts).where(F.col("order_id") < size))
+    for file in work.upserts:
+        for size, table in tables.items():
+            rows = spark.read.parquet(str(file))
+            timings.take("commit", f"on {size:,} rows", lambda table=table, rows=rows: table.upsert(rows))
+
+
 def memory(spark: SparkSession, work: Workload, folder: Path, rows: int) -> int:
     """Loads `rows` rows (the base again and again under other keys) and upserts once; the workers' peak."""
-    peer = Ours(spark, folder / f"memory-{rows}", "embedded")
+    peer = Ours(spark, folder / f"memory-{rows}", LOGGED, WAYS[LOGGED])
     base = spark.read.parquet(str(work.base))
     parts = [base.withColumn("order_id", F.col("order_id") + k * work.rows) for k in range(rows // work.rows)]
     table = parts[0]
@@ -236,12 +254,17 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
     for (stage, who), values in timings.seconds.items():
         table.add_row(stage, who, str(len(values)), f"{statistics.median(values):.3f}", f"{max(values):.3f}")
     console.print(table)
-    ours, logged, floor, merge = "tablestore, log none", "tablestore, log embedded", Parquet.name, Merge.name
-    imaged = "tablestore, log none, changelog lookup"
+    ours, floor, merge = OURS, Parquet.name, Merge.name
+    logged, imaged, updated, summed, later = (f"tablestore, {what}" for what in WAYS)
     asked = [
         ("upsert / Parquet append", timings.ratio("upsert", ours, floor), "≤ 1.5"),
         ("upsert with embedded log / Parquet append", timings.ratio("upsert", logged, floor), ""),
         ("upsert with lookup changelog / upsert without", timings.ratio("upsert", imaged, ours), "≤ 2"),
+        ("partial-update upsert / upsert", timings.ratio("upsert", updated, ours), "≤ 2.5"),
+        ("aggregation upsert / upsert", timings.ratio("upsert", summed, ours), "≤ 2.5"),
+        ("merge-on-read commit / upsert", timings.ratio("upsert", later, ours), ""),
+        (f"count+sum with {PENDING} pending runs / folded", timings.ratio("count+sum", later, ours), "≤ 2"),
+        (f"all columns with {PENDING} pending runs / folded", timings.ratio("all columns", later, ours), "≤ 2"),
         ("Delta MERGE / upsert", timings.ratio("upsert", merge, ours), "≥ 5"),
         ("load / Parquet write", timings.ratio("load", ours, floor), "≤ 1.5"),
         ("load with embedded log / Parquet write", timings.ratio("load", logged, floor), ""),
@@ -258,6 +281,10 @@ def report(timings: Timings, peaks: dict[int, int], console: Console) -> None:
     asked += [
         (f"{who} of all upserts / plain rewrite", timings.ratio("compaction", who, REWRITE), "≤ 1.5")
         for who in (SPARK_COMPACTION, LOCAL_COMPACTION)
+    ]
+    commits = [who for stage, who in timings.seconds if stage == "commit"]
+    asked += [
+        (f"commit {who} / {commits[0]}", timings.ratio("commit", who, commits[0]), "0.8 to 1.2") for who in commits[1:]
     ]
     ratios = Table("ratio", "measured", "asked")
     for name, value, wanted in asked:
@@ -277,6 +304,7 @@ def main() -> int:
     parser.add_argument("--loads", type=int, default=3)
     parser.add_argument("--merges", type=int, default=3, help="how many of the upserts MERGE takes part in")
     parser.add_argument("--memory-rows", type=int, nargs="*", default=[5_000_000, 20_000_000])
+    parser.add_argument("--growth-rows", type=int, nargs="*", default=[1_000_000, 50_000_000])
     arguments = parser.parse_args()
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="tablestore-bench-"))
@@ -294,6 +322,9 @@ def main() -> int:
         for rows in arguments.memory_rows:
             console.print(f"memory at {rows:,} rows")
             peaks[rows] = memory(spark, work, folder, rows)
+        if arguments.growth_rows:
+            console.print("commits on tables of " + ", ".join(f"{rows:,}" for rows in arguments.growth_rows) + " rows")
+            growth(timings, spark, work, folder, arguments.growth_rows)
         report(timings, peaks, console)
         spark.stop()
     finally:

@@ -2,17 +2,43 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
 import tablestore
+from filestore import layout
 from tablestore import Table
 from tablestore.spark import SparkStore
 from tests.bench.workload import SCHEMA_SQL
 
 BUCKETS = 4
+NOTHING: Mapping[str, str] = MappingProxyType({})
+OURS = "tablestore"
+LOGGED, IMAGED, UPDATED, SUMMED, LATER = (
+    "log embedded",
+    "changelog lookup",
+    "partial-update",
+    "aggregation",
+    "merge-on-read",
+)
+WAYS: Mapping[str, Mapping[str, str]] = {
+    LOGGED: {"log.system": "embedded"},
+    IMAGED: {"changelog-producer": "lookup"},
+    UPDATED: {"merge-engine": "partial-update"},
+    SUMMED: {
+        "merge-engine": "aggregation",
+        "fields.product_id.aggregate-function": "max",
+        "fields.updated_at.aggregate-function": "max",
+        "fields.customer_id.aggregate-function": "sum",
+    },
+    LATER: {"write-mode": "merge-on-read"},
+}
+"""What is measured beside the plain table; `amount` ends as the same in all of them."""
 
 
 class Peer(Protocol):
@@ -31,22 +57,26 @@ class Peer(Protocol):
 
 
 class Ours:
-    """A managed table, with or without a log or change data."""
+    """A managed table, by default without a log."""
 
-    def __init__(self, spark: SparkSession, folder: Path, log: str, changelog: str = "none") -> None:
-        self.name = f"tablestore, log {log}" + (f", changelog {changelog}" if changelog != "none" else "")
-        store = tablestore.connect(str(folder / f"ours-{log}-{changelog}"))
+    def __init__(self, spark: SparkSession, folder: Path, what: str = "", options: Mapping[str, str] = NOTHING) -> None:
+        self.name = f"tablestore, {what}" if what else OURS
+        store = tablestore.connect(str(folder / f"ours {what}".strip().replace(" ", "-")))
         store.create_database("bench")
-        options = {"bucket": str(BUCKETS), "log.system": log, "changelog-producer": changelog}
-        self.managed = store.create_table("bench.orders", SCHEMA_SQL, primary_key=["order_id"], options=options)
+        chosen = {"bucket": str(BUCKETS), "log.system": "none", **options}
+        self.managed = store.create_table("bench.orders", SCHEMA_SQL, primary_key=["order_id"], options=chosen)
         self.lake = SparkStore(spark, store)
 
     def load(self, rows: DataFrame) -> None:
+        """As an overwrite, which is folded at once with merge-on-read, too."""
+        self.lake.write("bench.orders", rows, overwrite=self.managed.definition.merges_on_read)
+
+    def upsert(self, rows: DataFrame) -> None:
         self.lake.write("bench.orders", rows)
 
-    upsert = load
-
     def table(self) -> DataFrame:
+        """Of a table with pending runs, the overlay is made anew each time."""
+        shutil.rmtree(Path(self.managed.location, layout.OVERLAYS), ignore_errors=True)
         return self.lake.read("bench.orders")
 
     def reopened(self) -> Table:
