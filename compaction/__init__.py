@@ -6,7 +6,7 @@
     duties     what a compactor does for a table      compactor    all tables of a catalog, each under its lease
     leftovers  files that nobody names                in_writer    beside a writer's commits
     lease      held by a heartbeat                    schedule     when (APScheduler)
-    threads    tasks in one process
+    threads    tasks in one process                   tombstones   runs of deleted keys
 
 A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours. A fold
 changes none for our readers; for all others it is the commit that does.

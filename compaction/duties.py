@@ -12,13 +12,14 @@ from typing import TypeVar
 from compaction.folding import fold_slots, fold_table, forget_folds, plan_folds
 from compaction.local import compact_slots, compact_table, forget_compaction, plan_compaction
 from compaction.maintenance import maintain
+from compaction.tombstones import bury, plan_burials
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.life.retention import first_retained
 from filestore.table import FileStore
 from filestore.writer import TableFiles
 
-__all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "Duty", "StillMine"]
+__all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "StillMine"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -85,6 +86,16 @@ def _fold(store: FileStore, still_mine: StillMine) -> str | None:
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
 
+def _burials_due(state: TableState, now_ms: int) -> bool:
+    return bool(plan_burials(state, now_ms))
+
+
+def _bury(store: FileStore, still_mine: StillMine) -> str | None:
+    still_mine()
+    snapshot = bury(store)
+    return None if snapshot is None else f"version {snapshot.version}: tombstones merged or forgotten"
+
+
 def _life_due(state: TableState, now_ms: int) -> bool:
     """Whether versions may expire, or a tag may be due: there are more versions than are kept whatever their age."""
     options = state.definition.options
@@ -102,8 +113,9 @@ def _live(store: FileStore, still_mine: StillMine) -> str | None:
 
 
 FOLD = Duty("fold", 30.0, _folds_due, _fold)
+TOMBSTONES = Duty("tombstones", 60.0, _burials_due, _bury)
 LIFE = Duty("life", 600.0, _life_due, _live)
 COMPACTION = Duty("compaction", 30.0, _compaction_due, _compact)
 
-DUTIES: tuple[Duty, ...] = (FOLD, COMPACTION, LIFE)
+DUTIES: tuple[Duty, ...] = (FOLD, COMPACTION, TOMBSTONES, LIFE)
 """All of them, in the order in which they are done when all are due."""

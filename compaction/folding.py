@@ -46,7 +46,7 @@ class FoldTask:
 
     Attributes:
         slot: The slot.
-        base: Its live files.
+        base: Its live files and tombstones.
         runs: The oldest pending runs, in the order in which they apply.
     """
 
@@ -68,7 +68,7 @@ def plan_folds(state: TableState, now_ms: int, *, full: bool = False) -> list[Fo
 
     A task takes 64 runs at most, so that its memory is bounded; the rest is for the next fold.
     """
-    pending, files = state.pending(), state.slots()
+    pending, files = state.pending(), state.met(now_ms)
     enough = state.definition.options["num-sorted-run.compaction-trigger"]
     if full or _changes_are_due(state, now_ms):
         enough = 1
@@ -164,7 +164,7 @@ class _Attempt:
                 f"rows of {len(changed.rows_changed)} buckets changed while their runs were folded: fold again",
                 code="merged-rows-changed",
             )
-        table, live = self._store.files(state), state.slots()
+        table, live = self._store.files(state), state.met(self._store.ambient.now_ms())
         earlier = [r for r in self.result.results if r.slot in changed.slots]
         again = [look_again(table, live.get(r.slot, ()), r) for r in earlier]
         self.written |= brought_files(again)

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from compaction.folding import FoldRunner, fold_table
 from compaction.local import Runner, compact_table
+from compaction.tombstones import bury
 from filestore.errors import Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
 from filestore.table import FileStore
@@ -81,7 +82,7 @@ class InWriter:
             if self._own is None:
                 self._own = FileStore.open(self._writers.storage, self._writers.location, self._writers.ambient)
             folded = fold_table(self._own, runner=self._fold_runner)
-            snapshot = compact_table(self._own, runner=self._runner) or folded
+            snapshot = compact_table(self._own, runner=self._runner) or bury(self._own) or folded
         except Conflict as error:
             logger.info("a compaction of %s was in vain: %s", self._writers.location, error)
         except TableStoreError as error:

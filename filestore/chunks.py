@@ -20,7 +20,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition, Slot
 from filestore.partitions import partition_values
 
-__all__ = ["BUCKET_COLUMN", "by_slot", "cut_chunks"]
+__all__ = ["BUCKET_COLUMN", "by_slot", "cut_chunks", "whole_keys"]
 
 BUCKET_COLUMN = "_bucket"
 _CHUNK_BYTES = 64 << 20
@@ -83,3 +83,17 @@ def by_slot(table: pa.Table, definition: TableDefinition) -> Iterator[tuple[Slot
         part = table.slice(start, end - start)
         partition: Partition = partition_values(part, definition.partition_by)
         yield Slot(partition, part.column(BUCKET_COLUMN)[0].as_py()), part
+
+
+def whole_keys(pieces: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """The same sorted rows, cut so that no key lies in two pieces."""
+    held: pa.Table | None = None
+    for piece in pieces:
+        rows = (piece if held is None else pa.concat_tables([held, piece])).combine_chunks()
+        borders = np.flatnonzero(changes(rows, keys))
+        cut = int(borders[-1]) + 1 if len(borders) else 0
+        held = rows.slice(cut)
+        if cut:
+            yield rows.slice(0, cut)
+    if held is not None:
+        yield held

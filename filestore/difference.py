@@ -17,6 +17,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from filestore.chunks import whole_keys
 from filestore.delta.state import TableState
 from filestore.delta.vectors import positions
 from filestore.frames import arrow_table, frame_of
@@ -113,7 +114,7 @@ def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -
             files = stack.enter_context(spill())
             runs = [files.put(rows) for some in chains for rows in _unless_empty(_rows_of(some))]
             pieces = (pa.Table.from_batches([batch]) for batch in files.merged(runs, by))
-        for piece in _whole_keys(pieces, keys):
+        for piece in whole_keys(pieces, keys):
             yield from _told(piece, keys)
 
 
@@ -211,20 +212,6 @@ def _rows_of(sources: Iterable[_Source]) -> Iterator[pa.Table]:
 
 
 # ---------------------------------------------------------------------------------------------- rows of both
-
-
-def _whole_keys(pieces: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """The same sorted rows, cut so that no key lies in two pieces."""
-    held: pa.Table | None = None
-    for piece in pieces:
-        rows = (piece if held is None else pa.concat_tables([held, piece])).combine_chunks()
-        borders = np.flatnonzero(changes(rows, keys))
-        cut = int(borders[-1]) + 1 if len(borders) else 0
-        held = rows.slice(cut)
-        if cut:
-            yield rows.slice(0, cut)
-    if held is not None:
-        yield held
 
 
 def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from filestore.checks.contents import check_file
 from filestore.checks.history import read_history
 from filestore.checks.leftovers import check_leftovers
-from filestore.checks.pending import check_run
+from filestore.checks.pending import check_run, check_tombstones
 from filestore.checks.report import Finding, Findings, Invariant, Report, Severity
 from filestore.checks.retention import check_retained_files
 from filestore.checks.uniqueness import check_unique
@@ -64,6 +64,8 @@ def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Sc
             check_unique(table, slot, readable, findings)
     for run in itertools.chain.from_iterable(state.pending().values()):
         check_run(table, run, findings, schemas.get(run.path))
+    for tombstones in itertools.chain.from_iterable(state.tombstones().values()):
+        check_tombstones(table, tombstones, findings)
 
 
 def _report(store: FileStore, state: TableState | None, findings: Findings) -> Report:

@@ -47,7 +47,7 @@ def fold(
     Args:
         table: The table.
         slot: The slot that all rows belong to.
-        base: The slot's live files.
+        base: The slot's live files, and its tombstones.
         chunks: Rows sorted by key, no key in two chunks (`filestore.chunks`); `KIND_COLUMN` and
             `deduplicate.ORDINAL_COLUMN` are optional.
         log: Where accepted changes go, if the table has a log.
@@ -92,7 +92,9 @@ def fold(
         for number, dead_rows in born_dead:
             own.add(files[number].path, dead_rows)
         written = None if producer is ChangelogProducer.NONE else changes.finish()
-        raw = SlotResult(slot, files, deleted_keys=deletes.finish(), changes=written)
+        deleted = deletes.finish()
+        remembered = (deleted,) if deleted is not None and definition.tombstone_retention_ms else ()
+        raw = SlotResult(slot, files, deleted_keys=deleted, tombstones=remembered, changes=written)
         return settled(table, raw, own, superseded, tally)
 
 
@@ -106,7 +108,7 @@ def look_again(
 
     Args:
         table: The table.
-        base: The slot's live files in the newest version.
+        base: The slot's live files and tombstones in the newest version.
         earlier: The result on the older version.
         log: Where compensating changes go, if the table has a log.
     """
@@ -132,6 +134,9 @@ def look_again(
             if log is not None and sequence is not None:
                 for winners in found.winners:
                     log(earlier.slot, compensation(winners, earlier.slot, definition, RowKind.UPDATE_AFTER))
+                if found.buried.any():
+                    buried = _only(keys.rows, found.buried)
+                    log(earlier.slot, compensation(buried, earlier.slot, definition, RowKind.DELETE))
                 if earlier.rows_late:
                     _log_revived(table, earlier, keys, found, log)
         if anew:
@@ -178,7 +183,7 @@ def _own_keys(table: TableFiles, result: SlotResult, *, whole: bool) -> Iterator
     wanted = definition.schema.names if whole else keys
     sources: list[tuple[str | None, str, Sequence[str]]] = [(f.path, f.path, wanted) for f in result.adds]
     if result.deleted_keys is not None:
-        sources.append((None, result.deleted_keys, keys))
+        sources.append((None, result.deleted_keys.path, keys))
     for name, path, columns in sources:
         start = 0
         with ParquetReader(table.storage, table.path(path)) as file:

@@ -94,7 +94,8 @@ def _of_merged_slot(
     columns = [*keys, *values]
     wanted = frame_of(probes.select([*keys, _NUMBER]))
     schema = pa.schema([*table.definition.schema.select(columns).to_arrow(), (_NUMBER, pa.int64())])
-    plan = ScanPlan(state.version, schema.remove(len(columns)), pending.base, None, (pending,))
+    files = state.slots().get(pending.slot, ())
+    plan = ScanPlan(state.version, schema.remove(len(columns)), files, None, (pending,))
     for rows in scan_frames(table, plan):
         yield arrow_table(rows.join(wanted, on=keys, how="inner"), schema)
 

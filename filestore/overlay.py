@@ -30,7 +30,7 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class PendingSlot:
-    """A slot with pending runs: all its live files, and the runs in the order in which they apply."""
+    """A slot with pending runs: all its live files and tombstones, and the runs in the order in which they apply."""
 
     slot: Slot
     base: tuple[DataFile, ...]
@@ -39,7 +39,7 @@ class PendingSlot:
 
 def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
     """The slots of a version that have pending runs."""
-    files = state.slots()
+    files = state.met(state.timestamp_ms)
     return tuple(PendingSlot(slot, files.get(slot, ()), runs) for slot, runs in state.pending().items())
 
 

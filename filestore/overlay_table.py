@@ -22,7 +22,7 @@ from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.errors import AlreadyExists
 from filestore.fold_values import whole_rows
-from filestore.model.files import DataFile
+from filestore.model.files import DataFile, Tombstones
 from filestore.model.snapshot import Operation
 from filestore.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of
 from filestore.slot_result import Dying
@@ -54,7 +54,7 @@ def overlay_location(table: TableFiles, version: int) -> str:
 def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tuple[OverlayFile, ...]:
     """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such."""
     own: tuple[DataFile, ...] = ()
-    files = list(pending.base)
+    files = [file for file in pending.base if not isinstance(file, Tombstones)]
     if table.definition.merges_values:
         found = Overlaid(Dying(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:

@@ -19,7 +19,7 @@ from filestore.frames import frame_of
 from filestore.lookup import FileLookup, Matches
 from filestore.merge import deduplicate
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile
+from filestore.model.files import DataFile, Tombstones
 from filestore.rows import fitted
 from filestore.slot_result import Dying
 from filestore.writer import TableFiles
@@ -37,6 +37,7 @@ class Found:
         known: Whether its key is stored.
         lost: Whether it is late.
         same: Whether it puts the row that is stored; told only where old rows are read.
+        buried: Whether it is late since its key was deleted.
         winners: The stored rows to which probes lost, with the extra columns.
         replaced: The stored rows that leave the table; only where old rows are read.
     """
@@ -44,6 +45,7 @@ class Found:
     known: Mask
     lost: Mask
     same: Mask
+    buried: Mask
     winners: list[pa.Table] = field(default_factory=list)
     replaced: list[Met] = field(default_factory=list)
 
@@ -66,7 +68,7 @@ class SlotLookup:
 
     Args:
         table: The table.
-        base: The slot's live files.
+        base: The slot's live files, and its tombstones.
         superseded: Takes the positions of the stored rows that die.
         extra: Columns of the winners that are wanted; the sequence field among them, if the table has one.
         stored: Reads the old rows, if they are wanted: a row that is put as it is stored changes nothing then.
@@ -81,7 +83,9 @@ class SlotLookup:
         stored: StoredRows | None,
     ) -> None:
         self._definition = table.definition
-        self._files = [(file, FileLookup(table, file, extra)) for file in base]
+        self._files = [(f, FileLookup(table, f, extra)) for f in base if not isinstance(f, Tombstones)]
+        sequence = tuple(filter(None, [table.definition.sequence_field]))
+        self._graves = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
         self._superseded = superseded
         self._stored = stored
 
@@ -92,9 +96,10 @@ class SlotLookup:
             rows: The chunk; of rows that put nothing only the key and the sequence are read.
             puts: Which rows put one.
         """
-        found = Found(*np.zeros((3, rows.num_rows), dtype=np.bool_))
+        found = Found(*np.zeros((4, rows.num_rows), dtype=np.bool_))
         if not rows.num_rows:
             return found
+        self._bury(rows, found)
         new = self._comparable(rows) if self._stored is not None and puts.any() else None
         for file, lookup in self._files:
             for match in lookup.find(rows):
@@ -105,6 +110,17 @@ class SlotLookup:
                     dies[dies] = _note(met, new, puts, found)
                 self._superseded.add(file.path, match.positions[dies])
         return found
+
+    def _bury(self, rows: pa.Table, found: Found) -> None:
+        """Notes the rows whose key was deleted with a higher sequence."""
+        sequence = self._definition.sequence_field
+        for grave in self._graves:
+            for match in grave.find(rows):
+                assert sequence is not None, "tombstones without a sequence field"
+                assert match.values is not None, "tombstones without sequences"
+                new = rows.column(sequence).take(pa.array(match.probes))
+                late = match.probes[~deduplicate.beats(new, match.values.column(sequence))]
+                found.buried[late] = found.lost[late] = True
 
     def _comparable(self, rows: pa.Table) -> pl.DataFrame:
         schema = pa.schema([column.with_nullable(True) for column in self._definition.schema.to_arrow()])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
-from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
 from filestore.writer import TableFiles
 
 __all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "brought_files", "named_files", "settled"]
@@ -30,6 +30,7 @@ class SlotResult:
         removes: Files of the base without a live row left.
         runs: Changes that are left for a fold to merge.
         deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
+        tombstones: The same, if the table remembers deletes for longer.
         changes: Change data; None if none was written down, since readers infer the changes from the files.
         rows_written: Rows put.
         rows_deleted: Delete rows taken, whether or not their key was there.
@@ -45,7 +46,8 @@ class SlotResult:
     vectors: tuple[DataFile, ...] = ()
     removes: tuple[str, ...] = ()
     runs: tuple[PendingRun, ...] = ()
-    deleted_keys: str | None = None
+    deleted_keys: Tombstones | None = None
+    tombstones: tuple[Tombstones, ...] = ()
     changes: tuple[ChangeFile, ...] | None = None
     rows_written: int = 0
     rows_deleted: int = 0
@@ -64,7 +66,7 @@ def brought_files(results: Iterable[SlotResult]) -> set[str]:
     """All files that those results brought, relative to the table."""
     listed = list(results)
     data = {file.path for r in listed for file in r.new_files}
-    return data | {r.deleted_keys for r in listed if r.deleted_keys} | named_files(listed)
+    return data | {r.deleted_keys.path for r in listed if r.deleted_keys} | named_files(listed)
 
 
 def named_files(results: Iterable[SlotResult]) -> set[str]:
@@ -72,7 +74,8 @@ def named_files(results: Iterable[SlotResult]) -> set[str]:
     listed = list(results)
     data = {file.path for r in listed for file in r.adds} | {run.path for r in listed for run in r.runs}
     vectors = {vector_file(file.vector) for r in listed for file in (*r.vectors, *r.adds) if file.vector}
-    return data | vectors | {file.path for r in listed for file in r.changes or ()}
+    remembered = {run.path for r in listed for run in r.tombstones}
+    return data | vectors | remembered | {file.path for r in listed for file in r.changes or ()}
 
 
 class Dying:
@@ -140,6 +143,7 @@ def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, t
         vectors=vectors,
         removes=removes,
         deleted_keys=raw.deleted_keys,
+        tombstones=raw.tombstones,
         changes=raw.changes,
         rows_written=tally.written,
         rows_deleted=tally.deleted,

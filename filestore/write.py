@@ -86,6 +86,7 @@ class WriteResult:
             vectors=tuple(f for r in self.results for f in r.vectors),
             removes=tuple(p for r in self.results for p in r.removes),
             runs=tuple(run for r in self.results for run in r.runs),
+            tombstones=tuple(run for r in self.results for run in r.tombstones),
             changes=tuple(f for r in self.results for f in r.changes or ()),
             metrics=self.metrics,
         )

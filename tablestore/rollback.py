@@ -111,6 +111,8 @@ class _Rollback:
         return snapshot
 
     def _proposal(self, base: TableState, what: Restored) -> Proposal:
+        # a delete that is rolled back must not make rows late
+        now, then = ([run for runs in s.tombstones().values() for run in runs] for s in (base, self._target))
         return Proposal(
             operation=Operation.ROLLBACK,
             commit_id=self._commit_id,
@@ -118,6 +120,8 @@ class _Rollback:
             adds=what.adds,
             vectors=what.vectors,
             removes=what.removes,
+            tombstones=tuple(run for run in then if run not in now),
+            forgotten=tuple(run for run in now if run not in then),
             transactions=tuple(self._transactions),
             ended=self._recovery.ended,
             metrics={

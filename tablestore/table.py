@@ -13,6 +13,7 @@ from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from compaction.maintenance import Maintenance, maintain
 from compaction.rewrite import TableRewrite
+from compaction.tombstones import bury
 from filestore.alter import alter, plan_alter
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
@@ -303,7 +304,8 @@ class Table:
             The last snapshot that it made; None if no bucket needed anything.
         """
         folded = fold_table(self.filestore, full=full)
-        return compact_table(self.filestore, full=full) or folded
+        compacted = compact_table(self.filestore, full=full)
+        return bury(self.filestore) or compacted or folded
 
     def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
         """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.

@@ -246,7 +246,7 @@ class TableWriter:
     def _write(self, run: Runner, base: TableState, proposal: Proposal, replacing: Replacement | None) -> Snapshot:
         job = WriteJob(
             self._files.files(base),
-            base.slots() if replacing is None else {},
+            base.met(self._ambient.now_ms()) if replacing is None else {},
             self._log_of(base.definition) if replacing is None else None,
             f"{base.table_id}/{proposal.commit_id}",
             recorded(base.definition, empty=not base.files, overwrite=replacing is not None),
@@ -369,7 +369,8 @@ class _Attempt:
                 )
             return proposal
         table = self._files.files(state)
-        job = WriteJob(table, state.slots(), self._log, f"{state.table_id}/{proposal.commit_id}")
+        base = state.met(self._files.ambient.now_ms())
+        job = WriteJob(table, base, self._log, f"{state.table_id}/{proposal.commit_id}")
         earlier = self.result.to_look_up_again(changed.slots, state.definition)
         outcome = job.run_again(earlier, f"again.{state.version}")
         self.result = self.result.with_slots(outcome.results)

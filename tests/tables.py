@@ -129,7 +129,7 @@ class PreparedWrite:
 
     def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         self.rebases.append(changed.slots)
-        table, live = self.store.files(state), state.slots()
+        table, live = self.store.files(state), state.met(self.store.ambient.now_ms())
         stale = self.result.to_look_up_again(changed.slots, state.definition)
         again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in stale]
         self.result = self.result.with_slots(again)
@@ -152,7 +152,7 @@ def prepare(
     definition = base.definition
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
-    live = {} if overwrite else base.slots()
+    live = {} if overwrite else base.met(store.ambient.now_ms())
     producer = recorded(definition, empty=not base.files, overwrite=overwrite)
     result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, producer, later=later)))
     looked_up = definition.primary_key and not overwrite and not later

@@ -21,6 +21,7 @@ from filestore.delta.actions import (
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
     RUN_DOMAIN,
+    TOMBSTONES_DOMAIN,
     WRITER_FEATURE,
     Action,
     check_protocol,
@@ -305,17 +306,18 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
 
 
 def _check_runs(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """Each run names the version that brings it, and only pending ones are folded."""
+    """Each run names the version that brings it; only what is pending is folded, only what is remembered forgotten."""
     known = set(before.domains) if before is not None else set()
     for action in entry.actions:
         domain = action.get("domainMetadata", {})
         name = domain.get("domain", "")
-        if not name.startswith(RUN_DOMAIN):
+        if not name.startswith((RUN_DOMAIN, TOMBSTONES_DOMAIN)):
             continue
+        code = Invariant.PENDING_RUN if name.startswith(RUN_DOMAIN) else Invariant.TOMBSTONES
         if domain["removed"] != (name in known):
-            what = "folds a run that is not pending" if domain["removed"] else "brings a run that is pending already"
-            findings.add(Invariant.PENDING_RUN, f"version {entry.version} {what}: {name}", version=entry.version)
-        elif not domain["removed"]:
+            what = "removes a run that is not there" if domain["removed"] else "brings a run that is there already"
+            findings.add(code, f"version {entry.version} {what}: {name}", version=entry.version)
+        elif code is Invariant.PENDING_RUN and not domain["removed"]:
             run = pending_run(domain["configuration"], after.definition.partition_by)
             if (run.version, RUN_DOMAIN + run.id) != (entry.version, name):
                 message = f"version {entry.version} brings run {run.path} as of version {run.version} and as {name}"

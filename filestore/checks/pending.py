@@ -1,8 +1,11 @@
-"""Pending runs against what the log says of them (FORMAT.md section 12.4). Streams row group by row group."""
+"""Pending runs and tombstones against what the log says of them (FORMAT.md section 12.4).
+
+Streams row group by row group.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -14,17 +17,21 @@ from filestore.checks.report import Findings, Invariant
 from filestore.errors import NotFound
 from filestore.file_columns import stored_schema
 from filestore.keys import Key, ascending, changes, encode_key, key_at
-from filestore.model.files import PendingRun
+from filestore.model.files import PendingRun, Tombstones
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
+from filestore.model.types import is_wider
 from filestore.pending import run_schema
+from filestore.runs import tombstone_schema
 from filestore.writer import TableFiles
 
-__all__ = ["check_run"]
+__all__ = ["check_run", "check_tombstones"]
+
+Run = PendingRun | Tombstones
 
 
 def check_run(table: TableFiles, run: PendingRun, findings: Findings, written: Schema | None = None) -> None:
-    """Checks one run.
+    """Checks one pending run.
 
     Args:
         table: The table.
@@ -32,22 +39,28 @@ def check_run(table: TableFiles, run: PendingRun, findings: Findings, written: S
         findings: Takes what is wrong.
         written: The columns that the table had when the run came; None if nobody knows any more.
     """
-    for what in _wrong(table, run, written):
+    for what in _wrong(table, run, lambda stored: _has_columns(table.definition.schema, stored, written)):
         findings.add(Invariant.PENDING_RUN, f"run {run.path} {what}", run.path)
 
 
-def _wrong(table: TableFiles, run: PendingRun, written: Schema | None) -> Iterator[str]:
+def check_tombstones(table: TableFiles, run: Tombstones, findings: Findings) -> None:
+    """Checks a run of deleted keys."""
+    for what in _wrong(table, run, lambda stored: _has_keys(tombstone_schema(table.definition), stored)):
+        findings.add(Invariant.TOMBSTONES, f"tombstones {run.path} {what}", run.path)
+
+
+def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]) -> Iterator[str]:
     try:
         with table.storage.open_read(table.path(run.path)) as source:
             if source.size() != run.size:
                 yield f"has {source.size()} bytes, the log says {run.size}"
             parquet = pq.ParquetFile(source)
-            if not _has_columns(table.definition.schema, parquet.schema_arrow, written):
-                yield f"has columns {parquet.schema_arrow.names}, or other types than the table had and {KIND_COLUMN!r}"
+            if not has_columns(parquet.schema_arrow):
+                yield f"has columns {parquet.schema_arrow.names}, or types of them, that the table did not have"
             else:
                 yield from _wrong_rows(table, run, parquet)
     except NotFound:
-        yield "is pending and not on storage"
+        yield "is named by the log and not on storage"
     except (pa.ArrowException, OSError) as error:
         yield f"is not readable Parquet: {error}"
 
@@ -68,8 +81,16 @@ def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> b
     )
 
 
-def _wrong_rows(table: TableFiles, run: PendingRun, parquet: pq.ParquetFile) -> Iterator[str]:
-    definition, keys = table.definition, table.definition.sort_key
+def _has_keys(wanted: pa.Schema, stored: pa.Schema) -> bool:
+    """Whether tombstones have the columns of now; the sequence field may have been widened since."""
+    return bool(stored.names == wanted.names) and all(
+        field.type == wanted.field(field.name).type or is_wider(wanted.field(field.name).type, field.type)
+        for field in stored
+    )
+
+
+def _wrong_rows(table: TableFiles, run: Run, parquet: pq.ParquetFile) -> Iterator[str]:
+    keys = table.definition.sort_key
     if parquet.metadata.num_rows != run.rows:
         yield f"has {parquet.metadata.num_rows} rows, the log says {run.rows}"
     first: Key | None = None
@@ -77,12 +98,19 @@ def _wrong_rows(table: TableFiles, run: PendingRun, parquet: pq.ParquetFile) -> 
     for group in range(parquet.num_row_groups):
         rows = parquet.read_row_group(group, use_threads=False)
         lowest, highest = key_at(rows, keys, 0), key_at(rows, keys, rows.num_rows - 1)
-        if (last is not None and lowest < last) or not (ascending(rows, keys) | ~changes(rows, keys)).all():
+        repeats = ~changes(rows, keys) if isinstance(run, PendingRun) else np.zeros(rows.num_rows - 1, dtype=np.bool_)
+        if (last is not None and lowest < last) or not (ascending(rows, keys) | repeats).all():
             yield "is not sorted by key"
-        if not pc.all(pc.is_in(rows.column(KIND_COLUMN), pa.array([str(kind) for kind in RowKind]))).as_py():
-            yield f"has a row kind in {KIND_COLUMN!r} that does not exist"
-        if np.any(bucket_of(rows, definition.bucket_key, definition.buckets) != run.slot.bucket):
-            yield f"is of bucket {run.slot.bucket} and holds keys of another"
+        if isinstance(run, PendingRun):
+            yield from _wrong_changes(table, run, rows)
         first, last = first or lowest, highest
     if first is not None and last is not None and (encode_key(first), encode_key(last)) != (run.min_key, run.max_key):
         yield f"has keys from {encode_key(first)} to {encode_key(last)}, the log says {run.min_key} to {run.max_key}"
+
+
+def _wrong_changes(table: TableFiles, run: PendingRun, rows: pa.Table) -> Iterator[str]:
+    definition = table.definition
+    if not pc.all(pc.is_in(rows.column(KIND_COLUMN), pa.array([str(kind) for kind in RowKind]))).as_py():
+        yield f"has a row kind in {KIND_COLUMN!r} that does not exist"
+    if np.any(bucket_of(rows, definition.bucket_key, definition.buckets) != run.slot.bucket):
+        yield f"is of bucket {run.slot.bucket} and holds keys of another"

@@ -54,6 +54,7 @@ class Invariant(StrEnum):
     RETAINED_FILE = "retained-file"
     UNIQUE_KEY = "unique-key"
     PENDING_RUN = "pending-run"
+    TOMBSTONES = "tombstones"
     DEAD_FILE = "dead-file"
     ORPHAN = "orphan"
     FOREIGN_FILE = "foreign-file"

@@ -10,13 +10,14 @@ from filestore.errors import Corrupt, Unsupported
 from filestore.layout import decode_path, encode_path
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
-from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingRun, Slot, Tombstones
 
 __all__ = [
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
     "PARTITIONS_PARAMETER",
     "RUN_DOMAIN",
+    "TOMBSTONES_DOMAIN",
     "Action",
     "add_action",
     "cdc_action",
@@ -33,6 +34,8 @@ __all__ = [
     "remove_action",
     "run_action",
     "slot_of",
+    "tombstones",
+    "tombstones_action",
     "txn_action",
 ]
 
@@ -42,6 +45,7 @@ CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 LOG_DOMAIN = "tablestore.log"
 LOG_OFFSET_APP = "tablestore.log.offset."
 RUN_DOMAIN = "tablestore.run."
+TOMBSTONES_DOMAIN = "tablestore.tombstones."
 PARTITIONS_PARAMETER = "partitions"
 BUCKET_TAG = "tablestore.bucket"
 LEVEL_TAG = "tablestore.level"
@@ -200,6 +204,37 @@ def run_action(run: PendingRun) -> Action:
         "version": run.version,
     }
     return domain_action(RUN_DOMAIN + run.id, configuration)
+
+
+def tombstones_action(run: Tombstones) -> Action:
+    """Deleted keys are remembered."""
+    configuration = {
+        "path": run.path,
+        "partitionValues": dict(run.slot.partition),
+        "bucket": run.slot.bucket,
+        "size": run.size,
+        "rows": run.rows,
+        "modificationTime": run.modified_ms,
+        "minKey": run.min_key,
+        "maxKey": run.max_key,
+    }
+    return domain_action(TOMBSTONES_DOMAIN + run.id, configuration)
+
+
+def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:
+    """Back from `tombstones_action`'s configuration."""
+    value = json.loads(configuration)
+    values = value["partitionValues"]
+    return Tombstones(
+        path=value["path"],
+        slot=Slot(tuple((name, values[name]) for name in partition_by), value["bucket"]),
+        size=value["size"],
+        rows=value["rows"],
+        modified_ms=value["modificationTime"],
+        stats="{}",
+        min_key=value["minKey"],
+        max_key=value["maxKey"],
+    )
 
 
 def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:

@@ -13,6 +13,7 @@ from filestore.delta.actions import (
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
     RUN_DOMAIN,
+    TOMBSTONES_DOMAIN,
     Action,
     add_action,
     cdc_action,
@@ -23,6 +24,7 @@ from filestore.delta.actions import (
     protocol_action,
     remove_action,
     run_action,
+    tombstones_action,
     txn_action,
 )
 from filestore.delta.conflict import RUNS_CAME, Clear, Done, Proposal, Rebase, judge
@@ -217,6 +219,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
     actions += _log_actions(proposal, state)
     actions += _run_actions(proposal, state)
+    actions += _tombstone_actions(proposal, state)
     for domain, configuration in sorted(proposal.domains.items()):
         actions.append(no_domain_action(domain) if configuration is None else domain_action(domain, configuration))
     for file in proposal.vectors:
@@ -312,3 +315,17 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
         )
     folded = [no_domain_action(RUN_DOMAIN + run.id) for run in done]
     return folded + [run_action(replace(run, version=state.version + 1)) for run in proposal.runs]
+
+
+def _tombstone_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """Deleted keys that are forgotten, and those that are remembered from now on."""
+    known = {run.id: run for runs in state.tombstones().values() for run in runs}
+    if gone := [run.path for run in proposal.forgotten if run.id not in known]:
+        raise Conflict(
+            f"tombstones {gone[0]} were merged or forgotten while this {proposal.operation} was prepared: read again "
+            "and retry",
+            code="run-gone",
+        )
+    replaced = (run for run in known.values() if run.slot.partition in proposal.replaces)
+    forgotten = [no_domain_action(TOMBSTONES_DOMAIN + run.id) for run in (*proposal.forgotten, *replaced)]
+    return forgotten + [tombstones_action(run) for run in proposal.tombstones]

@@ -20,12 +20,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from filestore.delta.actions import slot_of
+from filestore.delta.actions import TOMBSTONES_DOMAIN, slot_of, tombstones
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.model.definition import TableDefinition
-from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
@@ -61,6 +61,8 @@ class Proposal:
         replaces: An overwrite or a drop: whatever is in these partitions when it commits leaves.
         runs: Changes that are left for a fold to merge.
         folded: Runs that this commit has merged.
+        tombstones: Deleted keys to remember.
+        forgotten: Those that are not remembered any more, or in one of `tombstones`.
         touches: Slots whose keys were looked up: a change there in between has to be looked at.
         app: The writer's own number, if it has one.
         transactions: The log transactions that become decided with this commit.
@@ -85,6 +87,8 @@ class Proposal:
     replaces: PartitionSet = NO_PARTITIONS
     runs: tuple[PendingRun, ...] = ()
     folded: tuple[PendingRun, ...] = ()
+    tombstones: tuple[Tombstones, ...] = ()
+    forgotten: tuple[Tombstones, ...] = ()
     touches: frozenset[Slot] = frozenset()
     app: AppVersion | None = None
     transactions: tuple[LogTransaction, ...] = ()
@@ -146,7 +150,19 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     changed = _changes(between)
     slots = _slots(changed, state) if proposal.whole_table else proposal.touches & _slots(changed, state)
     rows = _slots([c for c in changed if c["dataChange"]], state)
+    buried = proposal.touches & _buried(between, state)
+    slots, rows = slots | buried, rows | buried
     return Rebase(slots, slots & rows) if slots else Clear()
+
+
+def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
+    """Slots in which deletes were remembered, though perhaps of keys that had no row."""
+    named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
+    return frozenset(
+        tombstones(domain["configuration"], state.definition.partition_by).slot
+        for domain in named
+        if domain["domain"].startswith(TOMBSTONES_DOMAIN) and not domain["removed"]
+    )
 
 
 def _check_domains(proposal: Proposal, between: Iterable[Commit]) -> None:

@@ -15,15 +15,17 @@ from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
     RUN_DOMAIN,
+    TOMBSTONES_DOMAIN,
     Action,
     check_protocol,
     data_file,
     file_key,
     pending_run,
+    tombstones,
 )
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
@@ -94,6 +96,27 @@ class TableState:
         for run in sorted(runs, key=lambda run: (run.version, run.path)):
             by_slot.setdefault(run.slot, []).append(run)
         return {slot: tuple(listed) for slot, listed in by_slot.items()}
+
+    def tombstones(self) -> dict[Slot, tuple[Tombstones, ...]]:
+        """Runs of deleted keys by slot, the oldest first."""
+        runs = [
+            tombstones(configuration, self.definition.partition_by)
+            for domain, configuration in self.domains.items()
+            if domain.startswith(TOMBSTONES_DOMAIN)
+        ]
+        by_slot: dict[Slot, list[Tombstones]] = {}
+        for run in sorted(runs, key=lambda run: (run.modified_ms, run.path)):
+            by_slot.setdefault(run.slot, []).append(run)
+        return {slot: tuple(listed) for slot, listed in by_slot.items()}
+
+    def met(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
+        """What the rows of a write meet in each slot: the live files, and the tombstones that are remembered yet."""
+        remembered_ms = now_ms - self.definition.tombstone_retention_ms
+        by_slot = self.slots()
+        for slot, runs in self.tombstones().items():
+            young = tuple(run for run in runs if run.modified_ms >= remembered_ms)
+            by_slot[slot] = (*by_slot.get(slot, ()), *young)
+        return by_slot
 
     def next(self, version: int, actions: Iterable[Action]) -> TableState:
         """The state after a commit.

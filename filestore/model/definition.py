@@ -112,6 +112,13 @@ class TableDefinition:
         return self.merging.engine is not MergeEngine.DEDUPLICATE
 
     @property
+    def tombstone_retention_ms(self) -> int:
+        """How long deletes are remembered, in milliseconds; 0 if they are not, since nothing tells late rows apart."""
+        if self.sequence_field is None or self.merges_values:
+            return 0
+        return self.options.milliseconds("sequence.tombstone-retention")
+
+    @property
     def merges_on_read(self) -> bool:
         """Whether a write leaves its rows as pending runs, for a fold to merge."""
         return bool(self.options["write-mode"] == "merge-on-read")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-__all__ = ["ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot"]
+__all__ = ["ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot", "Tombstones"]
 
 Partition = tuple[tuple[str, str | None], ...]
 """Partition columns and their values as Delta writes them, in the table's order; empty if unpartitioned."""
@@ -97,6 +97,19 @@ class DataFile:
     def with_vector(self, vector: DeletionVector | None) -> DataFile:
         """The same file with other dead rows."""
         return replace(self, vector=vector)
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstones(DataFile):
+    """A run of keys that were deleted, with their sequences, looked up as a file is (FORMAT.md section 11.4).
+
+    It holds no row of the table. Late rows meet it where their key's row was.
+    """
+
+    @property
+    def id(self) -> str:
+        """The file's UUID."""
+        return self.path.rpartition("/")[2].removesuffix(".parquet")
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,6 +85,14 @@ OPTIONS: Mapping[str, Option] = {
             "Column that orders the rows of a key: a row below the stored value changes nothing.",
         ),
         Option(
+            "sequence.tombstone-retention",
+            "duration",
+            duration,
+            "1 d",
+            "With merge-engine = deduplicate and a sequence.field: how long a delete is remembered, so that a late row "
+            "with a lower sequence does not bring the key back.",
+        ),
+        Option(
             "write-mode",
             "enum",
             one_of("merge-on-write", "merge-on-read"),

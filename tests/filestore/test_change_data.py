@@ -333,7 +333,7 @@ def _fails_whole(folder: Path, fault: FailAt) -> bool:
 
 ENGINES: Mapping[str, Mapping[str, object]] = {
     "deduplicate": {},
-    "sequence": {"sequence_field": "s"},
+    "sequence": {"sequence_field": "s", "sequence_tombstone__retention": "0 s"},  # the dict forgets
     "partial-update": {
         "merge__engine": "partial-update",
         "partial__update_remove__record__on__delete": "true",

@@ -22,7 +22,7 @@ from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from filestore.write import WriteResult, write_sorted
 from tests.filestore.surgery import edit_entry
-from tests.tables import assert_healthy, create, define, prepare, seeded, to_arrow
+from tests.tables import assert_healthy, create, define, prepare, seeded, to_arrow, write
 
 LATER = {"write__mode": "merge-on-read"}
 
@@ -101,6 +101,41 @@ def test_damaged_runs_are_found(store: FileStore, damage: Callable[[FileStore], 
     damage(store)
     report = examine(FileStore(LocalStorage(), store.location, store.ambient))
     assert Invariant.PENDING_RUN in {finding.code for finding in report.problems}
+
+
+def on_tombstones(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileStore], None]:
+    """Changes what the log says of the first run of deleted keys, which version 1 remembers."""
+
+    def change(actions: list[dict[str, Any]]) -> None:
+        domain = next(a["domainMetadata"] for a in actions if "domainMetadata" in a)
+        value = json.loads(domain["configuration"])
+        edit(value)
+        domain["configuration"] = json.dumps(value)
+
+    return lambda store: edit_entry(store, 1, change)
+
+
+BURIED: dict[str, Callable[[FileStore], None]] = {
+    "tombstones are gone": lambda store: next(Path(store.location).glob("_runs/*/*.parquet")).unlink(),
+    "another number of rows": on_tombstones(lambda value: value.update(rows=3)),
+    "another last key": on_tombstones(lambda value: value.update(maxKey="[99]")),
+    "tombstones that are remembered twice": lambda store: edit_entry(
+        store,
+        2,
+        lambda actions: actions.append(next(a for a in store.log.commit(1).actions if "domainMetadata" in a)),
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", BURIED.values(), ids=list(BURIED))
+def test_damaged_tombstones_are_found(folder: Path, damage: Callable[[FileStore], None]) -> None:
+    made = create(folder / "t", define("id BIGINT, s BIGINT", ["id"], sequence_field="s"), ambient=seeded(5))
+    write(made, [{"id": n, "s": 3, "_kind": "-D"} for n in range(5)])
+    write(made, [{"id": 7, "s": 1}])
+    assert_healthy(made)
+    damage(made)
+    report = examine(FileStore(LocalStorage(), made.location, made.ambient))
+    assert Invariant.TOMBSTONES in {finding.code for finding in report.problems}
 
 
 def test_changes_of_one_key_keep_the_order_of_runs_and_rows(folder: Path) -> None:

@@ -57,7 +57,7 @@ class Shape:
             "changelog__producer": self.changelog,
         }
         if self.sequence:
-            given["sequence_field"] = self.sequence
+            given |= {"sequence_field": self.sequence, "sequence_tombstone__retention": "0 s"}  # the dict forgets
         return define(self.columns, self.key, self.partition_by, **given)
 
 

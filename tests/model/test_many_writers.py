@@ -90,7 +90,7 @@ def run_threads(folder: Path, writers: int, commits: int, sequence: str | None, 
     print(f"seed {seed}")
     options: dict[str, object] = {"bucket": 2, "checkpoint_interval": 50}
     if sequence:
-        options["sequence_field"] = sequence
+        options |= {"sequence_field": sequence, "sequence_tombstone__retention": "0 s"}  # the replay forgets
     store = create(folder / "t", define(COLUMNS, ["id"], **options))
 
     def work(number: int) -> list[Attempt]:

@@ -21,7 +21,8 @@ def row(sequence: int, value: str, kind: str = "+U") -> dict[str, object]:
 @pytest.mark.parametrize("removal", ["overwrite", "delete"])
 def test_a_row_late_when_folded_lives_if_the_newer_one_went_before_the_commit(folder: Path, removal: str) -> None:
     """Fold dropped late rows for good; after the overwrite in between the key was lost."""
-    store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"))
+    forgetful = define(COLUMNS, ["id"], sequence_field="s", sequence_tombstone__retention="0 s")
+    store = create(folder / "t", forgetful)
     write(store, [row(9, "newer")])
     late = prepare(store, [row(5, "late")])
     write(store, [] if removal == "overwrite" else [row(9, "", "-D")], overwrite=removal == "overwrite")

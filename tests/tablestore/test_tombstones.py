@@ -1,0 +1,178 @@
+"""Deletes that are remembered (``sequence.tombstone-retention``): late rows do not bring a key back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compaction.folding import fold_table
+from compaction.tombstones import bury, plan_burials
+from filestore.model.files import Tombstones
+from tablestore import Store, Table
+from tablestore.transaction import TaskOutcome, WriteJob
+from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
+from tests.writers import sorted_batches
+
+COLUMNS = "id BIGINT, seq BIGINT, name STRING"
+SEQUENCE = {"sequence.field": "seq"}
+Change = tuple[int, int | None, str, str]
+
+
+def make(store: Store, name: str = "t", **options: str) -> Table:
+    return store.create_table(f"shop.{name}", COLUMNS, primary_key=["id"], options=SEQUENCE | options)
+
+
+def frame(given: Sequence[Change]) -> pa.Table:
+    ids, sequences, names, kinds = zip(*given, strict=True)
+    return pa.table(
+        {"id": pa.array(ids, pa.int64()), "seq": pa.array(sequences, pa.int64()), "name": names, "_kind": kinds}
+    )
+
+
+def put(table: Table, *given: Change) -> None:
+    table.write(frame(given))
+
+
+def remembered(table: Table) -> list[Tombstones]:
+    return [run for runs in table.filestore.state().tombstones().values() for run in runs]
+
+
+@pytest.fixture
+def table(store: Store) -> Table:
+    return make(store)
+
+
+def test_a_late_row_does_not_bring_a_deleted_key_back(table: Table) -> None:
+    put(table, (1, 5, "a", "+I"))
+    put(table, (1, 7, "", "-D"))
+    put(table, (1, 6, "late", "+I"))
+    assert rows(table) == []
+    put(table, (1, 7, "again", "+I"))
+    assert [row["name"] for row in assert_whole(table, leftovers=False)] == ["again"]
+
+
+def test_a_delete_of_a_key_without_a_row_is_remembered_too(table: Table) -> None:
+    put(table, (1, 7, "", "-D"))
+    put(table, (1, 6, "late", "+I"), (2, 1, "b", "+I"))
+    assert [row["id"] for row in assert_whole(table, leftovers=False)] == [2]
+
+
+def test_a_late_delete_does_not_shorten_what_is_remembered(table: Table) -> None:
+    put(table, (1, 7, "", "-D"))
+    put(table, (1, 3, "", "-D"))
+    put(table, (1, 5, "late", "+I"))
+    assert rows(table) == []
+
+
+def test_without_retention_nothing_is_remembered(store: Store) -> None:
+    table = make(store, **{"sequence.tombstone-retention": "0 s"})
+    put(table, (1, 7, "", "-D"))
+    put(table, (1, 6, "late", "+I"))
+    assert [row["name"] for row in rows(table)] == ["late"]
+    assert remembered(table) == []
+    assert orphans(table) == []
+
+
+def test_after_the_retention_a_late_row_is_taken_and_the_run_forgotten(store: Store) -> None:
+    table = make(store, **{"sequence.tombstone-retention": "1 h"})
+    put(table, (1, 7, "", "-D"))
+    put(table, (2, 7, "", "-D"))
+    now = table.handle.ambient.now_ms()
+    assert plan_burials(table.filestore.state(), now + 3_000_000) == []
+    table.filestore.ambient = replace(table.filestore.ambient, now_ms=lambda: now + 4_000_000)
+    assert len(remembered(table)) == 2
+    assert bury(table.filestore) is not None
+    assert remembered(table) == []
+    put(table, (1, 6, "late", "+I"))
+    assert [row["name"] for row in assert_whole(table)] == ["late"]
+
+
+def test_many_runs_become_one_and_are_remembered_on(store: Store) -> None:
+    table = make(store, **{"num-sorted-run.compaction-trigger": "3"})
+    for number in range(3):
+        put(table, (1, 3 + number, "", "-D"), (10 + number, 9, "", "-D"))
+    table.compact()
+    (run,) = remembered(table)
+    assert run.rows == 4
+    put(table, (1, 4, "late", "+I"), *((10 + n, 8, "late", "+I") for n in range(3)), (1, 5, "again", "+I"))
+    assert [row["name"] for row in assert_whole(table, leftovers=False)] == ["again"]
+
+
+def test_an_overwrite_forgets(table: Table) -> None:
+    put(table, (1, 7, "", "-D"))
+    table.write(pa.table({"id": [2], "seq": [1], "name": ["b"]}), overwrite=True)
+    put(table, (1, 6, "early", "+I"))
+    assert [row["id"] for row in assert_whole(table)] == [1, 2]
+
+
+def test_a_rollback_forgets_deletes_that_it_takes_back(table: Table) -> None:
+    put(table, (1, 5, "a", "+I"))
+    put(table, (1, 9, "", "-D"))
+    table.rollback(1)
+    put(table, (1, 7, "b", "+U"))
+    assert [row["name"] for row in assert_whole(table)] == ["b"]
+
+
+def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table) -> None:
+    """Though it changed no file, since the key had no row."""
+    put(table, (2, 1, "other", "+I"))
+    ours = sorted_batches(table, frame([(1, 6, "late", "+I"), (3, 6, "c", "+I")]))
+
+    def run(job: WriteJob) -> list[TaskOutcome]:
+        outcome = job.run(ours, "0.0")
+        put(table, (1, 7, "", "-D"))
+        return [outcome]
+
+    table.handle.files()
+    writer = type(table)(table.handle).writer()
+    writer.write(run)
+    assert [row["id"] for row in assert_whole(table, leftovers=False)] == [2, 3]
+    assert [row["id"] for row in replay(changes(table, version=0), ["id"])] == [2, 3]
+
+
+KINDS = st.sampled_from(["+I", "+U", "-D", "-D"])
+CHANGE = st.tuples(st.integers(0, 4), st.none() | st.integers(0, 6), st.sampled_from(["a", "b"]), KINDS)
+STEP = st.lists(CHANGE, min_size=1, max_size=6) | st.sampled_from(["fold", "compact"])
+
+
+def after(held: dict[int, Change], change: Change) -> None:
+    """The key's newest change by sequence, deletes among them: null is below all others, of equals the later wins."""
+    key, sequence, _, _ = change
+    before = held.get(key)
+    order = -1 if sequence is None else sequence
+    if before is None or (-1 if before[1] is None else before[1]) <= order:
+        held[key] = change
+
+
+@settings(deadline=None)
+@given(steps=st.lists(STEP, min_size=1, max_size=8))
+def test_the_highest_sequence_wins_whatever_comes_in_which_order(steps: list[Any]) -> None:
+    """With merge on write, with merge on read, whatever is folded or compacted in between."""
+    with warehouse() as store:
+        trigger = {"num-sorted-run.compaction-trigger": "2", "bucket": "2"}
+        now = make(store, "now", **trigger)
+        later = make(store, "later", **trigger, **{"write-mode": "merge-on-read", "log.system": "none"})
+        held: dict[int, Change] = {}
+        for step in steps:
+            if step == "fold":
+                fold_table(later.filestore, full=True)
+            elif step == "compact":
+                now.compact()
+                later.compact()
+            else:
+                put(now, *step)
+                put(later, *step)
+                for change in step:
+                    after(held, change)
+            wanted = sorted((k, s, n) for k, s, n, kind in held.values() if kind in ("+I", "+U"))
+            for table in (now, later):
+                assert sorted((r["id"], r["seq"], r["name"]) for r in rows(table)) == wanted
+        assert_whole(now, leftovers=False)
+        fold_table(later.filestore, full=True)
+        assert_whole(later, leftovers=False)
