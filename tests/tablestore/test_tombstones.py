@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from compaction.folding import fold_table
 from compaction.tombstones import bury, plan_burials
+from filestore.doctor import examine
 from filestore.model.files import Tombstones
 from tablestore import Store, Table
 from tablestore.transaction import TaskOutcome, WriteJob
@@ -117,6 +118,24 @@ def test_a_rollback_forgets_deletes_that_it_takes_back(table: Table) -> None:
     table.rollback(1)
     put(table, (1, 7, "b", "+U"))
     assert [row["name"] for row in assert_whole(table)] == ["b"]
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+def test_tombstones_outlive_a_wider_sequence(store: Store, mode: str) -> None:
+    options = {"schema.evolution-mode": mode, "num-sorted-run.compaction-trigger": "2"}
+    table = store.create_table(
+        "shop.t", "id BIGINT, seq INT, name STRING", primary_key=["id"], options=SEQUENCE | options
+    )
+    put(table, (1, 7, "", "-D"), (2, 1, "b", "+I"))
+    table.alter("ALTER COLUMN seq TYPE BIGINT")
+    assert examine(table.filestore).problems == ()
+    put(table, (1, 6, "late", "+I"), (3, 1 << 40, "", "-D"))
+    table.compact()
+    (run,) = remembered(table)
+    assert run.rows == 2
+    put(table, (1, 6, "late", "+I"), (3, (1 << 40) - 1, "late", "+I"))
+    assert [row["id"] for row in rows(table)] == [2]
+    assert examine(table.filestore).problems == ()
 
 
 def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table) -> None:
