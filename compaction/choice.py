@@ -10,9 +10,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from filestore.keys import Key, decode_key
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
+from filestore.rows.keys import Key, decode_key
 
 __all__ = ["Choice", "Full", "Merge", "Nothing", "Run", "chains", "choose", "sorted_runs"]
 

@@ -15,9 +15,9 @@ from compaction.maintenance import maintain
 from compaction.tombstones import bury, plan_burials
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
+from filestore.files.writer import TableFiles
 from filestore.life.retention import first_retained
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 
 __all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "StillMine"]
 

@@ -16,15 +16,15 @@ from compaction.threads import in_threads
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
-from filestore.fold import look_again
+from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.pending import pending_chunks
-from filestore.slot_result import SlotResult, brought_files, named_files
 from filestore.table import FileStore
-from filestore.write import WriteResult, fold_slot
-from filestore.writer import TableFiles
+from filestore.writing.fold import look_again
+from filestore.writing.pending import pending_chunks
+from filestore.writing.slot_result import SlotResult, brought_files, named_files
+from filestore.writing.write import WriteResult, fold_slot
 
 __all__ = [
     "FoldRunner",

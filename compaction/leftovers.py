@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from filestore.delta.vectors import vector_file
 from filestore.errors import Unavailable
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
-from filestore.writer import TableFiles
 
 __all__ = ["discard", "remove"]
 

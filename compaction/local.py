@@ -18,10 +18,10 @@ from compaction.threads import in_threads
 from filestore.delta.conflict import Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 
 __all__ = [
     "Runner",

@@ -14,12 +14,12 @@ import polars as pl
 
 from compaction.choice import chains
 from compaction.leftovers import discard
-from filestore.frames import arrow_table
+from filestore.files.parquet import ParquetReader
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.files import DataFile, Slot
-from filestore.parquet import ParquetReader
-from filestore.row_groups import RowGroups
+from filestore.rows.frames import arrow_table
 from filestore.sorting.merge import merge_frames
-from filestore.writer import DataWriter, TableFiles
 
 __all__ = ["CompactionResult", "CompactionTask", "compact_slot", "cut"]
 

@@ -20,13 +20,13 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, positions
 from filestore.errors import Conflict, Corrupt, NotFound
-from filestore.frames import arrow_table
-from filestore.lookup import FileLookup
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import TableFiles
+from filestore.lookup.file_lookup import FileLookup
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation
-from filestore.row_groups import RowGroups
+from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 
 __all__ = ["Rebased", "died_meanwhile", "keys_at", "rebased", "without"]
 

@@ -20,13 +20,13 @@ from compaction.rebase import died_meanwhile, keys_at, without
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import Conflict, Unavailable
-from filestore.frames import arrow_table, polars_schema
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
-from filestore.row_groups import RowGroups
+from filestore.rows.frames import arrow_table, polars_schema
 from filestore.table import FileStore
-from filestore.writer import DataWriter, TableFiles
 
 __all__ = ["RewriteRunner", "RewriteTask", "TableRewrite", "rewrite_file", "rewrite_files"]
 

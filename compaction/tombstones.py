@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compaction.leftovers import discard
-from filestore.chunks import whole_keys
 from filestore.delta.commit import touches_nothing
 from filestore.delta.conflict import Proposal
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
-from filestore.file_columns import FileColumns
+from filestore.files.columns import FileColumns
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.model.files import Slot, Tombstones
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.parquet import ParquetReader
-from filestore.runs import DELETED_COLUMN, DeletedKeysWriter, tombstone_schema
+from filestore.sorting.chunks import whole_keys
 from filestore.sorting.merge import merge
 from filestore.table import FileStore
-from filestore.writer import TableFiles
+from filestore.writing.deleted_keys import DELETED_COLUMN, DeletedKeysWriter, tombstone_schema
 
 __all__ = ["Burial", "bury", "plan_burials"]
 

@@ -1,5 +1,12 @@
 """The table as files: plain Delta, bucketed and sorted. FORMAT.md is normative.
 
-It knows nothing of Spark, Kafka, HTTP or SQL databases. `filestore.table.FileStore` is the door; `model` holds values,
-`delta` the log and the one commit loop, `fold` what a write does to a bucket, `changelog` what it writes down of it.
+It knows nothing of Spark, Kafka, HTTP or SQL databases. `filestore.table.FileStore` is the door. What the packages are
+for, each above what it uses:
+
+    checks     the doctor's, on stored bytes            life       which versions stay, tags, expiry, rollback
+    reading    scans, point reads, pending runs         writing    what a write or a fold does to a slot
+    changelog  change data for Delta's feed             lookup     keys to rows, and what is kept to find them again
+    sorting    more rows than memory holds              files      Parquet: written, opened, known without reading
+    delta      the log, and the one commit loop         merge      what becomes of a key's rows: the merge engines
+    rows       batches in memory: keys, buckets         model      values: definitions, schemas, options, files
 """

@@ -11,19 +11,19 @@ import deltalake
 from deltalake.exceptions import DeltaError
 
 from filestore.ambient import Ambient
-from filestore.cache.lookup_cache import CacheLimits, LookupCache
 from filestore.delta.commit import Committed, Rebaser, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
+from filestore.files.writer import TableFiles
 from filestore.life.holds import holds
 from filestore.life.retention import expired, is_retained
+from filestore.lookup.cache import CacheLimits, LookupCache
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
-from filestore.writer import TableFiles
 
 __all__ = ["FileStore"]
 

@@ -9,8 +9,8 @@ from datetime import timedelta
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, TableStoreError
+from filestore.life.partition_expiry import expired_partitions
 from filestore.model.table_options import TableOptions
-from filestore.partition_expiry import expired_partitions
 from tablestore.overwrite import Drop
 
 __all__ = ["WriterExpiry", "expired"]

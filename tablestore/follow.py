@@ -14,8 +14,8 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.life.consumers import Consumer
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
-from filestore.reshape import reshaped
-from filestore.scan import ScanPlan, plan_scan, scan
+from filestore.reading.scan import ScanPlan, plan_scan, scan
+from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.store import LogConfig
 from tablestore.hybrid import FromLog, Replaced, Step, steps

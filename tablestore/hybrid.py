@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from filestore.delta.state import TableState
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.scan import ScanPlan, plan_scan
+from filestore.reading.scan import ScanPlan, plan_scan
 
 __all__ = ["FromLog", "Replaced", "Step", "steps"]
 

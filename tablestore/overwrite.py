@@ -16,7 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
-from filestore.partitions import partition_set, partitions_of
+from filestore.rows.partitions import partition_set, partitions_of
 from log.store import LogStore
 
 __all__ = ["Drop", "Overwrite", "Replacement", "control_message", "log_control", "only_in", "parse_spec", "replacement"]
@@ -96,7 +96,7 @@ def replacement(overwrite: Overwrite, definition: TableDefinition) -> Replacemen
     In an unpartitioned table ``"dynamic"`` is the whole table, as in Delta.
 
     Raises:
-        InvalidRequest: ``bad-overwrite``, or those of `filestore.partitions.partition_set`.
+        InvalidRequest: ``bad-overwrite``, or those of `filestore.rows.partitions.partition_set`.
     """
     match overwrite:
         case bool():

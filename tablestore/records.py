@@ -1,7 +1,7 @@
 """A log's records in the columns of one version, whichever version wrote them.
 
 Records have the names and types of their own time. So each is read with the columns of the version that covers it, and
-what has the same id is the same column (`filestore.reshape`).
+what has the same id is the same column (`filestore.rows.reshape`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from filestore.delta.log import Commit
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
-from filestore.reshape import reshaped
+from filestore.rows.reshape import reshaped
 from log.store import LogConfig, LogStore
 from log.systems import open_log
 

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from compaction.folding import fold_table
 from filestore.delta.conflict import RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unsupported
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, restored
@@ -24,6 +23,7 @@ from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
 from log.store import LogConfig, LogWriter
 from log.systems import open_log

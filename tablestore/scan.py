@@ -9,8 +9,8 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
-from filestore.predicate import Predicate
-from filestore.scan import plan_scan, scan
+from filestore.reading.predicate import Predicate
+from filestore.reading.scan import plan_scan, scan
 from filestore.table import FileStore
 
 __all__ = ["Scan"]

@@ -18,7 +18,6 @@ from filestore.alter import alter, plan_alter
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
-from filestore.get import get_rows
 from filestore.life.consumers import Consumer, consumers_of, forget_consumer
 from filestore.life.expiry import Expiry, expire
 from filestore.life.holds import ConsumerInfo
@@ -31,8 +30,9 @@ from filestore.model.definition import TableDefinition
 from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
-from filestore.partitions import partition_set
-from filestore.predicate import Predicate
+from filestore.reading.get import get_rows
+from filestore.reading.predicate import Predicate
+from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
 from tablestore.apps import app_version
 from tablestore.asked import Keys, asked_keys

@@ -23,17 +23,17 @@ from filestore.delta.commit import Committed
 from filestore.delta.conflict import METADATA_CHANGED, AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
-from filestore.fold import look_again
+from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.slot_result import ChangeSink, SlotResult, brought_files, named_files
 from filestore.table import FileStore
-from filestore.write import WriteResult, write_sorted
-from filestore.writer import TableFiles
+from filestore.writing.fold import look_again
+from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files, named_files
+from filestore.writing.write import WriteResult, write_sorted
 from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
 from tablestore.expiry import WriterExpiry
@@ -82,7 +82,7 @@ class WriteJob:
     only: PartitionSet | None = None
 
     def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
-        """Folds sorted batches (see `filestore.write.write_sorted`).
+        """Folds sorted batches (see `filestore.writing.write.write_sorted`).
 
         Args:
             batches: The task's rows.

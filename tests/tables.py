@@ -20,19 +20,19 @@ from filestore.delta.commit import Committed
 from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
-from filestore.fold import fold, look_again
+from filestore.files.live_rows import read_file
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
-from filestore.read import read_file
-from filestore.slot_result import ChangeSink
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
-from filestore.write import WriteResult, write_sorted
+from filestore.writing.fold import fold, look_again
+from filestore.writing.slot_result import ChangeSink
+from filestore.writing.write import WriteResult, write_sorted
 
 __all__ = [
     "Clock",

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
-from filestore.file_columns import stored_rows
+from filestore.files.columns import stored_rows
+from filestore.files.writer import TableFiles, abandon, encoding_of
 from filestore.model.files import ChangeFile, Slot
 from filestore.storage import writing
-from filestore.writer import TableFiles, abandon, encoding_of
 
 __all__ = ["ChangeWriter"]
 

@@ -10,13 +10,13 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.frames import arrow_table, with_entries
-from filestore.keys import changes
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.rows import fitted
+from filestore.rows.fitting import fitted
+from filestore.rows.frames import arrow_table, with_entries
+from filestore.rows.keys import changes
 
 __all__ = ["Met", "as_they_came", "change_schema", "images", "recorded", "unchanged"]
 

@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
-from filestore.row_groups import RowGroups
-from filestore.writer import TableFiles
 
 __all__ = ["ParquetRows", "StoredRows"]
 

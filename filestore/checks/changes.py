@@ -19,7 +19,7 @@ from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
-from filestore.file_columns import stored_schema
+from filestore.files.columns import stored_schema
 from filestore.layout import join
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from filestore.bucketing import bucket_of
 from filestore.checks.filters import check_filters
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.vectors import positions
 from filestore.errors import Corrupt, NotFound, TableStoreError
-from filestore.keys import Key, ascending, decode_key, encode_key, key_at
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
-from filestore.partitions import with_partition
-from filestore.writer import TableFiles
+from filestore.rows.bucketing import bucket_of
+from filestore.rows.keys import Key, ascending, decode_key, encode_key, key_at
+from filestore.rows.partitions import with_partition
 
 __all__ = ["check_file"]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from filestore.bloom import value_hashes
 from filestore.checks.report import Findings, Invariant
-from filestore.key_match import one_piece
+from filestore.files.bloom import value_hashes
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
+from filestore.lookup.key_match import one_piece
 from filestore.model.files import DataFile
-from filestore.parquet import ParquetReader
-from filestore.writer import TableFiles
 
 __all__ = ["check_filters"]
 

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from filestore.bucketing import bucket_of
 from filestore.checks.report import Findings, Invariant
 from filestore.errors import NotFound
-from filestore.file_columns import stored_schema
-from filestore.keys import Key, ascending, changes, encode_key, key_at
+from filestore.files.columns import stored_schema
+from filestore.files.writer import TableFiles
 from filestore.model.files import PendingRun, Tombstones
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.model.types import is_wider
-from filestore.pending import run_schema
-from filestore.runs import tombstone_schema
-from filestore.writer import TableFiles
+from filestore.rows.bucketing import bucket_of
+from filestore.rows.keys import Key, ascending, changes, encode_key, key_at
+from filestore.writing.deleted_keys import tombstone_schema
+from filestore.writing.pending import run_schema
 
 __all__ = ["check_run", "check_tombstones"]
 

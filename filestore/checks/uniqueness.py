@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.checks.report import Findings, Invariant
-from filestore.frames import frame_of
-from filestore.keys import Key, decode_key, encode_key, key_at
+from filestore.files.live_rows import read_file
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
-from filestore.read import read_file
-from filestore.writer import TableFiles
+from filestore.rows.frames import frame_of
+from filestore.rows.keys import Key, decode_key, encode_key, key_at
 
 __all__ = ["check_unique", "up_to"]
 

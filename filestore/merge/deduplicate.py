@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.keys import changes
+from filestore.rows.keys import changes
 
 __all__ = ["ORDINAL_COLUMN", "beats", "reduce"]
 

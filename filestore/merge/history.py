@@ -13,10 +13,10 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.frames import with_entries
-from filestore.keys import changes
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.frames import with_entries
+from filestore.rows.keys import changes
 
 __all__ = ["ADDS", "GROUP", "KIND", "STORED", "History", "Stored", "group_starts", "history"]
 

@@ -73,7 +73,7 @@ class DataFile:
         modified_ms: When it was written, for Delta's ``modificationTime``.
         stats: Delta's statistics as JSON text, without ``tightBounds``.
         level: LSM level; 0 for what a writer adds.
-        min_key: The first sort key as JSON text (see `filestore.keys`); None without a sort key.
+        min_key: The first sort key as JSON text (see `filestore.rows.keys`); None without a sort key.
         max_key: The last one.
         vector: Its dead rows, if any.
     """
@@ -122,7 +122,7 @@ class PendingRun:
         size: Bytes.
         rows: Changes in it.
         modified_ms: When it was written.
-        min_key: The first sort key as JSON text (see `filestore.keys`).
+        min_key: The first sort key as JSON text (see `filestore.rows.keys`).
         max_key: The last one.
         version: The commit that brought it, by which the runs of a slot are ordered; -1 before that.
     """

@@ -14,7 +14,7 @@ import polars as pl
 import polars.selectors as cs
 import pyarrow as pa
 
-from filestore.frames import frame_of
+from filestore.rows.frames import frame_of
 from filestore.sorting.order import in_order
 
 __all__ = ["merge", "merge_frames"]

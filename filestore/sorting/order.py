@@ -1,4 +1,4 @@
-"""Rows in the order that `filestore.write.write_sorted` wants, in memory: only the keys are sorted, then rows taken."""
+"""Rows in the order that `filestore.writing.write.write_sorted` wants, in memory: keys are sorted, then rows taken."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 import pyarrow as pa
 
-from filestore.bucketing import bucket_of
-from filestore.chunks import BUCKET_COLUMN
-from filestore.frames import frame_of
 from filestore.model.definition import TableDefinition
-from filestore.rows import check_utf8
+from filestore.rows.bucketing import bucket_of
+from filestore.rows.fitting import check_utf8
+from filestore.rows.frames import frame_of
+from filestore.sorting.chunks import BUCKET_COLUMN
 
 __all__ = ["in_order", "slices_in_order", "sort_rows"]
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.errors import TableStoreError
-from filestore.parquet import ParquetReader
+from filestore.files.parquet import ParquetReader
 from filestore.sorting.merge import merge
 from filestore.sorting.order import slices_in_order
 from filestore.storage import Storage, writing

@@ -21,8 +21,8 @@ from compaction.folding import FoldRunner, FoldTask, fold_runs, forget_folds
 from compaction.local import Runner, forget_compaction
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.errors import TableStoreError, Unavailable
-from filestore.slot_result import SlotResult
-from filestore.writer import TableFiles
+from filestore.files.writer import TableFiles
+from filestore.writing.slot_result import SlotResult
 from tablestore.spark.write import known_error
 
 __all__ = ["spark_compaction", "spark_folds"]

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from filestore import layout
 from filestore.delta.state import TableState
-from filestore.overlay import PendingSlot, pending_slots
-from filestore.overlay_table import OverlayFile, commit_overlay, overlay_location, overlay_slot
+from filestore.files.writer import TableFiles
+from filestore.reading.overlay import PendingSlot, pending_slots
+from filestore.reading.overlay_table import OverlayFile, commit_overlay, overlay_location, overlay_slot
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 
 __all__ = ["read_overlaid"]
 

@@ -27,14 +27,14 @@ from pyspark.sql.types import StructType
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.files.writer import TableFiles
 from filestore.life.consumers import Consumer
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
-from filestore.reshape import reshaped, schema_changed
-from filestore.scan import ScanPlan, plan_scan, scan
+from filestore.reading.scan import ScanPlan, plan_scan, scan
+from filestore.rows.reshape import reshaped, schema_changed
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 from log.store import LogConfig
 from tablestore.follow import change_schema, check_scan
 from tablestore.hybrid import FromLog, Replaced, Step, steps

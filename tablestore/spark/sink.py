@@ -19,7 +19,7 @@ from pyspark.sql.types import StructType
 
 from filestore.delta.conflict import AppVersion
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable, Unsupported
-from filestore.writer import TableFiles
+from filestore.files.writer import TableFiles
 from tablestore.handle import TableHandle
 from tablestore.incoming import conform
 from tablestore.overwrite import Overwrite, parse_spec, replacement

@@ -11,14 +11,14 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from filestore.bucketing import bucket_of
-from filestore.chunks import BUCKET_COLUMN
+from filestore.files.writer import TableFiles
 from filestore.layout import staged_path
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.rows.bucketing import bucket_of
+from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.order import slices_in_order
 from filestore.sorting.runs import RunFiles, gathered
-from filestore.writer import TableFiles
 
 __all__ = ["merged", "remove", "stage"]
 
@@ -60,7 +60,7 @@ def remove(table: TableFiles, runs: Iterable[str]) -> None:
 
 
 def merged(table: TableFiles, runs: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of all runs in the order that `filestore.write.write_sorted` wants. The runs stay."""
+    """The rows of all runs in the order that `filestore.writing.write.write_sorted` wants. The runs stay."""
     return _files(table).merged(runs, _order(table))
 
 

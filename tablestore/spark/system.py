@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from filestore.difference import on_local_disk
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column
+from filestore.reading.difference import on_local_disk
 from tablestore.handle import TableHandle
 from tablestore.spark.opened import opened
 from tablestore.system.changes import AuditPart, ChangesPart, audit_parts, changes_parts

@@ -22,15 +22,15 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import StringType, StructType
 
-from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, writing
-from filestore.writer import TableFiles
 from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.transaction import Runner, TaskOutcome, WriteJob
@@ -163,7 +163,7 @@ def _task(job: WriteJob, names: Sequence[str]) -> Callable[[Iterable[pa.RecordBa
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows as `filestore.write.write_sorted` wants them."""
+    """Rows as `filestore.writing.write.write_sorted` wants them."""
     definition = table.definition
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]

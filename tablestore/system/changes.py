@@ -12,15 +12,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from filestore.delta.log import Commit
-from filestore.difference import Compared, SlotDifference, Spill, changed_rows, differences
 from filestore.errors import InvalidRequest, Unsupported
+from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
-from filestore.reshape import reshaped
-from filestore.scan import ScanPlan, scan
+from filestore.reading.difference import Compared, SlotDifference, Spill, changed_rows, differences
+from filestore.reading.scan import ScanPlan, scan
+from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 from log.store import LogConfig
 from tablestore.hybrid import FromLog, Replaced, steps
 from tablestore.records import RecordReader, definition_after

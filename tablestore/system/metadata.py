@@ -12,11 +12,11 @@ import pyarrow as pa
 from compaction.choice import sorted_runs
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
+from filestore.life.partition_expiry import partition_ages
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Partition
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
-from filestore.partition_expiry import partition_ages
 
 __all__ = ["OF_A_VERSION", "OF_HISTORY", "TAG_DOMAIN", "schemas_of", "snapshots_of"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from filestore.difference import on_local_disk
 from filestore.errors import InvalidRequest, NotFound
-from filestore.frames import frame_of
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
+from filestore.reading.difference import on_local_disk
+from filestore.rows.frames import frame_of
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
 from tablestore.system.changes import audit_parts, audit_schema, changes_parts, changes_schema

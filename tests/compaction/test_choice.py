@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compaction.choice import Choice, Full, Merge, Nothing, chains, choose, sorted_runs
-from filestore.keys import encode_key
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, DeletionVector, Slot
+from filestore.rows.keys import encode_key
 from tests.tables import define
 
 SLOT = Slot((), 0)

@@ -18,9 +18,9 @@ import pytest
 from compaction.local import Runner, commit_compaction, compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Conflict, Unavailable
+from filestore.files.writer import TableFiles
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, create, define, read, read_polars, reopen, write
 

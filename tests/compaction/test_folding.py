@@ -10,7 +10,7 @@ import pytest
 from compaction.folding import fold_table
 from filestore.errors import TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
-from filestore.scan import plan_scan, scan_table
+from filestore.reading.scan import plan_scan, scan_table
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.faults import FailAt, FaultyStorage, Killed

@@ -15,10 +15,10 @@ from compaction.in_writer import InWriter
 from compaction.local import compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Unavailable
+from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage, Hook
 from tests.tables import assert_healthy, create, define, read, reopen, write

@@ -19,10 +19,10 @@ from filestore.delta.actions import add_action, encode, remove_action
 from filestore.delta.commit import commit_info
 from filestore.delta.conflict import Proposal
 from filestore.errors import Conflict, Unavailable
+from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.writer import TableFiles
 from tests.faults import FailAt, FaultyStorage
 from tests.tables import assert_healthy, create, define, prepare, read, read_polars, reopen, write
 

@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from compaction import merge
 from compaction.choice import chains
 from compaction.merge import CompactionTask, compact_slot
+from filestore.files.live_rows import read_file
 from filestore.model.files import DataFile
-from filestore.read import read_file
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.bloom import BloomFilter, can_have_filter, value_hashes, xxh64
+from filestore.files.bloom import BloomFilter, can_have_filter, value_hashes, xxh64
 from tests.filestore.arrays import KEY_TYPES, key_values
 
 WITH_FILTER = [kind for kind in KEY_TYPES if can_have_filter(kind)]

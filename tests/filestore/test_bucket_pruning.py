@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.bucket_pruning import wanted_buckets
-from filestore.bucketing import bucket_of
-from filestore.predicate import Condition, Predicate
-from filestore.scan import plan_scan, scan_table
+from filestore.reading.bucket_pruning import wanted_buckets
+from filestore.reading.predicate import Condition, Predicate
+from filestore.reading.scan import plan_scan, scan_table
+from filestore.rows.bucketing import bucket_of
 from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.filestore.test_lookup import definition_of
 from tests.tables import create, define, to_arrow, write

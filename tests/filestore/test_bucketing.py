@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import filestore
-from filestore.bucketing import bucket_of, spark_hash
 from filestore.errors import Unsupported
+from filestore.rows.bucketing import bucket_of, spark_hash
 from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.filestore.sqlvalues import column, split_top
 

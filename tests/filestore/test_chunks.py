@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from filestore.sorting.order import sort_rows
 from tests.tables import define
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import filestore.difference
+import filestore.reading.difference
 from compaction.local import compact_table
 from filestore.delta.conflict import Proposal
-from filestore.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
+from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape, tiny_row_groups
@@ -114,7 +114,7 @@ def test_without_a_key_rows_of_files_come_and_go(history: list[tuple[list[int], 
 
 
 def test_many_files_that_overlap_are_merged_by_way_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(filestore.difference, "_OPEN_ROW_GROUPS", 3)
+    monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 3)
     with memory_folder() as folder:
         store = create(folder / "t", define("name STRING, n INT, v INT", ["name", "n"]), ambient=seeded(1))
         for version in range(12):

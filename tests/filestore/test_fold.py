@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import Conflict, InvalidRequest, NotFound
-from filestore.fold import look_again
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.write import write_sorted
+from filestore.sorting.chunks import BUCKET_COLUMN
+from filestore.writing.fold import look_again
+from filestore.writing.write import write_sorted
 from tests.folders import memory_folder
 from tests.model.model import apply_rows, tiny_row_groups
 from tests.tables import assert_healthy, create, define, in_order, prepare, read, seeded, to_arrow, write

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.cache.lookup_cache import LookupCache
-from filestore.get import get_rows
+from filestore.lookup.cache import LookupCache
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
+from filestore.reading.get import get_rows
 from filestore.table import FileStore
 from tests.faults import FaultyStorage
 from tests.filestore.arrays import KEY_TYPES, key_values

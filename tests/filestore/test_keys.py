@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.keys import ascending, changes, decode_key, encode_key, key_at
+from filestore.rows.keys import ascending, changes, decode_key, encode_key, key_at
 from tests.filestore.arrays import KEY_TYPES, key_values
 
 

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.cache.lookup_cache import LookupCache
-from filestore.lookup import FileLookup
+from filestore.files.parquet import ParquetReader
+from filestore.lookup.cache import LookupCache
+from filestore.lookup.file_lookup import FileLookup
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.model.schema import Column, Schema
-from filestore.parquet import ParquetReader
 from filestore.table import FileStore
 from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.folders import memory_folder

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-import filestore.key_match
-from filestore.cache.lookup_cache import CacheLimits, LookupCache
-from filestore.cache.lru import Lru
-from filestore.lookup import FileLookup
+import filestore.lookup.key_match
+from filestore.lookup.cache import CacheLimits, LookupCache
+from filestore.lookup.file_lookup import FileLookup
+from filestore.lookup.lru import Lru
 from filestore.model.table_options import TableOptions
 from filestore.table import FileStore
 from tests.tables import Clock, create, define, read, seeded, write
@@ -214,8 +214,8 @@ def test_another_process_gets_an_empty_one(store: FileStore) -> None:
 def test_keys_with_one_hash_are_told_apart(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, reduce: Callable[[Any], Any]
 ) -> None:
-    hashes = filestore.key_match._hashes
-    monkeypatch.setattr(filestore.key_match, "_hashes", lambda rows, keys: reduce(hashes(rows, keys)))
+    hashes = filestore.lookup.key_match._hashes
+    monkeypatch.setattr(filestore.lookup.key_match, "_hashes", lambda rows, keys: reduce(hashes(rows, keys)))
     cache = cache_of(store)
     warm(store, cache)
     assert find_all(store, cache) == read(store)

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from filestore.ambient import system_ambient
-from filestore.chunks import BUCKET_COLUMN
 from filestore.delta.conflict import Proposal
 from filestore.doctor import examine
 from filestore.model.snapshot import Operation
+from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.write import WriteResult, write_sorted
+from filestore.writing.write import WriteResult, write_sorted
 from tests.tables import create, define
 
 BATCH = 65_536

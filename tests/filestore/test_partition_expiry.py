@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
+from filestore.life.partition_expiry import expired_partitions, partition_ages
 from filestore.model.files import DataFile, Partition, Slot
 from filestore.model.partition_time import Formatter, TimestampPattern, partition_time
 from filestore.model.table_options import TableOptions
-from filestore.partition_expiry import expired_partitions, partition_ages
 from tests.tables import define
 
 HOUR = timedelta(hours=1)

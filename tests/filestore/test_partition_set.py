@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
-from filestore.partitions import partition_set, partition_values, partitions_of
+from filestore.rows.partitions import partition_set, partition_values, partitions_of
 from tests.tables import define, to_arrow
 
 COLUMNS = ("day", "region", "n")

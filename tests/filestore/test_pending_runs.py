@@ -16,11 +16,11 @@ from filestore.delta.actions import RUN_DOMAIN
 from filestore.doctor import Invariant, examine
 from filestore.errors import InvalidRequest
 from filestore.model.files import PendingRun, Slot
-from filestore.pending import PendingRunWriter, pending_chunks
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from filestore.write import WriteResult, write_sorted
+from filestore.writing.pending import PendingRunWriter, pending_chunks
+from filestore.writing.write import WriteResult, write_sorted
 from tests.filestore.surgery import edit_entry
 from tests.tables import assert_healthy, create, define, prepare, seeded, to_arrow, write
 

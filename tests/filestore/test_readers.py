@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from filestore.errors import InvalidRequest
 from filestore.model.files import Partition
-from filestore.partitions import partition_column, partition_values
+from filestore.rows.partitions import partition_column, partition_values
 from filestore.table import FileStore
 from tests.tables import (
     assert_healthy,

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore import scan as scan_module
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
-from filestore.frames import arrow_table
+from filestore.files.row_groups import RowGroups
 from filestore.model.schema import Schema
-from filestore.predicate import Predicate
-from filestore.row_groups import RowGroups
-from filestore.scan import ScanPlan, plan_scan, scan, scan_frames, scan_table
+from filestore.reading import scan as scan_module
+from filestore.reading.predicate import Predicate
+from filestore.reading.scan import ScanPlan, plan_scan, scan, scan_frames, scan_table
+from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups

@@ -12,7 +12,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.statistics import StatisticsBuilder
+from filestore.files.statistics import StatisticsBuilder
 from tests.filestore.arrays import data_types, values
 
 LONG = st.text(st.sampled_from("ab\U0010ffffé"), max_size=140)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from filestore.fold import look_again
 from filestore.storage import LocalStorage
+from filestore.writing.fold import look_again
 from tests.faults import Call, FaultyStorage
 from tests.tables import assert_healthy, create, define, prepare, read, reopen, write
 

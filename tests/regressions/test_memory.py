@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from filestore.chunks import BUCKET_COLUMN, cut_chunks
-from filestore.lookup import FileLookup
+from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from tests.tables import create, define, seeded, write
 
 

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from filestore.errors import InvalidRequest
+from filestore.files.writer import DataWriter
 from filestore.model.files import Slot
 from filestore.model.types import TIMESTAMP
 from filestore.sorting.order import sort_rows
-from filestore.writer import DataWriter
 from tests.tables import assert_healthy, create, define, read, read_deltalake, read_polars, to_arrow, write
 
 

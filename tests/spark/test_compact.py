@@ -12,8 +12,8 @@ from pyspark import TaskContext
 import tablestore.spark.compact
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.errors import Corrupt, NotFound, Unavailable
+from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
-from filestore.writer import TableFiles
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tests.waiting import until

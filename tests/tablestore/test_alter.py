@@ -31,7 +31,7 @@ from filestore.model.changes import (
 )
 from filestore.model.definition import TYPE_WIDENING
 from filestore.model.snapshot import Operation
-from filestore.reshape import reshaped
+from filestore.rows.reshape import reshaped
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table

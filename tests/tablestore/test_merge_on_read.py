@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from compaction.folding import commit_folds, fold_runs, fold_table, plan_folds
 from filestore.errors import Conflict, InvalidRequest, Unsupported
-from filestore.overlay import pending_slots
-from filestore.overlay_table import commit_overlay, overlay_location, overlay_slot
+from filestore.reading.overlay import pending_slots
+from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
 from tablestore import Store, Table
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse

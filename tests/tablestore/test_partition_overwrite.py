@@ -13,7 +13,7 @@ import pytest
 from compaction.local import compact_table
 from filestore.errors import Conflict, InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
-from filestore.partitions import partition_set
+from filestore.rows.partitions import partition_set
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from log.store import LogControl

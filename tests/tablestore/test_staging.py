@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 import filestore.sorting.runs
-from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import Unavailable
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.parquet import ParquetReader
+from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.storage import LocalStorage
-from filestore.writer import TableFiles
 from tablestore import Store, Table
 from tablestore.spark.staging import merged, remove, stage
 from tablestore.transaction import WriteJob

@@ -9,10 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from filestore.chunks import BUCKET_COLUMN
 from filestore.errors import InvalidRequest, Unavailable
+from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.writer import TableFiles
+from filestore.sorting.chunks import BUCKET_COLUMN
 from tablestore import Store
 from tablestore.spark.write import _in_order
 

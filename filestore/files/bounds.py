@@ -1,0 +1,161 @@
+"""What is known of the values in files or row groups without reading them: lower and upper bounds, null counts.
+
+Sources: Delta statistics, key tags and partition values for files; Parquet footers for row groups. Bounds hold, but
+need not be tight (see `filestore.files.statistics`); null means unknown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
+from filestore.rows.frames import polars_schema
+from filestore.rows.keys import decode_key
+from filestore.rows.partitions import partition_column
+
+__all__ = ["Bounds", "file_bounds", "row_group_bounds"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bounds:
+    """One row for each file or row group, one column for each column of the table that was asked for.
+
+    Attributes:
+        low: At or below every value.
+        high: At or above every value.
+        nulls: How many are null.
+        rows: Rows, dead ones included.
+        exact: Columns with one value throughout, which is `low` and `high`.
+    """
+
+    low: pl.DataFrame
+    high: pl.DataFrame
+    nulls: pl.DataFrame
+    rows: pl.Series
+    exact: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of one file or row group, while it is gathered."""
+
+    rows: int
+    low: dict[str, Any] = field(default_factory=dict)
+    high: dict[str, Any] = field(default_factory=dict)
+    nulls: dict[str, int] = field(default_factory=dict)
+
+
+def file_bounds(files: Iterable[DataFile], columns: Sequence[str], definition: TableDefinition) -> Bounds:
+    """What the Delta log says of files."""
+    types = _bounded_types(columns, definition)
+    known = [_of_file(file, types, definition) for file in files]
+    exact = frozenset(types) & frozenset(definition.partition_by)
+    return _bounds(known, types, exact)
+
+
+def row_group_bounds(
+    footer: pq.FileMetaData, file: DataFile, columns: Sequence[str], definition: TableDefinition
+) -> Bounds:
+    """What a file's footer says of its row groups."""
+    types = _bounded_types(columns, definition)
+    # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
+    proven = json.loads(file.stats)["minValues"]
+    stored = {n: definition.schema.column(n).in_files for n in types if n not in definition.partition_by}
+    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    absent = [n for n, in_file in stored.items() if in_file not in paths]  # added to the table after the file
+    safe = {n: f for n, f in stored.items() if f in proven or not pa.types.is_floating(types[n])}
+    leaves = {n: paths.index(in_file) for n, in_file in safe.items() if n not in absent}
+    known = [_of_row_group(footer.row_group(group), leaves) for group in range(footer.num_row_groups)]
+    for group in known:
+        group.nulls |= dict.fromkeys(absent, group.rows)
+    for group in known:
+        _add_partition(group, file, types)
+    return _bounds(known, types, frozenset(types) - frozenset(stored))
+
+
+def _bounded_types(columns: Sequence[str], definition: TableDefinition) -> dict[str, pa.DataType]:
+    types = {name: definition.schema.column(name).type for name in columns}
+    return {name: kind for name, kind in types.items() if not pa.types.is_nested(kind)}
+
+
+def _of_file(file: DataFile, types: Mapping[str, pa.DataType], definition: TableDefinition) -> _Known:
+    stats = json.loads(file.stats, parse_float=Decimal)
+    known = _Known(file.rows)
+    for name, kind in types.items():
+        in_file = definition.schema.column(name).in_files
+        if in_file in stats["minValues"]:
+            known.low[name] = _value(stats["minValues"][in_file], kind)
+            known.high[name] = _value(stats["maxValues"][in_file], kind)
+        if in_file in stats["nullCount"]:
+            known.nulls[name] = stats["nullCount"][in_file]
+    _add_key_bounds(known, file, types, definition)
+    _add_partition(known, file, types)
+    return known
+
+
+def _add_partition(known: _Known, file: DataFile, types: Mapping[str, pa.DataType]) -> None:
+    for name, text in file.slot.partition:
+        if name in types:
+            known.low[name] = known.high[name] = partition_column(text, types[name], 1)[0].as_py()
+            known.nulls[name] = known.rows if text is None else 0
+
+
+def _add_key_bounds(
+    known: _Known, file: DataFile, types: Mapping[str, pa.DataType], definition: TableDefinition
+) -> None:
+    """The first and last key bound the first key column, and the next one as long as those before it are constant."""
+    if file.min_key is None or file.max_key is None:
+        return
+    key = definition.sort_key
+    key_types = [definition.schema.column(name).type for name in key]
+    first, last = decode_key(file.min_key, key_types), decode_key(file.max_key, key_types)
+    for name, low, high in zip(key, first, last, strict=True):
+        if name in types:
+            known.low[name], known.high[name] = low, high
+        if low != high:
+            return
+
+
+def _of_row_group(group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> _Known:
+    known = _Known(group.num_rows)
+    for name, index in columns.items():
+        statistics = group.column(index).statistics
+        if statistics is None:
+            continue
+        if statistics.has_min_max:
+            known.low[name], known.high[name] = statistics.min, statistics.max
+        if statistics.has_null_count:
+            known.nulls[name] = statistics.null_count
+    return known
+
+
+def _value(plain: Any, kind: pa.DataType) -> Any:
+    """A value of Delta's statistics, as `filestore.files.statistics` writes it."""
+    if pa.types.is_floating(kind):
+        return float(plain)
+    if pa.types.is_timestamp(kind):
+        return datetime.fromisoformat(plain)
+    if pa.types.is_date32(kind):
+        return date.fromisoformat(plain)
+    return Decimal(plain) if pa.types.is_decimal(kind) else plain
+
+
+def _bounds(known: Sequence[_Known], types: Mapping[str, pa.DataType], exact: frozenset[str]) -> Bounds:
+    schema = polars_schema(pa.schema(list(types.items())))
+    return Bounds(
+        pl.DataFrame([k.low for k in known], schema=schema),
+        pl.DataFrame([k.high for k in known], schema=schema),
+        pl.DataFrame([k.nulls for k in known], schema=dict.fromkeys(types, pl.Int64)),
+        pl.Series([k.rows for k in known], dtype=pl.Int64),
+        exact,
+    )

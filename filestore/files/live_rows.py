@@ -1,0 +1,59 @@
+"""Reading data files without Spark: live rows, row group by row group, with the partition columns in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filestore.delta.vectors import positions
+from filestore.files.columns import FileColumns
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile
+from filestore.rows.partitions import with_partition
+
+__all__ = ["read_file", "take_rows"]
+
+
+def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """The live rows of a file in its order; one table a row group, empty ones left out.
+
+    Args:
+        table: The table.
+        file: One of its files.
+        columns: Which columns, in the schema's order; all if None.
+    """
+    schema = table.definition.schema.to_arrow()
+    wanted = schema if columns is None else pa.schema([f for f in schema if f.name in set(columns)])
+    stored = [name for name in wanted.names if name not in dict(file.slot.partition)]
+    dead = positions(table.storage, table.location, file.vector).astype(np.int64)
+    partition = tuple((n, v) for n, v in file.slot.partition if n in wanted.names)
+    start = 0
+    with ParquetReader(table.storage, table.path(file.path)) as parquet:
+        columns_of = FileColumns.of(table.definition.schema, parquet)
+        for group, size in enumerate(parquet.group_rows):
+            gone = dead[np.searchsorted(dead, start) : np.searchsorted(dead, start + size)] - start
+            start += size
+            if len(gone) == size:
+                continue
+            rows = columns_of.read(parquet, group, stored)
+            if len(gone):
+                alive = np.ones(size, dtype=np.bool_)
+                alive[gone] = False
+                rows = rows.filter(pa.array(alive))
+            yield with_partition(rows, partition, wanted) if partition else rows.cast(wanted)
+
+
+def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
+    """The rows at those ascending positions of a file, dead or alive, row group by row group."""
+    start = 0
+    with ParquetReader(table.storage, table.path(path)) as parquet:
+        columns = FileColumns.of(table.definition.schema, parquet)
+        for group, size in enumerate(parquet.group_rows):
+            inside = rows[np.searchsorted(rows, start) : np.searchsorted(rows, start + size)] - start
+            start += size
+            if len(inside):
+                yield columns.read(parquet, group).take(pa.array(inside))

@@ -1,0 +1,104 @@
+"""Data files opened for reading: footer and row groups. Bytes that are no Parquet any more are `Corrupt`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.errors import Corrupt
+from filestore.files.bloom import BloomFilter
+from filestore.storage import Storage
+
+__all__ = ["ParquetReader", "readable"]
+
+
+class ParquetReader:
+    """One file, row group by row group.
+
+    Args:
+        storage: Where it lies.
+        path: Its whole path.
+
+    Raises:
+        NotFound: there is no such file.
+        Corrupt: ``data-file``, here or when it is read.
+    """
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        self._path = path
+        self._source = storage.open_read(path)
+        with readable(path):
+            self._file = pq.ParquetFile(self._source)
+        self._arrow_schema: pa.Schema | None = None  # made anew by each look at it, otherwise
+
+    @property
+    def footer(self) -> pq.FileMetaData:
+        """Schema, row groups and their statistics."""
+        return self._file.metadata
+
+    @property
+    def schema(self) -> pq.ParquetSchema:
+        """The leaf columns."""
+        return self._file.schema
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The columns, as Arrow has them."""
+        if self._arrow_schema is None:
+            self._arrow_schema = self._file.schema_arrow
+        return self._arrow_schema
+
+    @property
+    def group_rows(self) -> list[int]:
+        """Rows of each row group."""
+        return [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
+
+    def leaf(self, column: str) -> int:
+        """Which of the leaf columns a top-level column is; a struct may have a field of the same name."""
+        return next(n for n in range(len(self.schema)) if self.schema.column(n).path == column)
+
+    def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
+        """A row group's rows; all columns if None."""
+        with readable(self._path):
+            return self._file.read_row_group(group, None if columns is None else list(columns), use_threads=False)
+
+    def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
+        """The filter of a leaf column of a row group, if it has one that we know."""
+        chunk = self.footer.row_group(group).column(leaf)
+        if chunk.bloom_filter_offset is None or chunk.bloom_filter_length is None:
+            return None
+        with readable(self._path):
+            self._source.seek(chunk.bloom_filter_offset)
+            return BloomFilter.parse(self._source.read_buffer(chunk.bloom_filter_length))
+
+    def close(self) -> None:
+        """Lets the file go."""
+        self._file.close()
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Around the decoding of a file: what a decoder says of damaged bytes becomes `Corrupt`."""
+    try:
+        yield
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
+        raise Corrupt(
+            f"{path} cannot be read as Parquet ({error}): restore the file, or the table to an earlier state; "
+            "`tablestore doctor` lists all that is damaged",
+            code="data-file",
+        ) from error

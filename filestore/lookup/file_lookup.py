@@ -1,0 +1,265 @@
+"""Keys to positions, and positions to rows: the one place that finds keys in data files (FORMAT.md section 10).
+
+Probes come as sorted chunks in ascending order, files are sorted. What cannot hold a probe is not read: files by the
+first and last key, row groups by the footer's statistics and, for few probes, by Bloom filters. Then the key columns
+are read: from Parquet, each row group once, or from the caller's cache, where columns that were read often lie
+uncompressed with an index. Memory: the key columns of one row group for each file that the probes have reached and not
+yet passed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filestore.files.bloom import value_hashes
+from filestore.files.columns import FileColumns
+from filestore.files.dead_rows import DeadRows
+from filestore.files.parquet import ParquetReader
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import TableFiles
+from filestore.lookup.cache import LookupCache
+from filestore.lookup.key_match import (
+    HASH,
+    ROW,
+    bounds_between,
+    hash_index,
+    index_columns,
+    match,
+    match_groups,
+    one_piece,
+)
+from filestore.model.files import DataFile
+from filestore.rows.frames import arrow_table
+from filestore.rows.keys import Key, decode_key, key_at
+from filestore.rows.partitions import with_partition
+
+__all__ = ["FileLookup", "Matches"]
+
+Rows = npt.NDArray[np.int64]
+
+_FEW = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Live rows of a file whose keys are among the probes.
+
+    Attributes:
+        positions: Row positions in the file, ascending.
+        probes: For each, the row of the probe table with the same key.
+        values: The extra columns of those rows, if any were asked for.
+    """
+
+    positions: Rows
+    probes: Rows
+    values: pa.Table | None
+
+
+class FileLookup:
+    """Looks keys up in one file; use it with chunks of probes in ascending order.
+
+    Args:
+        table: The table.
+        file: One of its files.
+        extra: Columns of the found rows that come with their positions.
+        cache: What is asked again and again is kept there, and found faster.
+    """
+
+    def __init__(
+        self, table: TableFiles, file: DataFile, extra: Sequence[str] = (), cache: LookupCache | None = None
+    ) -> None:
+        self._table = table
+        self._file = file
+        self._keys = table.definition.sort_key
+        self._schema = table.definition.schema.to_arrow()
+        types = [self._schema.field(c).type for c in self._keys]
+        self._lowest = None if file.min_key is None else decode_key(file.min_key, types)
+        self._highest = None if file.max_key is None else decode_key(file.max_key, types)
+        self._extra = tuple(extra)
+        self._cache = cache
+        self._name = (table.path(file.path), None if cache is None else cache.generation(table.definition.schema))
+        self._index = index_columns(self._schema, self._keys)
+        self._parquet: ParquetReader | None = None
+        self._columns: FileColumns | None = None
+        self._starts: Rows = np.empty(0, dtype=np.int64)
+        self._group: tuple[int, pa.Table] | None = None
+        self._dead: DeadRows | None = None
+
+    @property
+    def holds_file(self) -> bool:
+        """Whether the file is open."""
+        return self._parquet is not None
+
+    def find(self, probes: pa.Table) -> Iterator[Matches]:
+        """The matches of a sorted chunk of unique keys, row group by row group."""
+        low, high = key_at(probes, self._keys, 0), key_at(probes, self._keys, probes.num_rows - 1)
+        if self._highest is not None and self._highest < low:
+            self.close()  # probes ascend
+        if not self._overlaps(low, high):
+            return
+        index = None if self.holds_file else self._cached(self._index)  # what was begun in Parquet goes on there
+        found = self._in_parquet(probes) if index is None else self._in_cache(index, probes)
+        for rows, probe, values in found:
+            yield Matches(rows, probe, values)
+
+    def _overlaps(self, low: Key, high: Key) -> bool:
+        return (self._lowest is None or self._lowest <= high) and (self._highest is None or low <= self._highest)
+
+    def rows_at(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
+        """The rows at those ascending positions, dead or alive: columns in that order, with the table's types.
+
+        Memory: what is returned, and from Parquet a row group of those columns.
+        """
+        schema = self._schema_of(columns)
+        partition = self._file.slot.partition
+        stored = [name for name in columns if name not in dict(partition)]
+        if stored and (cached := self._cached(stored)) is not None:
+            taken = _taken(cached, rows)
+            return with_partition(taken, tuple((n, text) for n, text in partition if n in columns), schema)
+        groups = RowGroups(self._table, self._file)
+        self._charge(stored, groups.rows_around(rows))
+        frames = [arrow_table(frame, schema) for frame in groups.read_at(rows, columns)]
+        return pa.concat_tables([schema.empty_table(), *frames])
+
+    def close(self) -> None:
+        """Lets the file go; it is opened again when it is needed."""
+        if self._parquet is not None:
+            self._parquet.close()
+        self._parquet = self._group = self._dead = None
+
+    # -------------------------------------------------------------------------------------------- from Parquet
+
+    def _in_parquet(self, probes: pa.Table) -> Iterator[tuple[Rows, Rows, pa.Table | None]]:
+        for group, start, end in self._groups(probes):
+            rows = self._read(group)
+            found, probe = match(rows, probes.slice(start, end - start), self._keys)
+            alive = self._alive(found + self._starts[group])
+            found, probe = found[alive], probe[alive]
+            if len(found):
+                values = rows.select(self._extra).take(pa.array(found)) if self._extra else None
+                yield found + self._starts[group], probe + start, values
+
+    def _groups(self, probes: pa.Table) -> Iterator[tuple[int, int, int]]:
+        """Row groups with the probes, from one to before another, that each may hold."""
+        footer = self._open().footer
+        column = self._open().leaf(self._keys[0])
+        for group in range(footer.num_row_groups):
+            bounds = footer.row_group(group).column(column).statistics
+            known = bounds is not None and bounds.has_min_max
+            low, high = ((bounds.min,), (bounds.max,)) if known else (None, None)
+            start, end = bounds_between(probes, self._keys, low, high)
+            if start < end and self._passes(group, probes.slice(start, end - start)):
+                yield group, start, end
+
+    def _passes(self, group: int, probes: pa.Table) -> bool:
+        """Whether the row group's Bloom filters let any of the probes pass. Of many one will: they are not asked."""
+        if probes.num_rows > _FEW:
+            return True
+        parquet, possible = self._open(), np.ones(probes.num_rows, dtype=np.bool_)
+        for name in self._keys:
+            leaf = parquet.leaf(name)
+            if (bloom := parquet.bloom_filter(group, leaf)) is None:
+                continue
+            hashes = value_hashes(one_piece(probes.column(name)), parquet.schema.column(leaf))
+            if hashes is not None:
+                possible &= bloom.may_hold(hashes)
+        return bool(possible.any())
+
+    def _open(self) -> ParquetReader:
+        if self._parquet is None:
+            self._parquet = ParquetReader(self._table.storage, self._table.path(self._file.path))
+            self._starts = np.concatenate([[0], np.cumsum(self._parquet.group_rows)]).astype(np.int64)
+        return self._parquet
+
+    def _read(self, group: int) -> pa.Table:
+        if self._group is None or self._group[0] != group:
+            columns = list(dict.fromkeys((*self._keys, *self._extra)))
+            parquet = self._open()
+            if self._columns is None:
+                self._columns = FileColumns.of(self._table.definition.schema, parquet)
+            self._group = (group, self._columns.read(parquet, group, columns))
+            self._charge(dict.fromkeys((*self._index, *self._extra)), self._group[1].num_rows)
+        return self._group[1]
+
+    def _alive(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        if self._dead is None:
+            self._dead = self._dead_rows()
+        return self._dead.alive(rows)
+
+    def _dead_rows(self) -> DeadRows:
+        def read() -> tuple[DeadRows, int]:
+            dead = DeadRows(self._table.storage, self._table.location, self._file)
+            return dead, dead.nbytes
+
+        return read()[0] if self._cache is None else self._cache.decoded((self._name, self._file.vector), read)
+
+    # ------------------------------------------------------------------------------------------ from the cache
+
+    def _in_cache(
+        self, index: Mapping[str, pa.ChunkedArray], probes: pa.Table
+    ) -> Iterator[tuple[Rows, Rows, pa.Table | None]]:
+        """All matches at once: what is searched lies in the cache, and takes no memory."""
+        none = np.empty(0, dtype=np.int64)
+        parts = [(none, none), *match_groups(index, probes, self._keys)]
+        found, probe = (np.concatenate(part) for part in zip(*parts, strict=True))
+        alive = self._alive(found)
+        found, probe = found[alive], probe[alive]
+        if len(found):
+            yield found, probe, self.rows_at(found, self._extra) if self._extra else None
+
+    def _schema_of(self, columns: Sequence[str]) -> pa.Schema:
+        return pa.schema([self._schema.field(name) for name in columns])
+
+    def _cached(self, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray] | None:
+        if self._cache is None:
+            return None
+        return self._cache.columns(self._name, names, self._file.rows, self._copied) or None
+
+    def _charge(self, names: Iterable[str], rows: int) -> None:
+        if self._cache is not None:
+            self._cache.charge(self._name, names, rows)
+
+    def _copied(self, names: Sequence[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        """Columns of the file as the cache keeps them, with those of the index."""
+        derived = [name for name in names if name in (HASH, ROW)]
+        stored = [name for name in names if name not in derived]
+        read = list(dict.fromkeys([*stored, *(self._keys if derived else ())]))
+        schema = self._schema_of(read)
+        types = {HASH: pa.uint64(), ROW: pa.int32()}
+        fields = [pa.field(n, types[n]) if n in types else schema.field(n) for n in names]
+        return pa.schema(fields), self._batches(pa.schema(fields), schema, bool(derived))
+
+    def _batches(self, wanted: pa.Schema, stored: pa.Schema, indexed: bool) -> Iterator[pa.RecordBatch]:
+        groups = RowGroups(self._table, self._file)
+        for group in range(len(groups)):
+            rows = arrow_table(groups.read(group, stored.names, groups.every_row(group)), stored).combine_chunks()
+            columns = dict(zip(rows.column_names, rows.columns, strict=True))
+            if indexed:
+                index = hash_index(rows, self._keys)
+                columns |= dict(zip(index.schema.names, index.columns, strict=True))
+            arrays = [columns[name] for name in wanted.names]
+            yield pa.record_batch([a.chunk(0) if isinstance(a, pa.ChunkedArray) else a for a in arrays], schema=wanted)
+
+
+def _taken(columns: Mapping[str, pa.ChunkedArray], rows: Rows) -> pa.Table:
+    """The rows at ascending positions. Chunk by chunk: `take` of many chunks would join them first."""
+    sizes = [len(chunk) for chunk in next(iter(columns.values())).chunks]
+    cuts = np.searchsorted(rows, np.cumsum([0, *sizes])).tolist()
+    starts = np.cumsum([0, *sizes]).tolist()
+    inside = [
+        (number, pa.array(rows[start:end] - starts[number]))
+        for number, (start, end) in enumerate(itertools.pairwise(cuts))
+        if start < end
+    ]
+    return pa.table(
+        {
+            name: pa.chunked_array([column.chunk(number).take(at) for number, at in inside], column.type)
+            for name, column in columns.items()
+        }
+    )

@@ -1,0 +1,62 @@
+"""Which buckets may hold a wanted row: those of the keys that a condition names, if it names whole bucket keys. Pure.
+
+Understood are `column = literal` and `column IN (…)`, joined by AND with anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import reduce
+
+import polars as pl
+import pyarrow as pa
+from polars.exceptions import PolarsError
+
+from filestore.model.definition import TableDefinition
+from filestore.reading.pruning import equalities
+from filestore.rows.bucketing import bucket_of
+from filestore.rows.frames import arrow_table, polars_schema
+
+__all__ = ["wanted_buckets"]
+
+_MOST_KEYS = 4096
+
+
+def wanted_buckets(condition: pl.Expr, definition: TableDefinition) -> frozenset[int] | None:
+    """The buckets in which rows can lie for which the condition is true; None if that may be all of them."""
+    names = definition.bucket_key
+    if definition.buckets == 1 or not names:
+        return None
+    schema = pa.schema([definition.schema.to_arrow().field(name).with_nullable(True) for name in names])
+    known = _values(equalities(condition), polars_schema(schema))
+    if set(known) != set(names):
+        return None
+    keys = reduce(lambda left, right: left * right, (len(values) for values in known.values()))
+    if keys > _MOST_KEYS:
+        return None
+    frames = [known[name].to_frame() for name in names]
+    rows = reduce(lambda left, right: left.join(right, how="cross"), frames)
+    return frozenset(bucket_of(arrow_table(rows, schema), names, definition.buckets).tolist())
+
+
+def _exact(literal: pl.DataType, column: pl.DataType) -> bool:
+    """Whether polars compares the two without rounding, as it does for floats and coarser times."""
+    if column.is_integer() or column.is_decimal():
+        return literal.is_integer() or (literal.is_decimal() and column.is_decimal())
+    return literal == column
+
+
+def _values(found: Iterable[tuple[str, pl.Series]], types: Mapping[str, pl.DataType]) -> dict[str, pl.Series]:
+    """By column the values that it must have, in its own type. A column whose literals do not fit is left out."""
+    known: dict[str, pl.Series] = {}
+    for name, literals in found:
+        if name not in types or not _exact(literals.dtype, types[name]):
+            continue
+        try:
+            values = literals.drop_nulls().cast(types[name]).alias(name)
+            same = values.cast(literals.dtype).equals(literals.drop_nulls(), check_names=False)
+        except PolarsError:
+            continue
+        if same and (name not in known or len(values) < len(known[name])):
+            known[name] = values.unique()
+    return known

@@ -1,0 +1,238 @@
+"""What differs between two versions, told from their files and vectors alone, slot by slot.
+
+Files that both versions have with the same dead rows are not read. Of the others, rows that only one version has are
+merged in key order: a key on both sides is an update, or no change if its row is the same, as after a compaction.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from filestore.delta.state import TableState
+from filestore.delta.vectors import positions
+from filestore.files.row_groups import RowGroups
+from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile, Slot
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.rows.frames import arrow_table, frame_of
+from filestore.rows.keys import Key, changes, decode_key
+from filestore.rows.reshape import reshaped
+from filestore.sorting.chunks import whole_keys
+from filestore.sorting.merge import merge
+from filestore.sorting.runs import RunFiles
+from filestore.storage import LocalStorage, writing
+
+__all__ = ["Compared", "SlotDifference", "Spill", "changed_rows", "differences", "on_local_disk"]
+
+Spill = Callable[[], AbstractContextManager[RunFiles]]
+"""Opens a place for sorted runs; leaving it removes them."""
+
+_OPEN_ROW_GROUPS = 16
+_SIDE = "_side"
+_KINDS = tuple(str(kind) for kind in (RowKind.DELETE, RowKind.INSERT, RowKind.UPDATE_BEFORE, RowKind.UPDATE_AFTER))
+
+
+@dataclass(frozen=True, slots=True)
+class SlotDifference:
+    """The files of a slot in which two versions differ. Picklable.
+
+    Attributes:
+        slot: The slot.
+        before: Files that the later version lacks, or has with other dead rows.
+        after: Files that the earlier version lacks, or has with other dead rows.
+    """
+
+    slot: Slot
+    before: tuple[DataFile, ...]
+    after: tuple[DataFile, ...]
+
+
+def differences(before: TableState, after: TableState) -> list[SlotDifference]:
+    """The slots whose files differ between two versions of a table, in any order of them. Pure."""
+    found: dict[Slot, tuple[list[DataFile], list[DataFile]]] = {}
+    for side, here, there in ((0, before.files, after.files), (1, after.files, before.files)):
+        for path, file in here.items():
+            if (other := there.get(path)) is None or other.vector != file.vector:
+                found.setdefault(file.slot, ([], []))[side].append(file)
+    return [SlotDifference(slot, tuple(gone), tuple(come)) for slot, (gone, come) in found.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two versions of a table, and the columns in which their rows are compared. Picklable.
+
+    Attributes:
+        before: The earlier version.
+        after: The later one.
+        wanted: The columns; a column that a version lacks is null in its rows.
+    """
+
+    before: TableFiles
+    after: TableFiles
+    wanted: Schema
+
+
+def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -> Iterator[pa.Table]:
+    """The changes that make the rows of one version those of the other, with `KIND_COLUMN`; a -U stands before its +U.
+
+    With a key they come in its order. Without one rows are not told apart: those of files that are gone leave (``-D``),
+    those of new files come (``+I``), so a compaction shows as both. Memory: a row group for each run of files that
+    overlap, of which there are at most `_OPEN_ROW_GROUPS`; more are written as small runs to a local disk first.
+
+    Args:
+        compared: The versions, which have one key.
+        difference: What to read.
+        spill: Where runs may lie.
+
+    Raises:
+        NotFound: a file of the earlier version was cleaned away.
+        Unsupported: ``schema-changed``: a value does not fit the wanted columns, which are those of an older version.
+    """
+    sources = _sources(compared, difference)
+    keys = compared.after.definition.sort_key
+    if not keys:
+        for source in sorted(sources, key=lambda s: s.side):
+            for rows in source.rows():
+                yield _with_kinds(rows, np.full(rows.num_rows, source.side))
+        return
+    by = [*keys, _SIDE]
+    with ExitStack() as stack:
+        chains = _chains(sources)
+        if len(chains) <= _OPEN_ROW_GROUPS:
+            pieces: Iterable[pa.Table] = merge([_rows_of(some) for some in chains], by)
+        else:
+            files = stack.enter_context(spill())
+            runs = [files.put(rows) for some in chains for rows in _unless_empty(_rows_of(some))]
+            pieces = (pa.Table.from_batches([batch]) for batch in files.merged(runs, by))
+        for piece in whole_keys(pieces, keys):
+            yield from _told(piece, keys)
+
+
+def _unless_empty(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
+    first = next(rows, None)
+    if first is not None:
+        yield chain([first], rows)
+
+
+@contextmanager
+def on_local_disk() -> Iterator[RunFiles]:
+    """A place for runs in the system's temporary folder."""
+    number = iter(range(1 << 62))
+    with writing(tempfile.gettempdir()):
+        temporary = tempfile.TemporaryDirectory(prefix="tablestore-difference-")
+    with temporary as folder:
+        yield RunFiles(LocalStorage(), folder, lambda: f"{next(number)}.parquet")
+
+
+# ---------------------------------------------------------------------------------------------- rows of one version
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Rows of a file that one version has and the other lacks: all live ones, or those at some positions."""
+
+    table: TableFiles
+    wanted: Schema
+    file: DataFile
+    side: int
+    positions: npt.NDArray[np.int64] | None
+
+    def rows(self) -> Iterator[pa.Table]:
+        written = self.table.definition.schema
+        schema, wanted = _nullable(written), _nullable(self.wanted)
+        for frame in self._frames(schema.names):
+            rows = reshaped(arrow_table(frame, schema), written, self.wanted).cast(wanted)
+            yield rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, self.side, dtype=np.int8)))
+
+    def _frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
+        groups = RowGroups(self.table, self.file)
+        if self.positions is not None:
+            yield from groups.read_at(self.positions, names)
+            return
+        for group in range(len(groups)):
+            alive = groups.alive(group)
+            if alive.any():
+                yield groups.read(group, names, alive)
+
+
+def _nullable(schema: Schema) -> pa.Schema:
+    return pa.schema([field.with_nullable(True) for field in schema.to_arrow()])
+
+
+def _sources(compared: Compared, difference: SlotDifference) -> list[_Source]:
+    sides = ({f.path: f for f in difference.before}, {f.path: f for f in difference.after})
+    found = []
+    for side, other, table in ((0, 1, compared.before), (1, 0, compared.after)):
+        for path, file in sides[side].items():
+            there = sides[other].get(path)
+            if there is None:
+                found.append(_Source(table, compared.wanted, file, side, None))
+            elif len(alive := np.setdiff1d(_dead(table, there), _dead(table, file), assume_unique=True)):
+                found.append(_Source(table, compared.wanted, file, side, alive))
+    return found
+
+
+def _dead(table: TableFiles, file: DataFile) -> npt.NDArray[np.int64]:
+    return positions(table.storage, table.location, file.vector).astype(np.int64)
+
+
+def _chains(sources: Iterable[_Source]) -> list[list[_Source]]:
+    """Sources of one side whose keys do not overlap, one behind the other: read so, one of them is open at a time."""
+    chains: list[tuple[int, Key, list[_Source]]] = []
+    bounds = ((_bounds(source.file, source.table), source) for source in sources)
+    for (low, high), source in sorted(bounds, key=lambda pair: pair[0][0]):
+        for number, (side, last, files) in enumerate(chains):
+            if side == source.side and last < low:
+                chains[number] = (side, high, [*files, source])
+                break
+        else:
+            chains.append((source.side, high, [source]))
+    return [files for _, _, files in chains]
+
+
+def _bounds(file: DataFile, table: TableFiles) -> tuple[Key, Key]:
+    types = [table.definition.schema.column(name).type for name in table.definition.sort_key]
+    assert file.min_key is not None, f"{file.path} of a table with a key has no key tags"
+    assert file.max_key is not None, f"{file.path} of a table with a key has no key tags"
+    return decode_key(file.min_key, types), decode_key(file.max_key, types)
+
+
+def _rows_of(sources: Iterable[_Source]) -> Iterator[pa.Table]:
+    return chain.from_iterable(source.rows() for source in sources)
+
+
+# ---------------------------------------------------------------------------------------------- rows of both
+
+
+def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Rows of whole keys, of each the one before and the one after, as changes."""
+    paired = ~changes(rows, keys)
+    first, second = np.append(paired, False), np.append(False, paired)
+    kinds = rows.column(_SIDE).to_numpy().astype(np.int64)
+    kinds[first | second] += 2
+    wanted = np.ones(rows.num_rows, dtype=np.bool_)
+    if paired.any():
+        values = frame_of(rows.drop_columns([_SIDE]))
+        before, after = values.filter(pl.Series(first)), values.filter(pl.Series(second))
+        same = before.select(
+            pl.all_horizontal(pl.col(name).eq_missing(pl.lit(after[name])) for name in after.columns)
+        ).to_series()
+        wanted[np.flatnonzero(first)[same.to_numpy()]] = False
+        wanted[np.flatnonzero(second)[same.to_numpy()]] = False
+    if wanted.any():
+        told = _with_kinds(rows, kinds)
+        yield told if wanted.all() else told.filter(pa.array(wanted))
+
+
+def _with_kinds(rows: pa.Table, kinds: npt.NDArray[np.int64]) -> pa.Table:
+    return rows.drop_columns([_SIDE]).append_column(KIND_COLUMN, pa.array(_KINDS).take(pa.array(kinds)))

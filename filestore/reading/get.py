@@ -1,0 +1,123 @@
+"""Point reads: the rows of given keys in one version, found as a write finds them.
+
+Partition and bucket follow from the key, then files are asked in the order of their live rows until all keys are found,
+since a key has at most one live row. Memory: the keys, the rows that are found, and what `FileLookup` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.lookup.cache import LookupCache
+from filestore.lookup.file_lookup import FileLookup
+from filestore.lookup.key_match import HASH, with_hashes
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile
+from filestore.reading.overlay import PendingSlot, pending_slots
+from filestore.reading.scan import ScanPlan, scan_frames
+from filestore.rows.frames import arrow_table, frame_of
+from filestore.sorting.chunks import by_slot
+from filestore.sorting.order import sort_rows
+
+__all__ = ["get_rows"]
+
+_NUMBER = "_number"
+
+
+def get_rows(
+    table: TableFiles,
+    state: TableState,
+    keys: pa.Table,
+    columns: Sequence[str] | None = None,
+    cache: LookupCache | None = None,
+) -> pa.Table:
+    """The rows of those keys, in the order of the keys; of a key that is there twice once, of one without a row none.
+
+    Args:
+        table: The table, which has a key.
+        state: The version to read.
+        keys: The columns of the primary key with their types, no nulls among them.
+        columns: Which columns, in which order; all if None.
+        cache: Makes files that are asked repeatedly faster.
+
+    Raises:
+        NotFound: a column that is not there.
+    """
+    definition = state.definition
+    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
+    values = [name for name in schema.names if name not in definition.primary_key]
+    numbered = schema.append(pa.field(_NUMBER, pa.int64()))
+    live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}
+    parts = [
+        part.select(numbered.names).cast(numbered)
+        for slot, probes in by_slot(sort_rows(_numbered(keys, definition), definition), definition)
+        for part in (
+            _of_merged_slot(table, state, pending[slot], probes, values)
+            if slot in pending
+            else _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values, cache)
+        )
+    ]
+    if not parts:
+        return schema.empty_table()
+    found = pa.concat_tables(parts).combine_chunks()
+    return found.take(pc.sort_indices(found.column(_NUMBER))).select(schema.names)
+
+
+def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
+    """Each key once, with the number of its first place; those left out that no partition can have."""
+    names = list(definition.primary_key)
+    keys = keys.select(names).append_column(_NUMBER, pa.array(np.arange(keys.num_rows)))
+    first = frame_of(keys.select(names)).select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    keys = keys.filter(first.to_arrow())
+    for name in definition.partition_by:
+        if pa.types.is_string(definition.schema.column(name).type):
+            keys = keys.filter(pc.not_equal(keys.column(name), ""))  # Delta would take it for null
+    return keys
+
+
+def _by_live_rows(files: Sequence[DataFile]) -> list[DataFile]:
+    return sorted(files, key=lambda file: file.live_rows, reverse=True)
+
+
+def _of_merged_slot(
+    table: TableFiles, state: TableState, pending: PendingSlot, probes: pa.Table, values: Sequence[str]
+) -> Iterator[pa.Table]:
+    """The same of a slot whose runs have to be merged first: it is read as a whole, but for other columns."""
+    keys = list(table.definition.primary_key)
+    columns = [*keys, *values]
+    wanted = frame_of(probes.select([*keys, _NUMBER]))
+    schema = pa.schema([*table.definition.schema.select(columns).to_arrow(), (_NUMBER, pa.int64())])
+    files = state.slots().get(pending.slot, ())
+    plan = ScanPlan(state.version, schema.remove(len(columns)), files, None, (pending,))
+    for rows in scan_frames(table, plan):
+        yield arrow_table(rows.join(wanted, on=keys, how="inner"), schema)
+
+
+def _of_slot(
+    table: TableFiles,
+    files: Sequence[DataFile],
+    probes: pa.Table,
+    values: Sequence[str],
+    cache: LookupCache | None,
+) -> Iterator[pa.Table]:
+    """The key columns, the numbers and the wanted columns of the rows that the files hold."""
+    asked = with_hashes(probes.select([*table.definition.primary_key, _NUMBER]), table.definition.sort_key)
+    for file in files:
+        if not asked.num_rows:
+            return
+        lookup = FileLookup(table, file, cache=cache)
+        left = np.ones(asked.num_rows, dtype=np.bool_)
+        for match in lookup.find(asked):
+            rows = asked.drop_columns(HASH).take(pa.array(match.probes))
+            stored = lookup.rows_at(match.positions, values) if values else rows.select([])
+            left[match.probes] = False
+            yield pa.table([*rows.columns, *stored.columns], names=[*rows.column_names, *stored.column_names])
+        lookup.close()
+        asked = asked.filter(pa.array(left))

@@ -1,0 +1,97 @@
+"""Reading a slot that has pending runs: what a fold would make of it, without writing (FORMAT.md section 11).
+
+With deduplicate a run's rows stay where they are, as rows of one more file: only keys are read to tell which rows of
+files and runs are dead, so a reader prunes columns and row groups of runs as it does of files. The engines that merge
+values give new rows instead, chunk by chunk, and leave dead the ones that those replace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.merge import deduplicate
+from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.rows.fitting import putting
+from filestore.writing.fold_values import MergedChunk, merged_chunks
+from filestore.writing.pending import POSITION_BITS, pending_chunks
+from filestore.writing.slot_lookup import SlotLookup
+from filestore.writing.slot_result import Dying
+
+__all__ = ["Overlaid", "PendingSlot", "dead_rows", "merged_chunks_of", "pending_slots"]
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingSlot:
+    """A slot with pending runs: all its live files and tombstones, and the runs in the order in which they apply."""
+
+    slot: Slot
+    base: tuple[DataFile, ...]
+    runs: tuple[PendingRun, ...]
+
+
+def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
+    """The slots of a version that have pending runs."""
+    files = state.met(state.timestamp_ms)
+    return tuple(PendingSlot(slot, files.get(slot, ()), runs) for slot, runs in state.pending().items())
+
+
+def dead_rows(
+    table: TableFiles, pending: PendingSlot, base: Sequence[DataFile] | None = None
+) -> Mapping[str, Positions]:
+    """Of a table with merge-engine = deduplicate: the rows that are dead beyond the files' vectors.
+
+    Args:
+        table: The table.
+        pending: The slot.
+        base: The files that will be read; all of the slot if None. Without a sequence field no other is looked at.
+
+    Returns:
+        Ascending positions by path, of files and of all runs. Memory: the positions, and a byte a pending row.
+    """
+    sequence = table.definition.sequence_field
+    extra = (sequence,) if sequence else ()
+    files = pending.base if sequence or base is None else base
+    superseded = Dying(table, files)
+    lookup = SlotLookup(table, files, superseded, extra, None)
+    alive = [np.zeros(run.rows, dtype=np.bool_) for run in pending.runs]
+    for chunk in pending_chunks(table, pending.slot, pending.runs, extra):
+        rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
+        puts = putting(rows)
+        stays = puts & ~lookup.find(rows, puts).lost
+        ordinals = rows.column(deduplicate.ORDINAL_COLUMN).to_numpy()[stays]
+        for number, position in _by_run(ordinals):
+            alive[number][position] = True
+    dead = {run.path: np.flatnonzero(~rows) for run, rows in zip(pending.runs, alive, strict=True)}
+    return dead | superseded.rows()
+
+
+def _by_run(ordinals: Positions) -> Iterator[tuple[int, Positions]]:
+    numbers = ordinals >> POSITION_BITS
+    positions = ordinals & ((1 << POSITION_BITS) - 1)
+    for number in np.unique(numbers).tolist():
+        yield number, positions[numbers == number]
+
+
+@dataclass(slots=True)
+class Overlaid:
+    """What `merged_chunks_of` has found out so far: the rows of files that its rows replace."""
+
+    dead: Dying
+
+
+def merged_chunks_of(table: TableFiles, pending: PendingSlot, found: Overlaid) -> Iterator[MergedChunk]:
+    """Of a table whose engine merges values: what the runs make of their keys, chunk by chunk.
+
+    Once it is exhausted, `found` has all the dead rows of files.
+    """
+    for chunk in merged_chunks(table, pending.base, pending_chunks(table, pending.slot, pending.runs)):
+        chunk.mark(found.dead)
+        yield chunk

@@ -1,0 +1,125 @@
+"""A version with pending runs as a Delta table of its own, beside the table's log: for readers that scan natively.
+
+Its only log entry names the version's files where they are, with vectors of what the runs kill. With deduplicate the
+runs are files of it; the engines that merge values have their new rows written beside the entry. Nothing is copied.
+Whoever reads a version first makes it; since a version never changes, all who come later use it, and whoever removes
+it loses nothing (FORMAT.md section 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from filestore import layout
+from filestore.delta.actions import Action, add_action, encode, metadata_action, protocol_action
+from filestore.delta.commit import commit_info
+from filestore.delta.conflict import Proposal
+from filestore.delta.state import TableState
+from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
+from filestore.errors import AlreadyExists
+from filestore.files.writer import DataWriter, TableFiles
+from filestore.model.files import DataFile, Tombstones
+from filestore.model.snapshot import Operation
+from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of
+from filestore.writing.fold_values import whole_rows
+from filestore.writing.slot_result import Dying
+
+__all__ = ["OverlayFile", "commit_overlay", "overlay_location", "overlay_slot"]
+
+
+@dataclass(frozen=True, slots=True)
+class OverlayFile:
+    """A file that an overlay names.
+
+    Attributes:
+        file: With the vector that it has there.
+        own: It lies below the overlay's folder, not below the table's.
+        own_vector: Its vector does.
+    """
+
+    file: DataFile
+    own: bool = False
+    own_vector: bool = False
+
+
+def overlay_location(table: TableFiles, version: int) -> str:
+    """Where the overlay of a version lies, if there is one."""
+    return table.path(layout.overlay_path(version))
+
+
+def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tuple[OverlayFile, ...]:
+    """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such."""
+    own: tuple[DataFile, ...] = ()
+    files = [file for file in pending.base if not isinstance(file, Tombstones)]
+    if table.definition.merges_values:
+        found = Overlaid(Dying(table, pending.base))
+        with DataWriter(replace(table, location=location), pending.slot) as writer:
+            for chunk in merged_chunks_of(table, pending, found):
+                writer.write(whole_rows(chunk.outcome.puts(), table.definition))
+            own = writer.finish()
+        dead = found.dead.rows()
+    else:
+        dead = dict(dead_rows(table, pending))
+        files += [run.as_file() for run in pending.runs]
+    builder = VectorFileBuilder(table.ambient.new_id())
+    named = [
+        overlaid for file in files if (overlaid := _overlaid(table, file, dead.get(file.path), builder)) is not None
+    ]
+    if not builder.empty:
+        table.storage.write_new(layout.join(location, builder.path), builder.content)
+    return (*named, *(OverlayFile(file, own=True) for file in own))
+
+
+def _overlaid(
+    table: TableFiles,
+    file: DataFile,
+    dead: np.ndarray[tuple[int], np.dtype[np.int64]] | None,
+    builder: VectorFileBuilder,
+) -> OverlayFile | None:
+    """The file with its vector grown; None if no row lives."""
+    if dead is None or not len(dead):
+        return OverlayFile(file)
+    before = positions(table.storage, table.location, file.vector)
+    after = np.union1d(before, dead.astype(np.uint64))
+    if len(after) == file.rows:
+        return None
+    return OverlayFile(file.with_vector(builder.add(after)), own_vector=True)
+
+
+def commit_overlay(
+    table: TableFiles, state: TableState, slots: Iterable[tuple[OverlayFile, ...]], location: str
+) -> None:
+    """Writes the overlay's entry: from then on it is there. Another reader's that was faster is as good."""
+    pending = state.pending()
+    settled = [OverlayFile(file) for slot, files in state.slots().items() if slot not in pending for file in files]
+    proposal = Proposal(Operation.CREATE, table.ambient.new_id(), -1)
+    actions = [
+        commit_info(proposal, None, state.timestamp_ms),
+        protocol_action(state.definition.features),
+        metadata_action(state.definition, table.ambient.new_id(), state.timestamp_ms),
+        *(_add(table, file) for file in (*settled, *(file for files in slots for file in files))),
+    ]
+    try:
+        table.storage.write_new(layout.join(location, layout.log_entry_path(0)), encode(actions))
+    except AlreadyExists:
+        return  # what we made beside it is for the orphan clean-up
+
+
+def _add(table: TableFiles, overlaid: OverlayFile) -> Action:
+    action = add_action(overlaid.file, data_change=True)
+    add = action["add"]
+    if not overlaid.own:
+        add["path"] = _absolute(table, overlaid.file.path)
+    if overlaid.file.vector is not None and not overlaid.own_vector:
+        path = _absolute(table, vector_file(overlaid.file.vector))
+        add["deletionVector"] |= {"storageType": "p", "pathOrInlineDv": path}
+    return action
+
+
+def _absolute(table: TableFiles, relative: str) -> str:
+    """A file of the table as another Delta table names it (Delta protocol, "Add File": an absolute path)."""
+    return Path(table.path(relative)).absolute().as_uri()

@@ -1,0 +1,157 @@
+"""Which rows are wanted: SQL text that polars reads, or a polars expression. A row is wanted where polars says true.
+
+What a condition says of whole files is in `filestore.reading.pruning`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import sqlglot
+from polars.exceptions import PolarsError
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from filestore.errors import InvalidRequest
+from filestore.model.schema import Schema
+from filestore.rows.frames import polars_schema
+
+__all__ = ["Condition", "Predicate"]
+
+Predicate = str | pl.Expr
+"""What users give: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression."""
+
+_DIALECT = "duckdb"
+_POLARS_PREFIX = "_POLARS_"
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Condition:
+    """A predicate that was checked against a schema. Make it with `Condition.of`.
+
+    Attributes:
+        expression: True, false or null for each row.
+        columns: The columns that it reads, in the schema's order.
+    """
+
+    expression: pl.Expr
+    columns: tuple[str, ...]
+
+    @classmethod
+    def of(cls, where: Predicate, schema: Schema) -> Condition:
+        """The condition that a predicate is for the rows of a table.
+
+        Raises:
+            NotFound: it names a column that is not there (``unknown-column``).
+            InvalidRequest: it cannot be read, compares what cannot be compared, is not a condition, or looks at more
+                than one row (``bad-predicate``).
+        """
+        expression = where if isinstance(where, pl.Expr) else _parsed(where, where)
+        columns = _columns(expression, where, schema)
+        problem = _problem(expression, schema)
+        if problem is not None and isinstance(where, str):
+            expression = _parsed(_with_typed_literals(where, schema), where)
+            problem = _problem(expression, schema)
+        if problem is not None:
+            raise _bad(where, problem)
+        return cls(expression, columns)
+
+    def wanted(self, rows: pl.DataFrame) -> pl.Series:
+        """For each row whether it is wanted.
+
+        Raises:
+            InvalidRequest: a row for which the condition has no answer, such as a cast that fails.
+        """
+        try:
+            mask = rows.select(self.expression.fill_null(False).alias("wanted")).to_series()
+        except PolarsError as error:
+            raise _bad(self.expression, str(error)) from error
+        return mask if len(mask) == rows.height else mask.new_from_index(0, rows.height)
+
+
+def _parsed(text: str, where: str) -> pl.Expr:
+    try:
+        return pl.sql_expr(text)
+    except PolarsError as error:
+        raise _bad(where, str(error)) from error
+
+
+def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str, ...]:
+    nodes = list(_nodes(expression))
+    try:
+        named = set(expression.meta.root_names())
+        wild = [n for n in nodes if n.meta.is_column_selection() and not n.meta.is_column()]
+    except PolarsError as error:
+        raise _bad(where, f"use no subquery ({error})") from error
+    if wild or any(name.startswith(_POLARS_PREFIX) for name in named):
+        raise _bad(where, "name its columns one by one, and use no subquery")
+    for name in sorted(named - set(schema.names)):
+        schema.column(name)  # raises NotFound
+    for node in nodes:
+        if not _row_by_row(node):
+            raise _bad(where, f"{node} looks at more than one row; filter the result of the scan by it")
+    return tuple(name for name in schema.names if name in named)
+
+
+def _nodes(expression: pl.Expr) -> Iterator[pl.Expr]:
+    """An expression and all that it is made of. A loop: SQL is easily nested deeper than Python's stack."""
+    open_nodes = [expression]
+    while open_nodes:
+        node = open_nodes.pop()
+        yield node
+        open_nodes += node.meta.pop()
+
+
+def _row_by_row(node: pl.Expr) -> bool:
+    """Aggregates and windows would see one row group at a time: their result would depend on how the files lie."""
+    try:
+        return node.meta.is_row_separable() or node.meta.is_literal()
+    except PolarsError:
+        return True  # cannot be told without the schema, as for Python functions
+
+
+def _problem(expression: pl.Expr, schema: Schema) -> str | None:
+    """What polars says against the expression; None if it is a condition."""
+    empty = pl.DataFrame(schema=polars_schema(schema.to_arrow()))
+    try:
+        kind = empty.select(expression.alias("wanted")).to_series().dtype
+    except PolarsError as error:
+        return str(error)
+    return None if kind == pl.Boolean else f"it is {kind}, not true or false"
+
+
+def _bad(where: Predicate, problem: str) -> InvalidRequest:
+    return InvalidRequest(f"cannot filter by {str(where)!r}: {problem.splitlines()[0]}", code="bad-predicate")
+
+
+def _with_typed_literals(text: str, schema: Schema) -> str:
+    """The text with ``'2026-01-31'`` beside a date or time column read as that type: SQL does so, polars refuses."""
+    try:
+        tree = sqlglot.parse_one(text, read=_DIALECT)
+    except SqlglotError:
+        return text
+    for column in list(tree.find_all(exp.Column)):
+        kind = _temporal(schema.column(column.name).type) if column.name in schema else None
+        if kind is None or not isinstance(column.parent, _COMPARISONS):
+            continue
+        for literal in list(column.parent.iter_expressions()):
+            if plain := _untyped(literal, kind):
+                literal.replace(exp.cast(plain.copy(), kind, dialect=_DIALECT))
+    return tree.sql(_DIALECT)
+
+
+def _temporal(kind: pa.DataType) -> str | None:
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMP" if kind.tz is None else "TIMESTAMPTZ"
+    return "DATE" if pa.types.is_date32(kind) else None
+
+
+def _untyped(literal: object, kind: str) -> exp.Literal | None:
+    """The string literal that is to be read as `kind`; a TIMESTAMP without a zone is one in UTC."""
+    if isinstance(literal, exp.Cast) and kind == "TIMESTAMPTZ" and literal.to.sql(_DIALECT) == "TIMESTAMP":
+        literal = literal.this
+    return literal if isinstance(literal, exp.Literal) and literal.is_string else None

@@ -1,0 +1,1 @@
+"""Rows in memory: what they are checked for, where they belong, how their keys compare."""

@@ -1,0 +1,196 @@
+"""Rows on their way into the table: are they fit to be written, and what does each do (FORMAT.md section 9)."""
+
+from __future__ import annotations
+
+from datetime import date
+from functools import cache
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.partitions import partition_column
+
+__all__ = ["adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
+
+_EPOCH = date(1970, 1, 1)
+_FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
+_DAY_US = 86_400_000_000
+
+
+@cache
+def _adding_kinds() -> pa.Array:
+    return pa.array([str(kind) for kind in RowKind if kind.adds])
+
+
+@cache
+def _kinds() -> pa.Array:
+    """Not a constant: pyarrow imports pandas with the first array, which takes a second where none is needed."""
+    return pa.array([str(kind) for kind in RowKind])
+
+
+def adding(rows: pa.Table) -> pa.ChunkedArray:
+    """For each row whether it puts a row (``+I``, ``+U``) or takes one away (``-U``, ``-D``)."""
+    return pc.is_in(rows.column(KIND_COLUMN), value_set=_adding_kinds())
+
+
+def putting(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """For each row whether it puts a row; those without a kind do."""
+    if KIND_COLUMN not in rows.column_names:
+        return np.ones(rows.num_rows, dtype=np.bool_)
+    return np.asarray(adding(rows))
+
+
+def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with exactly the columns and types of a schema; `InvalidRequest` if a value does not fit."""
+    try:
+        return rows.select(schema.names).cast(schema)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(f"the rows do not fit the table's types: {error}", code="bad-value") from error
+
+
+def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
+    """The rows with a `KIND_COLUMN`: as given, or ``+U`` where the key is stored already and ``+I`` elsewhere."""
+    if KIND_COLUMN in rows.column_names:
+        return rows
+    kinds = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
+    return rows.append_column(KIND_COLUMN, kinds)
+
+
+def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: RowKind) -> pa.Table:
+    """Rows of a slot as whole changes for the log: columns that they lack (a delete's, the partition's) put in."""
+    values = dict(slot.partition)
+    columns = {
+        column.name: partition_column(values[column.name], column.type, rows.num_rows)
+        if column.name in values
+        else rows.column(column.name)
+        if column.name in rows.column_names
+        else pa.nulls(rows.num_rows, column.type)
+        for column in definition.schema
+    }
+    return pa.table(columns | {KIND_COLUMN: pa.repeat(str(kind), rows.num_rows)})
+
+
+def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """The rows as they are, if they may be written.
+
+    Raises:
+        InvalidRequest: a column that is missing or, of those that choose a row's place, has another type; a row kind
+            that does not exist, a delete for a table without a key, a null in a key or in a column that is NOT NULL
+            (delete rows need only their key), a day or time that no Spark can show, a text that is no UTF-8.
+    """
+    _check_columns(rows, definition)
+    required = [c.name for c in definition.schema if not c.nullable]
+    if KIND_COLUMN in rows.column_names:
+        _check_kinds(rows.column(KIND_COLUMN), definition)
+    for name in required:
+        column = rows.column(name)
+        if not column.null_count:
+            continue
+        if name in definition.primary_key:
+            raise InvalidRequest(
+                f"primary key column {name!r} holds {column.null_count} nulls: filter or fill them",
+                code="null-key",
+            )
+        if KIND_COLUMN in rows.column_names:
+            column = column.filter(adding(rows))
+        if column.null_count:
+            raise InvalidRequest(
+                f"column {name!r} is NOT NULL and holds {column.null_count} nulls: filter or fill them",
+                code="null-value",
+            )
+    return rows
+
+
+def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
+    placing = {
+        *definition.partition_by,
+        *definition.bucket_key,
+        *definition.sort_key,
+        definition.sequence_field,
+    }
+    for column in definition.schema:
+        if column.name not in rows.column_names:
+            raise InvalidRequest(f"the rows lack the column {column.name!r}", code="missing-column")
+        values = rows.column(column.name)
+        if column.name in placing and values.type != column.type:
+            raise InvalidRequest(
+                f"column {column.name!r} is {column.type} and the rows have {values.type}: cast them",
+                code="bad-type",
+            )
+        _check_range(column.name, values)
+        check_utf8(column.name, values)
+
+
+def check_utf8(name: str, values: pa.ChunkedArray) -> None:
+    """Spark takes any bytes for a text; other readers refuse the whole file for one that is not UTF-8.
+
+    Raises:
+        InvalidRequest: ``bad-value``: the column holds such a text.
+    """
+    if not _holds_text(values.type):
+        return
+    try:
+        for chunk in values.chunks:
+            if not _is_ascii(chunk):
+                chunk.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidRequest(
+            f"column {name!r} holds a text that is not UTF-8 ({error}): decode it with its own character set, or make "
+            "the column BINARY",
+            code="bad-value",
+        ) from error
+
+
+def _is_ascii(values: pa.Array) -> bool:
+    """Whether that is plain to see: a look at the bytes takes a quarter of what a look at each text does."""
+    if not pa.types.is_string(values.type) or not len(values):
+        return False
+    _, offsets, content = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    text = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
+    return bool(text.max(initial=0) < 0x80)
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_nested(kind):
+        return any(_holds_text(kind.field(number).type) for number in range(kind.num_fields))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _check_range(name: str, values: pa.ChunkedArray) -> None:
+    """Spark, SQL and Python know the years 1 to 9999."""
+    if pa.types.is_date32(values.type):
+        unit, numbers = 1, values.cast(pa.int32())
+    elif pa.types.is_timestamp(values.type) and values.type.unit == "us":
+        unit, numbers = _DAY_US, values.cast(pa.int64())
+    else:
+        return
+    bounds = pc.min_max(numbers).as_py()
+    if bounds["min"] is None or _FIRST_DAY * unit <= bounds["min"] <= bounds["max"] < _END_DAY * unit:
+        return
+    wrong = bounds["max"] if bounds["max"] >= _END_DAY * unit else bounds["min"]
+    raise InvalidRequest(
+        f"column {name!r} holds a value {wrong} {'days' if unit == 1 else 'microseconds'} from 1970, which is outside "
+        "of the years 1 to 9999: filter it out or replace it",
+        code="out-of-range",
+    )
+
+
+def _check_kinds(kinds: pa.ChunkedArray, definition: TableDefinition) -> None:
+    if kinds.null_count or not pc.all(pc.is_in(kinds, value_set=_kinds())).as_py():
+        found = sorted({str(kind) for kind in pc.unique(kinds).to_pylist()} - set(_kinds().to_pylist()))
+        raise InvalidRequest(
+            f"column {KIND_COLUMN!r} holds {found[0]!r}; the row kinds are +I, -U, +U and -D",
+            code="bad-row-kind",
+        )
+    if not definition.primary_key and not pc.all(pc.is_in(kinds, value_set=_adding_kinds()[:1])).as_py():
+        raise InvalidRequest(
+            "the table has no primary key, so its rows can only be inserted (+I): an update or delete names no row",
+            code="no-primary-key",
+        )

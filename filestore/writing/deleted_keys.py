@@ -1,0 +1,95 @@
+"""Runs of deleted keys under ``_runs``, which no Delta reader sees (FORMAT.md section 11.4)."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore import layout
+from filestore.files.writer import TableFiles, abandon
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot, Tombstones
+from filestore.rows.keys import Key, encode_key, key_at
+from filestore.storage import writing
+
+__all__ = ["DELETED_COLUMN", "DeletedKeysWriter", "tombstone_schema"]
+
+DELETED_COLUMN = "_deleted"
+"""When, in milliseconds since 1970."""
+
+
+def tombstone_schema(definition: TableDefinition) -> pa.Schema:
+    """The sort key, the sequence field if there is one, and `DELETED_COLUMN`."""
+    names = dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field])))
+    columns = [definition.schema.to_arrow().field(name).with_nullable(True) for name in names]
+    return pa.schema([*columns, pa.field(DELETED_COLUMN, pa.int64(), nullable=False)])
+
+
+class DeletedKeysWriter:
+    """Writes the keys of delete rows, with their sequences and the time.
+
+    The commit may have to look them up again; a table with a sequence field remembers them for longer.
+    """
+
+    def __init__(self, table: TableFiles, slot: Slot) -> None:
+        self._table = table
+        self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
+        self._slot = slot
+        self._schema = tombstone_schema(table.definition)
+        self._now_ms = table.ambient.now_ms()
+        self._writer: pq.ParquetWriter | None = None
+        self._sink: pa.NativeFile | None = None
+        self._rows = 0
+        self._first: Key = ()
+        self._last: Key = ()
+
+    def write(self, rows: pa.Table) -> None:
+        """Adds delete rows, in key order; those that say when they were deleted keep it."""
+        if rows.num_rows == 0:
+            return
+        if DELETED_COLUMN not in rows.column_names:
+            rows = rows.append_column(DELETED_COLUMN, pa.repeat(pa.scalar(self._now_ms, pa.int64()), rows.num_rows))
+        keys = self._table.definition.sort_key
+        self._first = self._first or key_at(rows, keys, 0)
+        self._last = key_at(rows, keys, rows.num_rows - 1)
+        self._rows += rows.num_rows
+        with writing(self._table.path(self._path)):
+            if self._writer is None:
+                self._sink = self._table.storage.open_write(self._table.path(self._path))
+                self._writer = pq.ParquetWriter(self._sink, self._schema)
+            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=rows.num_rows)
+
+    def finish(self) -> Tombstones | None:
+        """Closes the run and makes it durable; None without deletes."""
+        if self._writer is None or self._sink is None:
+            return None
+        path = self._table.path(self._path)
+        with writing(path):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
+        self._table.storage.sync(path)
+        return Tombstones(
+            path=self._path,
+            slot=self._slot,
+            size=size,
+            rows=self._rows,
+            modified_ms=self._now_ms,
+            stats="{}",
+            min_key=encode_key(self._first),
+            max_key=encode_key(self._last),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """On an error removes the run."""
+        if error is not None and self._sink is not None:
+            abandon(self._writer, self._sink)
+            self._table.storage.delete(self._table.path(self._path))

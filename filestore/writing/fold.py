@@ -1,0 +1,193 @@
+"""Fold: pending rows + a slot's files → new files, deletion vectors, counts (FORMAT.md section 10).
+
+The heart of a merge-on-write commit. Chunk by chunk: reduce to one row a key, look the keys up in the slot's files,
+mark what is superseded, write what stays, hand the accepted changes to the log. Nothing becomes visible: a `SlotResult`
+says what a commit would change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filestore.changelog.files import ChangeWriter
+from filestore.changelog.images import as_they_came
+from filestore.changelog.stored import ParquetRows
+from filestore.delta.vectors import positions
+from filestore.files.columns import FileColumns
+from filestore.files.live_rows import take_rows
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import DataWriter, TableFiles
+from filestore.merge import deduplicate
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.files import DataFile, Slot
+from filestore.model.rowkind import RowKind
+from filestore.rows.fitting import checked, compensation, named_kinds, putting
+from filestore.writing.deleted_keys import DeletedKeysWriter
+from filestore.writing.slot_lookup import Found, SlotLookup
+from filestore.writing.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
+
+__all__ = ["fold", "look_again"]
+
+
+def fold(
+    table: TableFiles,
+    slot: Slot,
+    base: Sequence[DataFile],
+    chunks: Iterable[pa.Table],
+    log: ChangeSink | None = None,
+    producer: ChangelogProducer = ChangelogProducer.NONE,
+) -> SlotResult:
+    """Merges sorted rows into a slot.
+
+    Args:
+        table: The table.
+        slot: The slot that all rows belong to.
+        base: The slot's live files, and its tombstones.
+        chunks: Rows sorted by key, no key in two chunks (`filestore.sorting.chunks`); `KIND_COLUMN` and
+            `deduplicate.ORDINAL_COLUMN` are optional.
+        log: Where accepted changes go, if the table has a log.
+        producer: What is written down as change data (`filestore.changelog.images.recorded`).
+
+    Raises:
+        InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
+    """
+    definition = table.definition
+    sequence = definition.sequence_field
+    extra = (sequence,) if sequence else ()
+    superseded, tally = Dying(table, base), Tally()
+    stored = ParquetRows(table) if producer.images else None
+    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, stored)
+    born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
+    with (
+        DataWriter(table, slot) as writer,
+        DeletedKeysWriter(table, slot) as deletes,
+        ChangeWriter(table, slot) as changes,
+    ):
+        for chunk in chunks:
+            rows = checked(chunk, definition)
+            if producer is ChangelogProducer.INPUT:
+                changes.write(as_they_came(rows, definition))
+            if definition.primary_key:
+                rows = deduplicate.reduce(rows, definition.sort_key, sequence)
+            puts = putting(rows)
+            found = lookup.find(rows, puts)
+            rows = named_kinds(rows, found.known)
+            if (dead := np.flatnonzero(found.dead[puts])).size:
+                file, row = writer.position
+                born_dead.append((file, dead + row))
+            writer.write(_only(rows, puts))
+            deletes.write(_only(rows, ~puts))
+            tally.add(puts, found.lost, found.same)
+            if producer.images:
+                changes.write(found.images(rows, puts, definition))
+            if log is not None and not found.lost.all():
+                log(slot, _only(rows, ~found.lost))
+        files = writer.finish()
+        own = Dying(table, files)
+        for number, dead_rows in born_dead:
+            own.add(files[number].path, dead_rows)
+        written = None if producer is ChangelogProducer.NONE else changes.finish()
+        deleted = deletes.finish()
+        remembered = (deleted,) if deleted is not None and definition.tombstone_retention_ms else ()
+        raw = SlotResult(slot, files, deleted_keys=deleted, tombstones=remembered, changes=written)
+        return settled(table, raw, own, superseded, tally)
+
+
+def look_again(
+    table: TableFiles, base: Sequence[DataFile], earlier: SlotResult, log: ChangeSink | None = None
+) -> SlotResult:
+    """Works a slot's result out again after another commit changed the slot: the new files stay as they are.
+
+    Rows that lose now to a stored row with a higher sequence are dead from birth, rows that lost before and win now
+    live. The log has what won before, so what changed goes to it behind: replaying the log still gives the table.
+
+    Args:
+        table: The table.
+        base: The slot's live files and tombstones in the newest version.
+        earlier: The result on the older version.
+        log: Where compensating changes go, if the table has a log.
+    """
+    if not table.definition.primary_key:
+        return earlier
+    definition = table.definition
+    raw = replace(earlier, adds=earlier.new_files)
+    sequence = definition.sequence_field
+    extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
+    # what merges values comes here only if no row of the slot changed: then its changes are what they were
+    anew = definition.changelog_producer.images and (earlier.changes is None or not definition.merges_values)
+    superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
+    lookup = SlotLookup(table, base, superseded, extra, ParquetRows(table) if anew else None)
+    with ChangeWriter(table, earlier.slot) as changes:
+        for keys in _own_keys(table, raw, whole=anew):
+            puts = np.full(keys.rows.num_rows, keys.path is not None)
+            found = lookup.find(keys.rows, puts)
+            tally.add(puts, found.lost, found.same)
+            if keys.path is not None:
+                own.add(keys.path, keys.positions[found.dead])
+            if anew:
+                changes.write(found.images(keys.rows, puts, definition))
+            if log is not None and sequence is not None:
+                for winners in found.winners:
+                    log(earlier.slot, compensation(winners, earlier.slot, definition, RowKind.UPDATE_AFTER))
+                if found.buried.any():
+                    buried = _only(keys.rows, found.buried)
+                    log(earlier.slot, compensation(buried, earlier.slot, definition, RowKind.DELETE))
+                if earlier.rows_late:
+                    _log_revived(table, earlier, keys, found, log)
+        if anew:
+            raw = replace(raw, changes=changes.finish())
+        return settled(table, raw, own, superseded, tally)
+
+
+def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
+    return rows if wanted.all() else rows.filter(pa.array(wanted))
+
+
+def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: Found, log: ChangeSink) -> None:
+    """Own rows that lost last time and win now: the log has the former winners behind them, so they go to it again.
+
+    Which deletes had lost was not kept: those that win are simply repeated.
+    """
+    if keys.path is None:
+        rows = _only(keys.rows, ~found.lost)
+        if rows.num_rows:
+            log(earlier.slot, compensation(rows, earlier.slot, table.definition, RowKind.DELETE))
+        return
+    before = next((f for f in earlier.adds if f.path == keys.path), None)
+    dead = keys.positions if before is None else positions(table.storage, table.location, before.vector)
+    revived = np.isin(keys.positions, dead) & ~found.lost
+    if not revived.any():
+        return
+    for rows in take_rows(table, keys.path, keys.positions[revived]):
+        log(earlier.slot, compensation(rows, earlier.slot, table.definition, RowKind.UPDATE_AFTER))
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnKeys:
+    """Keys that a write brought: of its file, or (path None) of its deletes."""
+
+    path: str | None
+    positions: npt.NDArray[np.int64]
+    rows: pa.Table
+
+
+def _own_keys(table: TableFiles, result: SlotResult, *, whole: bool) -> Iterator[_OwnKeys]:
+    """Row group by row group; the rows of its files with all columns, if the whole rows are wanted."""
+    definition = table.definition
+    keys = tuple(dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field]))))
+    wanted = definition.schema.names if whole else keys
+    sources: list[tuple[str | None, str, Sequence[str]]] = [(f.path, f.path, wanted) for f in result.adds]
+    if result.deleted_keys is not None:
+        sources.append((None, result.deleted_keys.path, keys))
+    for name, path, columns in sources:
+        start = 0
+        with ParquetReader(table.storage, table.path(path)) as file:
+            known = FileColumns.of(definition.schema, file)
+            for group, size in enumerate(file.group_rows):
+                yield _OwnKeys(name, np.arange(start, start + size), known.read(file, group, columns))
+                start += size

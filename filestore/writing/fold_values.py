@@ -1,0 +1,220 @@
+"""Fold for the engines whose result depends on the stored row (FORMAT.md section 10).
+
+Chunk by chunk: look the keys up, read the stored rows, merge them with the changes, write the rows that came out
+different, mark those they replace, and hand the new rows to the log: whoever replays it by key gets the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from filestore.changelog.files import ChangeWriter
+from filestore.changelog.images import as_they_came, images
+from filestore.changelog.stored import ParquetRows, StoredRows
+from filestore.errors import InvalidRequest
+from filestore.files.writer import DataWriter, TableFiles
+from filestore.lookup.file_lookup import FileLookup
+from filestore.merge.fieldwise import merge_fields
+from filestore.merge.first_row import first_rows
+from filestore.merge.history import GROUP, STORED, History, Stored, group_starts, history
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile, Slot
+from filestore.model.merging import MergeEngine
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.fitting import checked
+from filestore.rows.frames import arrow_table
+from filestore.writing.deleted_keys import DeletedKeysWriter
+from filestore.writing.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
+
+__all__ = ["MergedChunk", "Outcome", "fold_values", "merged_chunks", "whole_rows"]
+
+Rows = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def fold_values(
+    table: TableFiles,
+    slot: Slot,
+    base: Sequence[DataFile],
+    chunks: Iterable[pa.Table],
+    log: ChangeSink | None = None,
+    producer: ChangelogProducer = ChangelogProducer.NONE,
+) -> SlotResult:
+    """Merges sorted rows into a slot; for arguments and errors see `filestore.writing.fold.fold`."""
+    definition = table.definition
+    superseded, tally = Dying(table, base), Tally()
+    with (
+        DataWriter(table, slot) as writer,
+        DeletedKeysWriter(table, slot) as deletes,
+        ChangeWriter(table, slot) as changes,
+    ):
+        for chunk in merged_chunks(table, base, chunks):
+            if producer is ChangelogProducer.INPUT:
+                changes.write(as_they_came(chunk.rows, definition))
+            chunk.mark(superseded)
+            outcome = chunk.outcome
+            puts = whole_rows(outcome.puts(), definition)
+            gone = outcome.known & outcome.changed & ~outcome.alive
+            writer.write(puts)
+            deletes.write(_gone(outcome, gone, definition))
+            tally.written += puts.num_rows
+            tally.deleted += int(gone.sum())
+            if producer.images:
+                changes.write(_images(outcome, puts, definition))
+            if log is not None:
+                _tell(log, slot, outcome, definition)
+        written = None if producer is ChangelogProducer.NONE else changes.finish()
+        raw = SlotResult(slot, writer.finish(), deleted_keys=deletes.finish(), changes=written)
+        return settled(table, raw, Dying(table, ()), superseded, tally)
+
+
+@dataclass(frozen=True, slots=True)
+class MergedChunk:
+    """A chunk of changes and what becomes of its keys.
+
+    Attributes:
+        rows: The changes.
+        places: Where the stored rows of the keys stand.
+        outcome: What becomes of each.
+    """
+
+    rows: pa.Table
+    places: Sequence[_Place]
+    outcome: Outcome
+
+    def mark(self, superseded: Dying) -> None:
+        """Notes the stored rows that are not what they were."""
+        for place in self.places:
+            superseded.add(place.file.path, place.positions[self.outcome.changed[place.groups]])
+
+
+def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[pa.Table]) -> Iterator[MergedChunk]:
+    """Merges chunks of sorted changes with the stored rows of a slot; writes nothing."""
+    definition = table.definition
+    stored = ParquetRows(table)
+    files = [(file, FileLookup(table, file)) for file in base]
+    for chunk in chunks:
+        rows = checked(chunk, definition)
+        starts = group_starts(rows, definition.sort_key)
+        probes = rows.select(definition.sort_key).take(pa.array(starts))
+        places = [place for file, lookup in files for place in _places(file, lookup, probes)]
+        yield MergedChunk(rows, places, _merged(rows, starts, places, stored, definition))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the stored rows of some keys stand in one file: ascending positions, and the keys' numbers."""
+
+    file: DataFile
+    positions: Rows
+    groups: Rows
+
+
+def _places(file: DataFile, lookup: FileLookup, probes: pa.Table) -> Iterator[_Place]:
+    if found := list(lookup.find(probes)):
+        positions = np.concatenate([match.positions for match in found])
+        yield _Place(file, positions, np.concatenate([match.probes for match in found]))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of the keys of a chunk and what becomes of them; everything has one row a key.
+
+    Attributes:
+        past: Their stored rows, where those were read, and the changes.
+        before: The stored rows; None where they were not read. Without one, a key has nulls.
+        rows: The merged rows; of a key without one only the key columns count.
+        known: Which keys have a stored row.
+        alive: Which keys have a row now.
+        changed: Which have another row than they had, or none any more.
+    """
+
+    past: History
+    before: pl.DataFrame | None
+    rows: pl.DataFrame
+    known: Mask
+    alive: Mask
+    changed: Mask
+
+    def puts(self) -> pl.DataFrame:
+        """The rows of the keys that have one and are not as they were."""
+        return self.rows.filter(self.alive & self.changed)
+
+
+def _merged(
+    rows: pa.Table, starts: Rows, places: Sequence[_Place], stored: StoredRows, definition: TableDefinition
+) -> Outcome:
+    spec = definition.merging
+    known = np.zeros(len(starts), dtype=np.bool_)
+    for place in places:
+        known[place.groups] = True
+    if spec.engine is MergeEngine.FIRST_ROW:
+        past = history(rows, starts, (), None)
+        merged = first_rows(past, spec)
+        alive = merged.alive.to_numpy()
+        return Outcome(past, None, merged.rows, known, alive, ~known & alive)
+    old = [Stored(place.groups, stored.at(place.file, place.positions)) for place in places]
+    past = history(rows, starts, old, spec.sequence)
+    merged = merge_fields(past, spec, definition.primary_key)
+    before = past.every_key(past.frame.filter(pl.col(STORED)).select(GROUP, *merged.rows.columns))
+    same = before.select(pl.all_horizontal(_equal(name, merged.rows) for name in merged.rows.columns)).to_series()
+    alive = merged.alive.to_numpy()
+    changed = np.where(known, ~(alive & same.to_numpy()), alive)
+    return Outcome(past, before, merged.rows, known, alive, changed)
+
+
+def _equal(name: str, rows: pl.DataFrame) -> pl.Expr:
+    return pl.col(name).eq_missing(pl.lit(rows[name]))
+
+
+def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
+    """Rows as they are written.
+
+    Raises:
+        InvalidRequest: ``null-value``: merging left a NOT NULL column without a value.
+    """
+    for column in definition.schema:
+        if not column.nullable and rows[column.name].null_count():
+            raise InvalidRequest(
+                f"column {column.name!r} is NOT NULL, and merging leaves {rows[column.name].null_count()} rows without "
+                "a value: fill it in the rows, or choose another aggregate function",
+                code="null-value",
+            )
+    return arrow_table(rows.select(definition.schema.names), definition.schema.to_arrow())
+
+
+def _gone(outcome: Outcome, gone: Mask, definition: TableDefinition) -> pa.Table:
+    """The keys that have no row any more, with the highest sequence that they had."""
+    names = list(definition.sort_key)
+    rows = outcome.rows.select(names)
+    if sequence := definition.sequence_field:
+        highest = outcome.past.frame.group_by(GROUP, maintain_order=True).agg(pl.col(sequence).last())
+        rows, names = rows.with_columns(outcome.past.every_key(highest)), [*names, sequence]
+    schema = definition.schema.to_arrow()
+    return arrow_table(rows.filter(gone), pa.schema([schema.field(name).with_nullable(True) for name in names]))
+
+
+def _images(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
+    """The change data of a chunk, whose rows that are put are `puts`."""
+    replaced = outcome.known & outcome.changed
+    before = None if outcome.before is None else outcome.before.filter(replaced)
+    return images(before, outcome.alive[replaced], puts, outcome.known[outcome.alive & outcome.changed], definition)
+
+
+def _tell(log: ChangeSink, slot: Slot, outcome: Outcome, definition: TableDefinition) -> None:
+    """The log gets whole rows, and of a deleted key the key."""
+    told = outcome.changed & (outcome.known | outcome.alive)
+    if not told.any():
+        return
+    update = np.where(outcome.known, str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
+    kinds = np.where(outcome.alive, update, str(RowKind.DELETE))
+    schema = pa.schema([field.with_nullable(True) for field in definition.schema.to_arrow()])
+    rows = arrow_table(outcome.rows.select(definition.schema.names).filter(told), schema)
+    log(slot, rows.append_column(KIND_COLUMN, pa.array(kinds[told].tolist(), pa.string())))

@@ -1,0 +1,136 @@
+"""Pending runs: changes that a commit leaves for a fold to merge (FORMAT.md section 11).
+
+A run is one Parquet file of a slot, sorted by key, in small row groups: of many runs that are read as one stream,
+each holds one row group in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore import layout
+from filestore.files.columns import FileColumns, stored_rows
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles, abandon, encoding_of
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.files import PendingRun, Slot
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Schema
+from filestore.rows.keys import Key, encode_key, key_at
+from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
+from filestore.sorting.merge import merge
+from filestore.storage import writing
+
+__all__ = ["POSITION_BITS", "PendingRunWriter", "pending_chunks", "run_schema"]
+
+_GROUP_ROWS = 16_384
+POSITION_BITS = 40
+"""An ordinal is the run's number and, in that many bits, the row's position in it."""
+
+
+def run_schema(schema: Schema) -> pa.Schema:
+    """A run's columns: the table's, all nullable since a delete has its key only, and `KIND_COLUMN`."""
+    fields = [field.with_nullable(True) for field in schema.to_arrow()]
+    return pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
+
+
+class PendingRunWriter:
+    """Writes one run. On an error nothing stays."""
+
+    def __init__(self, table: TableFiles, slot: Slot) -> None:
+        self._table = table
+        self._slot = slot
+        self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
+        self._schema = run_schema(table.definition.schema)
+        self._sink: pa.NativeFile | None = None
+        self._writer: pq.ParquetWriter | None = None
+        self._rows = 0
+        self._first: Key = ()
+        self._last: Key = ()
+
+    def write(self, rows: pa.Table) -> None:
+        """Adds changes with `KIND_COLUMN`, sorted by key; of one key in the order in which they apply."""
+        if not rows.num_rows:
+            return
+        keys = self._table.definition.sort_key
+        rows = stored_rows(rows.select(self._schema.names).cast(self._schema), self._table.definition.schema)
+        with writing(self._table.path(self._path)):
+            if self._writer is None:
+                self._first = key_at(rows, keys, 0)
+                how = encoding_of(self._table.definition, rows)
+                self._sink = self._table.storage.open_write(self._table.path(self._path))
+                self._writer = pq.ParquetWriter(self._sink, rows.schema, **how)
+            self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
+        self._last = key_at(rows, keys, rows.num_rows - 1)
+        self._rows += rows.num_rows
+
+    def finish(self) -> tuple[PendingRun, ...]:
+        """Closes the run and makes it durable; none without rows."""
+        if self._writer is None or self._sink is None:
+            return ()
+        path = self._table.path(self._path)
+        with writing(path):
+            self._writer.close()
+            size = int(self._sink.tell())
+            self._sink.close()
+        self._table.storage.sync(path)
+        now = self._table.ambient.now_ms()
+        first, last = encode_key(self._first), encode_key(self._last)
+        return (PendingRun(self._path, self._slot, size, self._rows, now, first, last),)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is not None and self._sink is not None:
+            abandon(self._writer, self._sink)
+            self._table.storage.delete(self._table.path(self._path))
+
+
+def pending_chunks(
+    table: TableFiles, slot: Slot, runs: Sequence[PendingRun], columns: Sequence[str] | None = None
+) -> Iterator[pa.Table]:
+    """The changes of several runs as one write would bring them: sorted by key, no key in two chunks.
+
+    Args:
+        table: The table.
+        slot: The slot of all runs.
+        runs: In the order in which they apply; `ORDINAL_COLUMN` tells it.
+        columns: Which columns, the key among them; all if None. `KIND_COLUMN` always comes.
+    """
+    definition = table.definition
+    names = definition.schema.names if columns is None else columns
+    read = list(dict.fromkeys((*names, *definition.partition_by, *definition.sort_key, KIND_COLUMN)))
+    sources = (_numbered(table, run, number, read) for number, run in enumerate(runs))
+    bucket = pa.scalar(slot.bucket, pa.int32())
+    batches = (
+        batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
+        for rows in merge(sources, definition.sort_key)
+        for batch in rows.to_batches()
+    )
+    for _, rows in cut_chunks(batches, definition, definition.options["row-group.rows"]):
+        yield rows
+
+
+def _numbered(table: TableFiles, run: PendingRun, number: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+    """A run's rows, row group by row group, with the order in which they apply among those of other runs.
+
+    Whatever columns the table had when the run was written: they come as it has them now.
+    """
+    start = number << POSITION_BITS
+    schema = run_schema(table.definition.schema)
+    wanted = pa.schema([schema.field(name) for name in columns])
+    with ParquetReader(table.storage, table.path(run.path)) as file:
+        known = FileColumns.of(table.definition.schema, file)
+        for group, size in enumerate(file.group_rows):
+            rows = known.read(file, group, columns).cast(wanted)
+            yield rows.append_column(ORDINAL_COLUMN, pa.array(np.arange(start, start + size)))
+            start += size

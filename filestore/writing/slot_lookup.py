@@ -1,0 +1,151 @@
+"""Rows against all files of a slot: whose keys are stored, who wins, what the old rows are (FORMAT.md section 10).
+
+From it come the images of a change (FORMAT.md section 13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from filestore.changelog.images import Met, images, unchanged
+from filestore.changelog.stored import StoredRows
+from filestore.files.writer import TableFiles
+from filestore.lookup.file_lookup import FileLookup, Matches
+from filestore.merge import deduplicate
+from filestore.model.definition import TableDefinition
+from filestore.model.files import DataFile, Tombstones
+from filestore.rows.fitting import fitted
+from filestore.rows.frames import frame_of
+from filestore.writing.slot_result import Dying
+
+__all__ = ["Found", "SlotLookup"]
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look-up says of each probe.
+
+    Attributes:
+        known: Whether its key is stored.
+        lost: Whether it is late.
+        same: Whether it puts the row that is stored; told only where old rows are read.
+        buried: Whether it is late since its key was deleted.
+        winners: The stored rows to which probes lost, with the extra columns.
+        replaced: The stored rows that leave the table; only where old rows are read.
+    """
+
+    known: Mask
+    lost: Mask
+    same: Mask
+    buried: Mask
+    winners: list[pa.Table] = field(default_factory=list)
+    replaced: list[Met] = field(default_factory=list)
+
+    @property
+    def dead(self) -> Mask:
+        """Rows that never live, since a stored one stays."""
+        return self.lost | self.same
+
+    def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
+        """What the rows change, as change data."""
+        gone = pl.concat([met.rows for met in self.replaced]) if self.replaced else None
+        probes = np.concatenate([np.empty(0, dtype=np.int64), *(met.probes for met in self.replaced)])
+        comes = puts & ~self.dead
+        after = rows.filter(pa.array(comes)) if comes.any() else None
+        return images(gone, puts[probes], after, self.known[comes], definition)
+
+
+class SlotLookup:
+    """Looks chunks of ascending keys up in a slot's files.
+
+    Args:
+        table: The table.
+        base: The slot's live files, and its tombstones.
+        superseded: Takes the positions of the stored rows that die.
+        extra: Columns of the winners that are wanted; the sequence field among them, if the table has one.
+        stored: Reads the old rows, if they are wanted: a row that is put as it is stored changes nothing then.
+    """
+
+    def __init__(
+        self,
+        table: TableFiles,
+        base: Sequence[DataFile],
+        superseded: Dying,
+        extra: Sequence[str],
+        stored: StoredRows | None,
+    ) -> None:
+        self._definition = table.definition
+        self._files = [(f, FileLookup(table, f, extra)) for f in base if not isinstance(f, Tombstones)]
+        sequence = tuple(filter(None, [table.definition.sequence_field]))
+        self._graves = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
+        self._superseded = superseded
+        self._stored = stored
+
+    def find(self, rows: pa.Table, puts: Mask) -> Found:
+        """What the rows of a chunk, each of another key, meet.
+
+        Args:
+            rows: The chunk; of rows that put nothing only the key and the sequence are read.
+            puts: Which rows put one.
+        """
+        found = Found(*np.zeros((4, rows.num_rows), dtype=np.bool_))
+        if not rows.num_rows:
+            return found
+        self._bury(rows, found)
+        new = self._comparable(rows) if self._stored is not None and puts.any() else None
+        for file, lookup in self._files:
+            for match in lookup.find(rows):
+                found.known[match.probes] = True
+                dies = self._beaten(match, rows, found)
+                if self._stored is not None and dies.any():
+                    met = Met(match.probes[dies], self._stored.at(file, match.positions[dies]))
+                    dies[dies] = _note(met, new, puts, found)
+                self._superseded.add(file.path, match.positions[dies])
+        return found
+
+    def _bury(self, rows: pa.Table, found: Found) -> None:
+        """Notes the rows whose key was deleted with a higher sequence."""
+        sequence = self._definition.sequence_field
+        for grave in self._graves:
+            for match in grave.find(rows):
+                assert sequence is not None, "tombstones without a sequence field"
+                assert match.values is not None, "tombstones without sequences"
+                new = rows.column(sequence).take(pa.array(match.probes))
+                late = match.probes[~deduplicate.beats(new, match.values.column(sequence))]
+                found.buried[late] = found.lost[late] = True
+
+    def _comparable(self, rows: pa.Table) -> pl.DataFrame:
+        schema = pa.schema([column.with_nullable(True) for column in self._definition.schema.to_arrow()])
+        return frame_of(fitted(rows, schema))
+
+    def _beaten(self, match: Matches, rows: pa.Table, found: Found) -> Mask:
+        """Which of the stored rows lose; the others are noted."""
+        sequence = self._definition.sequence_field
+        if sequence is None or match.values is None:
+            return np.ones(len(match.probes), dtype=np.bool_)
+        new = rows.column(sequence).take(pa.array(match.probes))
+        wins = np.array(deduplicate.beats(new, match.values.column(sequence)))
+        if not wins.all():
+            found.lost[match.probes[~wins]] = True
+            found.winners.append(match.values.filter(pa.array(~wins)))
+        return wins
+
+
+def _note(met: Met, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:
+    """Which of the stored rows leave: those that are not put again as they are."""
+    if new is None:
+        found.replaced.append(met)
+        return np.ones(len(met.probes), dtype=np.bool_)
+    same = unchanged(met, new) & puts[met.probes]
+    found.same[met.probes[same]] = True
+    if not same.all():
+        found.replaced.append(Met(met.probes[~same], met.rows.filter(pl.Series(~same))))
+    return ~same

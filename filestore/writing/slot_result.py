@@ -1,0 +1,154 @@
+"""What a fold of one slot gives, and how dead rows become deletion vectors (FORMAT.md section 10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
+from filestore.files.writer import TableFiles
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
+
+__all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "brought_files", "named_files", "settled"]
+
+ChangeSink = Callable[[Slot, pa.Table], None]
+"""Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order: the log's end of a write."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotResult:
+    """What a write changes in one slot.
+
+    Attributes:
+        slot: The slot.
+        adds: New files; rows that are late are in them, dead from birth.
+        vectors: Files of the base with their grown vectors, unless every row is dead.
+        removes: Files of the base without a live row left.
+        runs: Changes that are left for a fold to merge.
+        deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
+        tombstones: The same, if the table remembers deletes for longer.
+        changes: Change data; None if none was written down, since readers infer the changes from the files.
+        rows_written: Rows put.
+        rows_deleted: Delete rows taken, whether or not their key was there.
+        rows_replaced: Rows of the base that died.
+        rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
+        rows_unchanged: Rows put that are the stored row, value by value: where images are written, that one stays.
+        written: All new files as they were written, if `adds` are not that. `look_again` starts from them: a row that
+            is late now is not if the stored row is gone by the time of the next attempt.
+    """
+
+    slot: Slot
+    adds: tuple[DataFile, ...] = ()
+    vectors: tuple[DataFile, ...] = ()
+    removes: tuple[str, ...] = ()
+    runs: tuple[PendingRun, ...] = ()
+    deleted_keys: Tombstones | None = None
+    tombstones: tuple[Tombstones, ...] = ()
+    changes: tuple[ChangeFile, ...] | None = None
+    rows_written: int = 0
+    rows_deleted: int = 0
+    rows_replaced: int = 0
+    rows_late: int = 0
+    rows_unchanged: int = 0
+    written: tuple[DataFile, ...] = ()
+
+    @property
+    def new_files(self) -> tuple[DataFile, ...]:
+        """The data files that the write brought, those that `adds` leaves out too."""
+        return self.written or self.adds
+
+
+def brought_files(results: Iterable[SlotResult]) -> set[str]:
+    """All files that those results brought, relative to the table."""
+    listed = list(results)
+    data = {file.path for r in listed for file in r.new_files}
+    return data | {r.deleted_keys.path for r in listed if r.deleted_keys} | named_files(listed)
+
+
+def named_files(results: Iterable[SlotResult]) -> set[str]:
+    """Those of them that a commit of the results names: not runs of deleted keys, nor files without a live row."""
+    listed = list(results)
+    data = {file.path for r in listed for file in r.adds} | {run.path for r in listed for run in r.runs}
+    vectors = {vector_file(file.vector) for r in listed for file in (*r.vectors, *r.adds) if file.vector}
+    remembered = {run.path for r in listed for run in r.tombstones}
+    return data | vectors | remembered | {file.path for r in listed for file in r.changes or ()}
+
+
+class Dying:
+    """Positions that die, by file."""
+
+    def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
+        self._table = table
+        self._files = {file.path: file for file in files}
+        self._dead: dict[str, list[npt.NDArray[np.uint32]]] = {}  # a file has fewer than 4 billion rows
+        self.count = 0
+
+    def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
+        """Live rows of a file, by position, that die."""
+        if len(rows):
+            self._dead.setdefault(path, []).append(rows.astype(np.uint32))
+
+    def rows(self) -> dict[str, npt.NDArray[np.int64]]:
+        """What was added, by path, ascending."""
+        return {path: np.sort(np.concatenate(parts)).astype(np.int64) for path, parts in self._dead.items()}
+
+    def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
+        """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""
+        vectors, gone = [], []
+        for path, parts in self._dead.items():
+            file = self._files[path]
+            before = positions(self._table.storage, self._table.location, file.vector)
+            # all runs ascend and share no row, since only live rows are found: merging them is 10 times np.union1d
+            after = np.sort(np.concatenate([before, *(part.astype(np.uint64) for part in parts)]), kind="stable")
+            self.count += len(after) - len(before)
+            if len(after) == file.rows:
+                gone.append(path)
+            elif len(after) > len(before):
+                vectors.append(file.with_vector(builder.add(after)))
+        return tuple(vectors), tuple(gone)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts puts and deletes, and how many of them are late or change nothing."""
+
+    written: int = 0
+    deleted: int = 0
+    late: int = 0
+    unchanged: int = 0
+
+    def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_], same: npt.NDArray[np.bool_]) -> None:
+        """Rows: whether each puts one, whether it is late, and whether it is put as it is stored."""
+        self.written += int((puts & ~lost).sum())
+        self.deleted += int((~puts & ~lost).sum())
+        self.late += int(lost.sum())
+        self.unchanged += int(same.sum())
+
+
+def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, tally: Tally) -> SlotResult:
+    """The result whose new files are those of `raw`, with the dead rows of both sides in one vector file."""
+    builder = VectorFileBuilder(table.ambient.new_id())
+    born_dead, stillborn = own.settle(builder)
+    vectors, removes = superseded.settle(builder)
+    if not builder.empty:
+        table.storage.write_new(table.path(builder.path), builder.content)
+    changed = {file.path: file for file in born_dead}
+    return SlotResult(
+        slot=raw.slot,
+        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in stillborn),
+        vectors=vectors,
+        removes=removes,
+        deleted_keys=raw.deleted_keys,
+        tombstones=raw.tombstones,
+        changes=raw.changes,
+        rows_written=tally.written,
+        rows_deleted=tally.deleted,
+        rows_replaced=superseded.count,
+        rows_late=tally.late,
+        rows_unchanged=tally.unchanged,
+        written=raw.adds if tally.late or tally.unchanged else (),
+    )
