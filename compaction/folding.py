@@ -59,16 +59,19 @@ FoldRunner = Callable[[TableFiles, Sequence[FoldTask]], Sequence[SlotResult]]
 """Does the tasks, in any order and any place, by `fold_runs`; results come in the order of the tasks."""
 
 
-def plan_folds(state: TableState, now_ms: int, *, full: bool = False) -> list[FoldTask]:
+def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int | None = None) -> list[FoldTask]:
     """The slots whose pending runs are due. Pure.
 
     A slot's are when they are as many as ``num-sorted-run.compaction-trigger``, or if all are to go (`full`). With
     ``changelog-producer = full-compaction`` those of all slots are at once, when there were enough commits since the
     oldest of them or that is long enough ago.
 
-    A task takes 64 runs at most, so that its memory is bounded; the rest is for the next fold.
+    A task takes 64 runs at most, so that its memory is bounded; the rest is for the next fold. Runs of versions after
+    `up_to` are left alone.
     """
-    pending, files = state.pending(), state.met(now_ms)
+    last = state.version if up_to is None else up_to
+    pending = {slot: tuple(run for run in runs if run.version <= last) for slot, runs in state.pending().items()}
+    files = state.met(now_ms)
     enough = state.definition.options["num-sorted-run.compaction-trigger"]
     if full or _changes_are_due(state, now_ms):
         enough = 1
@@ -99,20 +102,22 @@ def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
 
 
 def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None = None) -> Snapshot | None:
-    """Folds what is due, until nothing is; the last snapshot, or None if nothing was due.
+    """Folds what is due now, in several commits if it is much; the last snapshot, or None if nothing was due.
 
     Args:
         store: The table.
-        full: Leave no run pending.
+        full: Leave no run pending of those that are there now: writers may bring more meanwhile.
         runner: Where the merging runs; threads of this process if None.
 
     Raises:
         Conflict: another fold or an overwrite was faster. What was folded before stays folded.
     """
-    snapshot = None
-    while tasks := plan_folds(state := store.state(), store.ambient.now_ms(), full=full):
+    snapshot, state = None, store.state()
+    began = state.version
+    while tasks := plan_folds(state, store.ambient.now_ms(), full=full, up_to=began):
         table = store.files(state)
         snapshot = commit_folds(store, state, tasks, (runner or fold_slots)(table, tasks))
+        state = store.state()
     return snapshot
 
 

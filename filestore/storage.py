@@ -83,40 +83,28 @@ class LocalStorage:
     def write_new(self, path: str, data: bytes) -> None:
         """Writes a temporary file, flushes it to disk and links it to its name."""
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(temporary, target)
+            with _temporary(target, data) as temporary:
+                os.link(temporary, target)
             _sync_folder(target.parent)
         except FileExistsError as error:
             raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
         except OSError as error:
             raise _unavailable("write", path, error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def replace(self, path: str, data: bytes) -> None:
         """Writes a temporary file and renames it; what it replaces is never seen missing or torn."""
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
         try:
             target.parent.mkdir(exist_ok=True)
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, target)
+            with _temporary(target, data) as temporary:
+                os.replace(temporary, target)
             _sync_folder(target.parent)
         except FileNotFoundError as error:
             raise NotFound(f"folder {target.parent.parent} does not exist", code="file-not-found") from error
         except OSError as error:
             raise _unavailable("write", path, error) from error
-        finally:
-            temporary.unlink(missing_ok=True)
 
     def open_read(self, path: str) -> pa.NativeFile:
         """A memory-mapped reader, so that pruned pages are never read."""
@@ -192,6 +180,20 @@ def writing(path: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise _unavailable("write", path, error) from error
+
+
+@contextmanager
+def _temporary(target: Path, data: bytes) -> Iterator[Path]:
+    """A durable file beside its target, to be linked or renamed to it; gone in the end."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:

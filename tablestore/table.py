@@ -47,7 +47,8 @@ from tablestore.overwrite import Drop, Overwrite
 from tablestore.rollback import rollback
 from tablestore.scan import Scan
 from tablestore.system.scan import SystemScan, Versions, system_scan
-from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
+from tablestore.transaction import TableWriter
+from tablestore.write_job import TaskOutcome, WriteJob
 
 __all__ = ["Table"]
 

@@ -9,12 +9,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TypeVar
-
-import pyarrow as pa
 
 from filestore import layout
 from filestore.ambient import Ambient
@@ -23,131 +21,27 @@ from filestore.delta.commit import Committed
 from filestore.delta.conflict import METADATA_CHANGED, AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
-from filestore.files.writer import TableFiles
-from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
-from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
-from filestore.writing.fold import look_again
-from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files, named_files
-from filestore.writing.write import WriteResult, write_sorted
-from log.store import LogConfig, LogStore, LogWriter
+from filestore.writing.slot_result import SlotResult, brought_files, named_files
+from filestore.writing.write import WriteResult
+from log.store import LogConfig
 from log.systems import open_log
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
-from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, only_in, replacement
+from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
 from tablestore.recovery import Recovery
+from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
-__all__ = ["Runner", "TableWriter", "TaskOutcome", "WriteJob"]
+__all__ = ["TableWriter"]
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOutcome:
-    """What one task of a write did, or the error for which another try would be in vain."""
-
-    results: tuple[SlotResult, ...] = ()
-    transaction: LogTransaction | None = None
-    error: TableStoreError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class WriteJob:
-    """All that a task needs to know of a write; picklable, so that Spark can send it.
-
-    Attributes:
-        table: Where files go.
-        base: Live files by slot; empty for an overwrite, which looks nothing up.
-        log: The log to write to; None for a table without one, and for an overwrite.
-        transaction_prefix: ``{table uuid}/{commit id}``.
-        producer: What the tasks write down as change data.
-        later: Rows are left as pending runs (``write-mode = merge-on-read``).
-        only: The partitions that all rows must lie in; None if they may lie anywhere.
-    """
-
-    table: TableFiles
-    base: Mapping[Slot, Sequence[DataFile]]
-    log: LogConfig | None
-    transaction_prefix: str
-    producer: ChangelogProducer = ChangelogProducer.NONE
-    later: bool = False
-    only: PartitionSet | None = None
-
-    def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
-        """Folds sorted batches (see `filestore.writing.write.write_sorted`).
-
-        Args:
-            batches: The task's rows.
-            attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
-        """
-        if self.only is not None:
-            batches = only_in(batches, self.table.definition.partition_by, self.only)
-        return self._logged(
-            attempt,
-            lambda sink: write_sorted(self.table, self.base, batches, sink, self.producer, later=self.later),
-            set(),
-        )
-
-    def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
-        """Works results out again after other commits changed their slots; `base` is the newest."""
-        return self._logged(
-            attempt,
-            lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
-            brought_files(earlier),
-        )
-
-    def _logged(
-        self, attempt: str, work: Callable[[ChangeSink | None], Iterable[SlotResult]], keep: set[str]
-    ) -> TaskOutcome:
-        """Does the work with a log transaction beside it. After an error its files go, but for those to keep."""
-        done: list[SlotResult] = []
-        try:
-            if self.log is None:
-                done.extend(work(None))
-                return TaskOutcome(tuple(done))
-            with open_log(self.log, self.table.ambient) as log:
-                return self._with_log(log, attempt, work, done)
-        except BaseException:
-            with suppress(TableStoreError):  # the error that led here is the one to tell
-                for path in brought_files(done) - keep:
-                    self.table.storage.delete(self.table.path(path))
-            raise
-
-    def _with_log(
-        self,
-        log: LogStore,
-        attempt: str,
-        work: Callable[[ChangeSink | None], Iterable[SlotResult]],
-        done: list[SlotResult],
-    ) -> TaskOutcome:
-        writer = log.begin(f"{self.transaction_prefix}/{attempt}")
-        try:
-            done.extend(work(_sink(writer, self.table)))
-            return TaskOutcome(tuple(done), writer.prepare())
-        except BaseException:
-            writer.abort()
-            raise
-
-
-def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
-    columns = [*table.definition.schema.names, "_kind"]
-
-    def append(slot: Slot, rows: pa.Table) -> None:
-        writer.append(slot.bucket, rows.select(columns))
-
-    return append
-
-
-Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
-"""Brings a write's rows to `WriteJob.run`, in this process or as a Spark job."""
 
 
 class TableWriter:

@@ -11,7 +11,8 @@ import pyarrow as pa
 from filestore.sorting.order import sort_rows
 from tablestore import Table
 from tablestore.incoming import conform
-from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
+from tablestore.transaction import TableWriter
+from tablestore.write_job import TaskOutcome, WriteJob
 
 __all__ = ["on", "put", "runner", "sorted_batches"]
 

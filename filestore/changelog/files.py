@@ -6,13 +6,12 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.files.columns import stored_rows
-from filestore.files.writer import TableFiles, abandon, encoding_of
+from filestore.files.sink import ParquetSink
+from filestore.files.writer import TableFiles, encoding_of
 from filestore.model.files import ChangeFile, Slot
-from filestore.storage import writing
 
 __all__ = ["ChangeWriter"]
 
@@ -24,9 +23,8 @@ class ChangeWriter:
         self._table = table
         self._slot = slot
         self._target_bytes: int = table.definition.options["target-file-size"]
-        self._path: str | None = None
-        self._sink: pa.NativeFile | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._path = ""
+        self._sink: ParquetSink | None = None
         self._done: list[ChangeFile] = []
 
     def write(self, rows: pa.Table) -> None:
@@ -34,15 +32,12 @@ class ChangeWriter:
         if rows.num_rows == 0:
             return
         rows = stored_rows(rows, self._table.definition.schema)
-        if self._path is None:
+        if self._sink is None:
             self._path = layout.change_path(self._table.ambient.new_id())
-        with writing(self._path):
-            if self._writer is None or self._sink is None:
-                self._sink = self._table.storage.open_write(self._table.path(self._path))
-                self._writer = pq.ParquetWriter(self._sink, rows.schema, **encoding_of(self._table.definition, rows))
-            self._writer.write_table(rows, row_group_size=rows.num_rows)
-            full = self._sink.tell() >= self._target_bytes
-        if full:
+            how = encoding_of(self._table.definition, rows)
+            self._sink = ParquetSink(self._table.storage, self._table.path(self._path), rows.schema, **how)
+        self._sink.write(rows)
+        if self._sink.bytes_written >= self._target_bytes:
             self._roll()
 
     def finish(self) -> tuple[ChangeFile, ...]:
@@ -53,14 +48,9 @@ class ChangeWriter:
         return tuple(self._done)
 
     def _roll(self) -> None:
-        if self._path is None or self._writer is None or self._sink is None:
-            return
-        with writing(self._path):
-            self._writer.close()
-            size = int(self._sink.tell())
-            self._sink.close()
-        self._done.append(ChangeFile(self._path, self._slot, size))
-        self._path = self._writer = self._sink = None
+        if self._sink is not None:
+            self._done.append(ChangeFile(self._path, self._slot, self._sink.close()))
+            self._sink = None
 
     def __enter__(self) -> Self:
         return self
@@ -71,6 +61,7 @@ class ChangeWriter:
         """On an error removes what was written: nothing refers to it."""
         if error is None:
             return
-        abandon(self._writer, self._sink)
-        for path in filter(None, (self._path, *(file.path for file in self._done))):
-            self._table.storage.delete(self._table.path(path))
+        if self._sink is not None:
+            self._sink.discard()
+        for file in self._done:
+            self._table.storage.delete(self._table.path(file.path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -11,22 +10,22 @@ from typing import Self
 import numpy as np
 import polars.selectors as cs
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from filestore.files.bloom import can_have_filter
 from filestore.files.columns import stored_rows
+from filestore.files.sink import ParquetSink
 from filestore.files.statistics import StatisticsBuilder
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.rows.fitting import fitted
 from filestore.rows.frames import frame_of
 from filestore.rows.keys import Key, ascending, encode_key, key_at
-from filestore.storage import Storage, writing
+from filestore.storage import Storage
 
-__all__ = ["DataWriter", "TableFiles", "abandon", "encoding_of"]
+__all__ = ["DataWriter", "TableFiles", "encoding_of"]
 
 _ZSTD_LEVEL = 1
 _SAMPLE_ROWS = 8192
@@ -126,11 +125,10 @@ class DataWriter:
         """On an error removes what was written: nothing refers to it."""
         if error is None:
             return
-        paths = [file.path for file in self._done]
         if self._open is not None:
-            paths.append(self._open.abandon())
-        for path in paths:
-            self._table.storage.delete(self._table.path(path))
+            self._open.discard()
+        for file in self._done:
+            self._table.storage.delete(self._table.path(file.path))
 
 
 class _OpenFile:
@@ -146,14 +144,7 @@ class _OpenFile:
         self._first: Key | None = None
         self._last: Key | None = None
         encoding = encoding_of(table.definition, first_rows)
-        self._sink = table.storage.open_write(table.path(self._path))
-        try:
-            with writing(table.path(self._path)):
-                self._writer = pq.ParquetWriter(self._sink, first_rows.schema, **encoding)
-        except BaseException:
-            abandon(None, self._sink)
-            table.storage.delete(table.path(self._path))
-            raise
+        self._sink = ParquetSink(table.storage, table.path(self._path), first_rows.schema, **encoding)
 
     @property
     def rows(self) -> int:
@@ -161,21 +152,17 @@ class _OpenFile:
 
     @property
     def bytes_written(self) -> int:
-        return int(self._sink.tell())
+        return self._sink.bytes_written
 
     def write(self, rows: pa.Table) -> None:
         if self._sort_key:
             self._first = self._first or key_at(rows, self._sort_key, 0)
             self._last = key_at(rows, self._sort_key, rows.num_rows - 1)
         self._statistics.add(rows)
-        with writing(self._table.path(self._path)):
-            self._writer.write_table(rows, row_group_size=rows.num_rows)
+        self._sink.write(rows)
 
     def close(self, level: int) -> DataFile:
-        with writing(self._table.path(self._path)):
-            self._writer.close()
-            size = int(self._sink.tell())
-            self._sink.close()
+        size = self._sink.close()
         return DataFile(
             path=self._path,
             slot=self._slot,
@@ -188,16 +175,8 @@ class _OpenFile:
             max_key=None if self._last is None else encode_key(self._last),
         )
 
-    def abandon(self) -> str:
-        abandon(self._writer, self._sink)
-        return self._path
-
-
-def abandon(writer: pq.ParquetWriter | None, sink: pa.NativeFile) -> None:
-    """Closes a file that will be removed, whatever state it is in: the error that led here is the one to tell."""
-    for thing in filter(None, (writer, sink)):
-        with contextlib.suppress(OSError, pa.ArrowException):
-            thing.close()
+    def discard(self) -> None:
+        self._sink.discard()
 
 
 def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:

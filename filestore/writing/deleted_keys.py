@@ -6,14 +6,13 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore import layout
-from filestore.files.writer import TableFiles, abandon
+from filestore.files.sink import ParquetSink
+from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot, Tombstones
 from filestore.rows.keys import Key, encode_key, key_at
-from filestore.storage import writing
 
 __all__ = ["DELETED_COLUMN", "DeletedKeysWriter", "tombstone_schema"]
 
@@ -40,8 +39,7 @@ class DeletedKeysWriter:
         self._slot = slot
         self._schema = tombstone_schema(table.definition)
         self._now_ms = table.ambient.now_ms()
-        self._writer: pq.ParquetWriter | None = None
-        self._sink: pa.NativeFile | None = None
+        self._sink: ParquetSink | None = None
         self._rows = 0
         self._first: Key = ()
         self._last: Key = ()
@@ -56,22 +54,16 @@ class DeletedKeysWriter:
         self._first = self._first or key_at(rows, keys, 0)
         self._last = key_at(rows, keys, rows.num_rows - 1)
         self._rows += rows.num_rows
-        with writing(self._table.path(self._path)):
-            if self._writer is None:
-                self._sink = self._table.storage.open_write(self._table.path(self._path))
-                self._writer = pq.ParquetWriter(self._sink, self._schema)
-            self._writer.write_table(rows.select(self._schema.names).cast(self._schema), row_group_size=rows.num_rows)
+        if self._sink is None:
+            self._sink = ParquetSink(self._table.storage, self._table.path(self._path), self._schema)
+        self._sink.write(rows.select(self._schema.names).cast(self._schema))
 
     def finish(self) -> Tombstones | None:
         """Closes the run and makes it durable; None without deletes."""
-        if self._writer is None or self._sink is None:
+        if self._sink is None:
             return None
-        path = self._table.path(self._path)
-        with writing(path):
-            self._writer.close()
-            size = int(self._sink.tell())
-            self._sink.close()
-        self._table.storage.sync(path)
+        size = self._sink.close()
+        self._table.storage.sync(self._table.path(self._path))
         return Tombstones(
             path=self._path,
             slot=self._slot,
@@ -91,5 +83,4 @@ class DeletedKeysWriter:
     ) -> None:
         """On an error removes the run."""
         if error is not None and self._sink is not None:
-            abandon(self._writer, self._sink)
-            self._table.storage.delete(self._table.path(self._path))
+            self._sink.discard()

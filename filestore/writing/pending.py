@@ -12,12 +12,12 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from filestore import layout
 from filestore.files.columns import FileColumns, stored_rows
 from filestore.files.parquet import ParquetReader
-from filestore.files.writer import TableFiles, abandon, encoding_of
+from filestore.files.sink import ParquetSink
+from filestore.files.writer import TableFiles, encoding_of
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.files import PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
@@ -25,7 +25,6 @@ from filestore.model.schema import Schema
 from filestore.rows.keys import Key, encode_key, key_at
 from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from filestore.sorting.merge import merge
-from filestore.storage import writing
 
 __all__ = ["POSITION_BITS", "PendingRunWriter", "pending_chunks", "run_schema"]
 
@@ -48,8 +47,7 @@ class PendingRunWriter:
         self._slot = slot
         self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
         self._schema = run_schema(table.definition.schema)
-        self._sink: pa.NativeFile | None = None
-        self._writer: pq.ParquetWriter | None = None
+        self._sink: ParquetSink | None = None
         self._rows = 0
         self._first: Key = ()
         self._last: Key = ()
@@ -60,26 +58,20 @@ class PendingRunWriter:
             return
         keys = self._table.definition.sort_key
         rows = stored_rows(rows.select(self._schema.names).cast(self._schema), self._table.definition.schema)
-        with writing(self._table.path(self._path)):
-            if self._writer is None:
-                self._first = key_at(rows, keys, 0)
-                how = encoding_of(self._table.definition, rows)
-                self._sink = self._table.storage.open_write(self._table.path(self._path))
-                self._writer = pq.ParquetWriter(self._sink, rows.schema, **how)
-            self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
+        if self._sink is None:
+            self._first = key_at(rows, keys, 0)
+            how = encoding_of(self._table.definition, rows)
+            self._sink = ParquetSink(self._table.storage, self._table.path(self._path), rows.schema, **how)
+        self._sink.write(rows, _GROUP_ROWS)
         self._last = key_at(rows, keys, rows.num_rows - 1)
         self._rows += rows.num_rows
 
     def finish(self) -> tuple[PendingRun, ...]:
         """Closes the run and makes it durable; none without rows."""
-        if self._writer is None or self._sink is None:
+        if self._sink is None:
             return ()
-        path = self._table.path(self._path)
-        with writing(path):
-            self._writer.close()
-            size = int(self._sink.tell())
-            self._sink.close()
-        self._table.storage.sync(path)
+        size = self._sink.close()
+        self._table.storage.sync(self._table.path(self._path))
         now = self._table.ambient.now_ms()
         first, last = encode_key(self._first), encode_key(self._last)
         return (PendingRun(self._path, self._slot, size, self._rows, now, first, last),)
@@ -91,8 +83,7 @@ class PendingRunWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None and self._sink is not None:
-            abandon(self._writer, self._sink)
-            self._table.storage.delete(self._table.path(self._path))
+            self._sink.discard()
 
 
 def pending_chunks(

@@ -25,7 +25,8 @@ from tablestore.incoming import conform
 from tablestore.overwrite import Overwrite, parse_spec, replacement
 from tablestore.spark.opened import opened
 from tablestore.spark.staging import merged, remove, stage
-from tablestore.transaction import TableWriter, TaskOutcome, WriteJob
+from tablestore.transaction import TableWriter
+from tablestore.write_job import TaskOutcome, WriteJob
 
 __all__ = ["BatchWriter", "StreamWriter"]
 

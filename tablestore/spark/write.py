@@ -33,7 +33,7 @@ from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, writing
 from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
-from tablestore.transaction import Runner, TaskOutcome, WriteJob
+from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = ["Arranged", "arranged", "known_error", "spark_runner", "spark_type"]
 

@@ -9,7 +9,7 @@ import pytest
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.transaction import TaskOutcome, WriteJob
+from tablestore.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import FailAt, FaultyStorage
 from tests.warehouses import assert_whole, orphans

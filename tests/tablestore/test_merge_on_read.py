@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.folding import commit_folds, fold_runs, fold_table, plan_folds
+from compaction.folding import FoldTask, commit_folds, fold_runs, fold_slots, fold_table, plan_folds
 from filestore.errors import Conflict, InvalidRequest, Unsupported
+from filestore.files.writer import TableFiles
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
+from filestore.writing.slot_result import SlotResult
 from tablestore import Store, Table
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
@@ -241,6 +244,18 @@ class TestRefusals:
 
 
 class TestRaces:
+    def test_a_full_fold_ends_beside_a_writer_that_never_pauses(self, orders: Table) -> None:
+        put(orders, (1, 1, "a"))
+        written = itertools.count(2)
+
+        def run(table: TableFiles, tasks: Sequence[FoldTask]) -> Sequence[SlotResult]:
+            put(orders, (1, next(written), "b"))
+            return fold_slots(table, tasks)
+
+        fold_table(orders.filestore, full=True, runner=run)
+        assert read_polars(orders.location) == [{"id": 1, "n": 1, "t": "a"}]
+        assert rows(orders) == [{"id": 1, "n": 2, "t": "b"}]
+
     def test_a_run_that_comes_while_others_are_folded_stays_pending(self, orders: Table) -> None:
         put(orders, (1, 1, "a"))
         base = orders.filestore.state()

@@ -1,0 +1,124 @@
+"""The part of a write that may run anywhere: a task folds sorted rows into new files and prepares a log transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from filestore.errors import TableStoreError
+from filestore.files.writer import TableFiles
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.files import DataFile, Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.partition_set import PartitionSet
+from filestore.writing.fold import look_again
+from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files
+from filestore.writing.write import write_sorted
+from log.store import LogConfig, LogStore, LogWriter
+from log.systems import open_log
+from tablestore.overwrite import only_in
+
+__all__ = ["Runner", "TaskOutcome", "WriteJob"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOutcome:
+    """What one task of a write did, or the error for which another try would be in vain."""
+
+    results: tuple[SlotResult, ...] = ()
+    transaction: LogTransaction | None = None
+    error: TableStoreError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteJob:
+    """All that a task needs to know of a write; picklable, so that Spark can send it.
+
+    Attributes:
+        table: Where files go.
+        base: Live files by slot; empty for an overwrite, which looks nothing up.
+        log: The log to write to; None for a table without one, and for an overwrite.
+        transaction_prefix: ``{table uuid}/{commit id}``.
+        producer: What the tasks write down as change data.
+        later: Rows are left as pending runs (``write-mode = merge-on-read``).
+        only: The partitions that all rows must lie in; None if they may lie anywhere.
+    """
+
+    table: TableFiles
+    base: Mapping[Slot, Sequence[DataFile]]
+    log: LogConfig | None
+    transaction_prefix: str
+    producer: ChangelogProducer = ChangelogProducer.NONE
+    later: bool = False
+    only: PartitionSet | None = None
+
+    def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
+        """Folds sorted batches (see `filestore.writing.write.write_sorted`).
+
+        Args:
+            batches: The task's rows.
+            attempt: ``{task}.{attempt}``, different for each attempt of each task, so that no two share records.
+        """
+        if self.only is not None:
+            batches = only_in(batches, self.table.definition.partition_by, self.only)
+        return self._logged(
+            attempt,
+            lambda sink: write_sorted(self.table, self.base, batches, sink, self.producer, later=self.later),
+            set(),
+        )
+
+    def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
+        """Works results out again after other commits changed their slots; `base` is the newest."""
+        return self._logged(
+            attempt,
+            lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
+            brought_files(earlier),
+        )
+
+    def _logged(
+        self, attempt: str, work: Callable[[ChangeSink | None], Iterable[SlotResult]], keep: set[str]
+    ) -> TaskOutcome:
+        """Does the work with a log transaction beside it. After an error its files go, but for those to keep."""
+        done: list[SlotResult] = []
+        try:
+            if self.log is None:
+                done.extend(work(None))
+                return TaskOutcome(tuple(done))
+            with open_log(self.log, self.table.ambient) as log:
+                return self._with_log(log, attempt, work, done)
+        except BaseException:
+            with suppress(TableStoreError):  # the error that led here is the one to tell
+                for path in brought_files(done) - keep:
+                    self.table.storage.delete(self.table.path(path))
+            raise
+
+    def _with_log(
+        self,
+        log: LogStore,
+        attempt: str,
+        work: Callable[[ChangeSink | None], Iterable[SlotResult]],
+        done: list[SlotResult],
+    ) -> TaskOutcome:
+        writer = log.begin(f"{self.transaction_prefix}/{attempt}")
+        try:
+            done.extend(work(_sink(writer, self.table)))
+            return TaskOutcome(tuple(done), writer.prepare())
+        except BaseException:
+            writer.abort()
+            raise
+
+
+def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
+    columns = [*table.definition.schema.names, "_kind"]
+
+    def append(slot: Slot, rows: pa.Table) -> None:
+        writer.append(slot.bucket, rows.select(columns))
+
+    return append
+
+
+Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
+"""Brings a write's rows to `WriteJob.run`, in this process or as a Spark job."""
