@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from filestore.checks.changes import check_changes
 from filestore.checks.definitions import brought, check_definition_step
+from filestore.checks.pending import check_run_names
 from filestore.checks.report import Findings, Invariant
 from filestore.checks.retention import check_reach, check_retention
 from filestore.delta.actions import (
@@ -20,13 +21,10 @@ from filestore.delta.actions import (
     LEVEL_TAG,
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
-    RUN_DOMAIN,
-    TOMBSTONES_DOMAIN,
     WRITER_FEATURE,
     Action,
     check_protocol,
     file_key,
-    pending_run,
     slot_of,
 )
 from filestore.delta.log import Commit, DeltaLog
@@ -158,7 +156,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_replaced(findings, before, entry)
         history.schemas |= dict.fromkeys(brought(before, after, entry), after.definition.schema)
         _check_order(findings, before, after, entry)
-        _check_runs(findings, before, after, entry)
+        check_run_names(findings, before, after, entry)
         _check_apps(findings, entry)
         _check_transactions(findings, before, after, entry)
         check_retention(findings, before, after, entry)
@@ -303,25 +301,6 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
             message = f"version {entry.version} takes {app!r} from {number} back to {after.app_versions.get(app)}"
             findings.add(code, message, version=entry.version)
-
-
-def _check_runs(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """Each run names the version that brings it; only what is pending is folded, only what is remembered forgotten."""
-    known = set(before.domains) if before is not None else set()
-    for action in entry.actions:
-        domain = action.get("domainMetadata", {})
-        name = domain.get("domain", "")
-        if not name.startswith((RUN_DOMAIN, TOMBSTONES_DOMAIN)):
-            continue
-        code = Invariant.PENDING_RUN if name.startswith(RUN_DOMAIN) else Invariant.TOMBSTONES
-        if domain["removed"] != (name in known):
-            what = "removes a run that is not there" if domain["removed"] else "brings a run that is there already"
-            findings.add(code, f"version {entry.version} {what}: {name}", version=entry.version)
-        elif code is Invariant.PENDING_RUN and not domain["removed"]:
-            run = pending_run(domain["configuration"], after.definition.partition_by)
-            if (run.version, RUN_DOMAIN + run.id) != (entry.version, name):
-                message = f"version {entry.version} brings run {run.path} as of version {run.version} and as {name}"
-                findings.add(Invariant.PENDING_RUN, message, run.path, entry.version)
 
 
 def _check_apps(findings: Findings, entry: Commit) -> None:

@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from filestore.checks.report import Findings, Invariant
+from filestore.delta.actions import RUN_DOMAIN, TOMBSTONES_DOMAIN, pending_run
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
 from filestore.errors import NotFound
 from filestore.files.columns import stored_schema
 from filestore.files.writer import TableFiles
@@ -25,7 +28,7 @@ from filestore.rows.keys import Key, ascending, changes, encode_key, key_at
 from filestore.writing.deleted_keys import tombstone_schema
 from filestore.writing.pending import run_schema
 
-__all__ = ["check_run", "check_tombstones"]
+__all__ = ["check_run", "check_run_names", "check_tombstones"]
 
 Run = PendingRun | Tombstones
 
@@ -47,6 +50,29 @@ def check_tombstones(table: TableFiles, run: Tombstones, findings: Findings) -> 
     """Checks a run of deleted keys."""
     for what in _wrong(table, run, lambda stored: _has_keys(tombstone_schema(table.definition), stored)):
         findings.add(Invariant.TOMBSTONES, f"tombstones {run.path} {what}", run.path)
+
+
+def check_run_names(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    """Each run names the version that brings it; only what is pending is folded, only what is remembered forgotten."""
+    known = before.domains if before is not None else {}
+    for action in entry.actions:
+        domain = action.get("domainMetadata", {})
+        name = domain.get("domain", "")
+        if not name.startswith((RUN_DOMAIN, TOMBSTONES_DOMAIN)):
+            continue
+        code = Invariant.PENDING_RUN if name.startswith(RUN_DOMAIN) else Invariant.TOMBSTONES
+        if domain["removed"] != (name in known):
+            what = "removes a run that is not there" if domain["removed"] else "brings a run that is there already"
+            findings.add(code, f"version {entry.version} {what}: {name}", version=entry.version)
+        elif domain["removed"]:
+            if domain["configuration"] != known[name]:
+                message = f"version {entry.version} removes {name} and does not say what it was"
+                findings.add(code, message, version=entry.version)
+        elif code is Invariant.PENDING_RUN:
+            run = pending_run(domain["configuration"], after.definition.partition_by)
+            if (run.version, RUN_DOMAIN + run.id) != (entry.version, name):
+                message = f"version {entry.version} brings run {run.path} as of version {run.version} and as {name}"
+                findings.add(Invariant.PENDING_RUN, message, run.path, entry.version)
 
 
 def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]) -> Iterator[str]:

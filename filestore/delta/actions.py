@@ -253,9 +253,9 @@ def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     )
 
 
-def no_domain_action(domain: str) -> Action:
-    """The end of a metadata domain."""
-    return {"domainMetadata": {"domain": domain, "configuration": "{}", "removed": True}}
+def no_domain_action(domain: str, former: str) -> Action:
+    """The end of a metadata domain, with its last configuration, as Delta's protocol wants it."""
+    return {"domainMetadata": {"domain": domain, "configuration": former, "removed": True}}
 
 
 def file_key(action: Mapping[str, Any]) -> str:

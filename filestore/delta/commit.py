@@ -221,7 +221,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     actions += _run_actions(proposal, state)
     actions += _tombstone_actions(proposal, state)
     for domain, configuration in sorted(proposal.domains.items()):
-        actions.append(no_domain_action(domain) if configuration is None else domain_action(domain, configuration))
+        actions.append(_ended(domain, state) if configuration is None else domain_action(domain, configuration))
     for file in proposal.vectors:
         actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
         actions.append(add_action(file, data_change=data_change))
@@ -298,6 +298,10 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     return [domain_action(LOG_DOMAIN, {"identity": identity, "open": [t.to_json() for t in opened]})]
 
 
+def _ended(domain: str, state: TableState) -> Action:
+    return no_domain_action(domain, state.domains.get(domain, "{}"))
+
+
 def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Runs that are pending no longer, and those that are from now on."""
     if proposal.settled and state.pending():
@@ -313,7 +317,7 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
             f"run {gone[0]} was folded or removed while this {proposal.operation} was prepared: read again and retry",
             code="run-gone",
         )
-    folded = [no_domain_action(RUN_DOMAIN + run.id) for run in done]
+    folded = [_ended(RUN_DOMAIN + run.id, state) for run in done]
     return folded + [run_action(replace(run, version=state.version + 1)) for run in proposal.runs]
 
 
@@ -327,5 +331,5 @@ def _tombstone_actions(proposal: Proposal, state: TableState) -> list[Action]:
             code="run-gone",
         )
     replaced = (run for run in known.values() if run.slot.partition in proposal.replaces)
-    forgotten = [no_domain_action(TOMBSTONES_DOMAIN + run.id) for run in (*proposal.forgotten, *replaced)]
+    forgotten = [_ended(TOMBSTONES_DOMAIN + run.id, state) for run in (*proposal.forgotten, *replaced)]
     return forgotten + [tombstones_action(run) for run in proposal.tombstones]

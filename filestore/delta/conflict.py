@@ -156,12 +156,13 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
 
 
 def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
-    """Slots in which deletes were remembered, though perhaps of keys that had no row."""
-    named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
+    """Slots in which deletes were remembered or taken back, though perhaps of keys that had no row."""
+    commits = (commit for commit in between if commit.snapshot().operation is not Operation.COMPACT)
+    named = (action["domainMetadata"] for commit in commits for action in commit.actions if "domainMetadata" in action)
     return frozenset(
         tombstones(domain["configuration"], state.definition.partition_by).slot
         for domain in named
-        if domain["domain"].startswith(TOMBSTONES_DOMAIN) and not domain["removed"]
+        if domain["domain"].startswith(TOMBSTONES_DOMAIN)
     )
 
 

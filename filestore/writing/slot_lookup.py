@@ -37,7 +37,7 @@ class Found:
         known: Whether its key is stored.
         lost: Whether it is late.
         same: Whether it puts the row that is stored; told only where old rows are read.
-        buried: Whether it is late since its key was deleted.
+        buried: Whether it is late since its key was deleted, and not stored again since.
         winners: The stored rows to which probes lost, with the extra columns.
         replaced: The stored rows that leave the table; only where old rows are read.
     """
@@ -109,6 +109,7 @@ class SlotLookup:
                     met = Met(match.probes[dies], self._stored.at(file, match.positions[dies]))
                     dies[dies] = _note(met, new, puts, found)
                 self._superseded.add(file.path, match.positions[dies])
+        found.buried &= ~found.known
         return found
 
     def _bury(self, rows: pa.Table, found: Found) -> None:

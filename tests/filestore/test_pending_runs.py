@@ -138,6 +138,23 @@ def test_damaged_tombstones_are_found(folder: Path, damage: Callable[[FileStore]
     assert Invariant.TOMBSTONES in {finding.code for finding in report.problems}
 
 
+def test_a_run_that_goes_without_its_configuration_is_found(folder: Path) -> None:
+    """A writer that lost against that commit would not know which slot it concerned."""
+    made = create(folder / "t", define("id BIGINT, s BIGINT", ["id"], sequence_field="s"), ambient=seeded(5))
+    write(made, [{"id": 1, "s": 3, "_kind": "-D"}])
+    write(made, [], overwrite=True)
+    assert_healthy(made)
+
+    def empty(actions: list[dict[str, Any]]) -> None:
+        (domain,) = (a["domainMetadata"] for a in actions if "domainMetadata" in a)
+        assert domain["removed"]
+        domain["configuration"] = "{}"
+
+    edit_entry(made, 2, empty)
+    report = examine(FileStore(LocalStorage(), made.location, made.ambient))
+    assert {finding.code for finding in report.problems} == {Invariant.TOMBSTONES}
+
+
 def test_changes_of_one_key_keep_the_order_of_runs_and_rows(folder: Path) -> None:
     """Also where a key goes over the end of a row group in one run and stands in the next run too."""
     definition = define("id BIGINT, v BIGINT", ["id"], merge__engine="partial-update", **LATER)

@@ -34,19 +34,15 @@ class LiveReader(threading.Thread):
 
 
 def modelled(told: list[Told], sequence: bool) -> list[dict[str, Any]]:
-    """The table after those commits, in the order of their versions."""
-    state: dict[int, dict[str, Any]] = {}
+    """The table after those commits, in the order of their versions. Deletes are remembered like rows."""
+    newest: dict[int, dict[str, Any]] = {}
     for commit in told:
         for change in commit.rows:
-            row = {name: value for name, value in change.items() if name != "_kind"}
-            stored = state.get(row["id"])
-            if sequence and stored is not None and stored["at"] > row["at"]:
-                continue
-            if change["_kind"] == "-D":
-                state.pop(row["id"], None)
-            else:
-                state[row["id"]] = row
-    return in_order(state.values())
+            before = newest.get(change["id"])
+            if not sequence or before is None or before["at"] <= change["at"]:
+                newest[change["id"]] = change
+    rows = (change for change in newest.values() if change["_kind"] != "-D")
+    return in_order({name: value for name, value in row.items() if name != "_kind"} for row in rows)
 
 
 def run(table: Table, folder: Path, seed: int, seconds: float, sequence: bool = False) -> None:

@@ -38,13 +38,14 @@ Rows = dict[tuple[Any, ...], Row]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kind of table: its key, whether it is partitioned, whether a column orders its rows, what it writes down."""
+    """What kind of table: its key, its partitions, what orders its rows, whether it remembers deletes, its changes."""
 
     name: str
     columns: str
     key: tuple[str, ...]
     partition_by: tuple[str, ...] = ()
     sequence: str | None = None
+    remembers: bool = False
     files: str = "128 mb"
     changelog: str = "none"
 
@@ -57,7 +58,8 @@ class Shape:
             "changelog__producer": self.changelog,
         }
         if self.sequence:
-            given |= {"sequence_field": self.sequence, "sequence_tombstone__retention": "0 s"}  # the dict forgets
+            retention = "1 d" if self.remembers else "0 s"
+            given |= {"sequence_field": self.sequence, "sequence_tombstone__retention": retention}
         return define(self.columns, self.key, self.partition_by, **given)
 
 
@@ -72,9 +74,9 @@ SHAPES: Mapping[str, Shape] = {
         Shape("bigint-partitioned", _ONE, ("id", "p"), ("p",)),
         Shape("composite", _MANY, ("name", "n"), files="1 b"),
         Shape("composite-sequence", _MANY, ("name", "n"), sequence="s"),
-        Shape("composite-partitioned-sequence", _MANY, ("name", "p", "n"), ("p",), sequence="s"),
+        Shape("composite-partitioned-sequence", _MANY, ("name", "p", "n"), ("p",), sequence="s", remembers=True),
         Shape("bigint-lookup", _ONE, ("id",), files="1 b", changelog="lookup"),
-        Shape("bigint-sequence-lookup", _ONE, ("id",), sequence="s", changelog="lookup"),
+        Shape("bigint-sequence-lookup", _ONE, ("id",), sequence="s", remembers=True, changelog="lookup"),
         Shape("composite-partitioned-lookup", _MANY, ("name", "p", "n"), ("p",), changelog="lookup"),
     )
 }
@@ -92,8 +94,18 @@ def tiny_row_groups() -> Iterator[None]:
         options.OPTIONS[name] = before  # type: ignore[index]
 
 
-def apply_rows(stored: Rows, rows: Sequence[Row], key: Sequence[str], sequence: str | None) -> Rows:
-    """What the deduplicate engine must give, row by row (FORMAT.md section 9)."""
+def living(held: Rows) -> Rows:
+    """Without the deletes that are remembered."""
+    return {at: row for at, row in held.items() if KIND_COLUMN not in row}
+
+
+def apply_rows(
+    stored: Rows, rows: Sequence[Row], key: Sequence[str], sequence: str | None, *, remember: bool = False
+) -> Rows:
+    """What the deduplicate engine must give, row by row (FORMAT.md section 9).
+
+    Deletes stay in it, with their row kind, if they are remembered.
+    """
 
     def rank(row: Row) -> tuple[bool, Any]:
         value = row[sequence] if sequence else None
@@ -110,6 +122,8 @@ def apply_rows(stored: Rows, rows: Sequence[Row], key: Sequence[str], sequence: 
             continue
         if RowKind(row.get(KIND_COLUMN, "+I")).adds:
             after[at] = {name: value for name, value in row.items() if name != KIND_COLUMN}
+        elif remember:
+            after[at] = row
         else:
             after.pop(at, None)
     return after
@@ -122,7 +136,7 @@ class Model:
     folder: Path
     shape: Shape
     seed: int = 0
-    rows: Rows = field(default_factory=dict)
+    held: Rows = field(default_factory=dict)
     history: dict[int, Rows] = field(default_factory=dict)
     pending: PreparedWrite | None = None
     pending_rows: Sequence[Row] = ()
@@ -136,8 +150,10 @@ class Model:
         self.store = create(self.folder / "table", self.definition, self.storage, self.ambient)
         self.history[0] = {}
 
-    def expected(self, rows: Sequence[Row], overwrite: bool) -> Rows:
-        return apply_rows({} if overwrite else self.rows, rows, self.shape.key, self.shape.sequence)
+    @property
+    def rows(self) -> Rows:
+        """What the table has."""
+        return living(self.held)
 
     def write(self, rows: Sequence[Row], *, overwrite: bool = False) -> None:
         """A write that succeeds."""
@@ -162,7 +178,8 @@ class Model:
         return prepared
 
     def _took_effect(self, version: int, rows: Sequence[Row], overwrite: bool, records: Sequence[Row]) -> None:
-        self.rows = self.expected(rows, overwrite)
+        before = {} if overwrite else self.held
+        self.held = apply_rows(before, rows, self.shape.key, self.shape.sequence, remember=self.shape.remembers)
         self.history[version] = self.rows
         self.log = {} if overwrite else dict(self.log)
         for record in records:

@@ -15,7 +15,7 @@ from filestore.errors import AlreadyExists, NotFound
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.lease import lease
-from tablestore.transaction import TaskOutcome, WriteJob
+from tablestore.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, orphans, rows
 from tests.writers import on, put, runner
 

@@ -31,12 +31,16 @@ def test_a_row_late_when_folded_lives_if_the_newer_one_went_before_the_commit(fo
     assert_healthy(store)
 
 
-def test_a_row_late_in_one_race_lives_after_the_next(folder: Path) -> None:
-    """Looking again started from its own last result, in which the row was dead already."""
+@pytest.mark.parametrize("kind", ["+U", "-D"])
+def test_a_row_late_in_one_race_lives_after_the_next(folder: Path, kind: str) -> None:
+    """Looking again started from its own last result, in which the row was dead already.
+
+    After a delete, of which nothing but a tombstone was left, an overwrite did not count as a change.
+    """
     storage = FaultyStorage(LocalStorage())
     store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"), storage)
     mine = prepare(store, [row(5, "mine")])
-    others = [([row(9, "newer")], False), ([], True)]
+    others = [([row(9, "newer", kind)], False), ([], True)]
 
     def others_first(call: Call) -> None:
         if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and others:

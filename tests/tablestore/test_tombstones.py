@@ -16,7 +16,7 @@ from compaction.tombstones import bury, plan_burials
 from filestore.doctor import examine
 from filestore.model.files import Tombstones
 from tablestore import Store, Table
-from tablestore.transaction import TaskOutcome, WriteJob
+from tablestore.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 from tests.writers import sorted_batches
 
@@ -153,6 +153,22 @@ def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table
     writer.write(run)
     assert [row["id"] for row in assert_whole(table, leftovers=False)] == [2, 3]
     assert [row["id"] for row in replay(changes(table, version=0), ["id"])] == [2, 3]
+
+
+def test_a_row_that_others_delete_and_put_again_first_is_told_as_theirs(table: Table) -> None:
+    """The log told the delete last, though the key was stored again."""
+    put(table, (2, 1, "other", "+I"))
+    ours = sorted_batches(table, frame([(1, 6, "late", "+I"), (3, 6, "c", "+I")]))
+
+    def run(job: WriteJob) -> list[TaskOutcome]:
+        outcome = job.run(ours, "0.0")
+        put(table, (1, 7, "", "-D"))
+        put(table, (1, 8, "theirs", "+I"))
+        return [outcome]
+
+    table.writer().write(run)
+    assert [row["id"] for row in assert_whole(table, leftovers=False)] == [1, 2, 3]
+    assert [row["name"] for row in replay(changes(table, version=0), ["id"])] == ["theirs", "other", "c"]
 
 
 KINDS = st.sampled_from(["+I", "+U", "-D", "-D"])
