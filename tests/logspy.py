@@ -8,6 +8,7 @@ import pytest
 
 import tablestore.recovery
 import tablestore.transaction
+import tablestore.write_job
 from filestore.errors import TableStoreError
 from log.systems import open_log
 
@@ -25,7 +26,7 @@ class LogSpy:
     def installed(cls, monkeypatch: pytest.MonkeyPatch) -> LogSpy:
         """In the place of every log that writers open."""
         log = cls([], {})
-        for module in (tablestore.transaction, tablestore.recovery):
+        for module in (tablestore.transaction, tablestore.write_job, tablestore.recovery):
             monkeypatch.setattr(module, "open_log", log)
         return log
 

@@ -170,7 +170,7 @@ _WORDS = "INT BIGINT STRING DECIMAL ARRAY MAP STRUCT a b: id 10 1.5 NULL COMMENT
 _PIECES = st.sampled_from([*_WORDS.split(), "NOT NULL", " ", "\n", "\x00"])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings.default.max_examples * 7, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(_PIECES, max_size=12).map("".join), st.booleans())
 def test_no_text_of_a_type_is_more_than_a_wrong_request(text: str, as_column: bool) -> None:
     fields: dict[str, Any] = {"columns": [{"name": "id", "type": text}]} if as_column else {"schema": text}

@@ -51,7 +51,11 @@ def healthy(table: Table) -> None:
     assert not table.examine().problems
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=settings.default.max_examples // 2,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(
     shape=st.sampled_from(sorted(SCHEMAS)),
     writes=st.lists(

@@ -62,7 +62,7 @@ def histories(draw: st.DrawFn) -> tuple[list[str], list[list[dict[str, Any]]]]:
     return kinds, draw(st.lists(st.lists(row, min_size=1, max_size=15), min_size=1, max_size=7))
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=settings.default.max_examples * 3 // 2)
 @given(histories(), st.sampled_from(["1 b", "128 mb"]), st.integers(1, 4))
 def test_what_lives_comes_out_sorted(
     history: tuple[list[str], list[list[dict[str, Any]]]], size: str, room: int

@@ -364,7 +364,7 @@ _STEPS = st.lists(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_before_and_changes_make_after(engine: str) -> None:
-    @settings(max_examples=15)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(steps=_STEPS)
     def holds(steps: list[tuple[str, list[Row], list[Row]]]) -> None:
         with tiny_row_groups(), memory_folder() as folder:

@@ -36,7 +36,7 @@ def files_of(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("sequence", [None, "s"])
-@settings(max_examples=25)
+@settings(max_examples=settings.default.max_examples)
 @given(st.lists(ROWS, min_size=1, max_size=5), st.sampled_from(["1 b", "600 b", "1 gb"]), st.integers(1, 9))
 def test_folds_against_a_dict(sequence: str | None, batches: list[list[dict[str, Any]]], size: str, group: int) -> None:
     options: dict[str, object] = {"row__group_rows": group, "target__file__size": size}

@@ -97,7 +97,7 @@ def check_found(definition: TableDefinition, lookups: list[FileLookup], live: se
 def test_against_a_set(kinds: list[pa.DataType]) -> None:
     keys = st.tuples(*(key_values(kind, few=True) | key_values(kind) for kind in kinds))
 
-    @settings(max_examples=12)
+    @settings(max_examples=settings.default.max_examples // 3 + 1)
     @given(st.data(), st.integers(1, 4))
     def matches(data: st.DataObject, group: int) -> None:
         stored = data.draw(st.lists(keys, min_size=1, max_size=15, unique=True))

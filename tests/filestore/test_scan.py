@@ -223,7 +223,7 @@ def test_a_filtered_scan_gives_what_polars_gives_on_all_rows(
             assert scanned(store, where, ["f", "id"]).num_rows == expected.num_rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2, deadline=None)
 @given(table=filled(), names=st.lists(st.sampled_from([c.split()[0] for c in COLUMNS.split(", ")][:12]), unique=True))
 def test_any_columns_come_in_the_order_asked_for(table: dict[str, Any], names: list[str]) -> None:
     with tiny_row_groups(), memory_folder() as folder:

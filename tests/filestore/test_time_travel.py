@@ -20,7 +20,7 @@ NOW = 1_700_000_000_000
 MINUTE = 60_000
 
 
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.lists(st.integers(-10 * MINUTE, 10 * MINUTE) | st.just(0), min_size=1, max_size=12))
 def test_versions_grow_with_time_whatever_the_clocks_say(skews: list[int]) -> None:
     with memory_folder() as folder:

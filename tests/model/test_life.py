@@ -187,7 +187,7 @@ def run(examples: int, steps: int) -> None:
 
 
 def test_any_life_of_a_table_keeps_what_it_promises() -> None:
-    run(8, 15)
+    run(4, 15)
 
 
 @pytest.mark.slow

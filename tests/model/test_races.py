@@ -61,7 +61,11 @@ def race(folder: Path, shape: Shape, mine: str, others: tuple[str, ...]) -> Mode
     return model
 
 
-@pytest.mark.parametrize("shape", ["bigint", "bigint-sequence", "bigint-lookup", "bigint-sequence-lookup"])
+SHORT = "bigint-sequence-lookup"
+LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "bigint-sequence", "bigint-lookup")]
+
+
+@pytest.mark.parametrize("shape", [SHORT, *LONG])
 @pytest.mark.parametrize("mine", OPERATIONS)
 def test_two_writers(folder: Path, shape: str, mine: str) -> None:
     with tiny_row_groups():
@@ -69,7 +73,8 @@ def test_two_writers(folder: Path, shape: str, mine: str) -> None:
             race(folder / str(number), SHAPES[shape], mine, (other,)).check()
 
 
-@pytest.mark.parametrize("shape", ["bigint-sequence", "bigint-sequence-lookup"])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["bigint-sequence", SHORT])
 @pytest.mark.parametrize("mine", ["update", "late update", "delete", "mixed"])
 def test_three_writers(folder: Path, mine: str, shape: str) -> None:
     """Found by it: a row that was late against the first of them stayed dead when the second removed that one."""

@@ -59,7 +59,7 @@ ROW = st.fixed_dictionaries(
 
 @pytest.mark.parametrize("engine", list(ENGINES))
 def test_any_writes_and_compactions(engine: str) -> None:
-    @settings(max_examples=15)
+    @settings(max_examples=settings.default.max_examples // 2)
     @given(st.lists(st.tuples(st.lists(ROW, min_size=1, max_size=6), st.booleans()), min_size=1, max_size=5))
     def holds(steps: list[tuple[list[Row], bool]]) -> None:
         with warehouse() as store:
