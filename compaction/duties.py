@@ -97,10 +97,14 @@ def _bury(store: FileStore, still_mine: StillMine) -> str | None:
 
 
 def _life_due(state: TableState, now_ms: int) -> bool:
-    """Whether versions may expire, or a tag may be due: there are more versions than are kept whatever their age."""
+    """Whether versions may expire, a tag may be due, or readers may leave overlays.
+
+    Versions may if there are more than are kept whatever their age.
+    """
     options = state.definition.options
     kept = state.version - first_retained(state) + 1
-    return bool(kept > options["snapshot.num-retained.min"] or options["tag.automatic-creation"] != "none")
+    tagged = options["tag.automatic-creation"] != "none"
+    return bool(kept > options["snapshot.num-retained.min"] or tagged or state.definition.merges_on_read)
 
 
 def _live(store: FileStore, still_mine: StillMine) -> str | None:
@@ -109,6 +113,8 @@ def _live(store: FileStore, still_mine: StillMine) -> str | None:
     told = [f"tag {done.tag.name}"] if done.tag is not None else []
     if done.expiry.files:
         told.append(f"{len(done.expiry.files)} files of expired versions removed")
+    if done.overlays:
+        told.append(f"{done.overlays} old overlays removed")
     return ", ".join(told) or None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filestore.life.expiry import Expiry, expire
+from filestore.life.overlays import remove_old_overlays
 from filestore.life.retention import Tag
 from filestore.life.tags import create_due_tag
 from filestore.table import FileStore
@@ -19,13 +20,18 @@ class Maintenance:
     Attributes:
         tag: The tag that was due.
         expiry: What expired.
+        overlays: How many overlays of versions with pending runs were removed, since they are old.
     """
 
     tag: Tag | None
     expiry: Expiry
+    overlays: int = 0
 
 
 def maintain(store: FileStore) -> Maintenance:
-    """Creates the tag that is due, and lets versions expire. Cheap if there is nothing to do; safe to repeat."""
+    """Creates the tag that is due, lets versions expire once that frees something, and removes old overlays.
+
+    Cheap if there is nothing to do; safe to repeat.
+    """
     tag = create_due_tag(store)
-    return Maintenance(tag, expire(store))
+    return Maintenance(tag, expire(store, lazily=True), remove_old_overlays(store))

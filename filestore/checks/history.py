@@ -33,6 +33,7 @@ from filestore.delta.vectors import vector_file
 from filestore.errors import TableStoreError, Unsupported
 from filestore.layout import decode_path
 from filestore.life.lifetimes import Lifetimes, runs_of
+from filestore.life.retention import is_retained
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.schema import Schema
@@ -53,6 +54,7 @@ class History:
         referenced: Relative paths that any retained version names.
         newest: The newest version; None if it cannot be had.
         schemas: By path the columns that the table had when the file or run came, as far as the log still says it.
+        promised: The newest version, which says which ones are retained, if it can be had before all others are read.
     """
 
     findings: Findings
@@ -61,12 +63,13 @@ class History:
     newest: TableState | None = None
     schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
+    promised: TableState | None = None
 
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
     """Reads every entry once, oldest first, and checks each against the state before it."""
-    history = History(findings)
     versions, checkpoints = log.versions(), set(log.checkpoints())
+    history = History(findings, promised=_state_at(log, Findings(), max(versions, default=-1)))
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
     begin = _first_whole(findings, versions, checkpoints)
@@ -126,7 +129,7 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
         _note_references(history, entry)
         return _from_checkpoint(log, number)
     after = _checked_step(history, before, entry)
-    if after is not None:
+    if after is not None and (history.promised is None or is_retained(history.promised, number)):
         _check_change_data(log, findings, before, after, entry)
     return after
 

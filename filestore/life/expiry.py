@@ -48,17 +48,23 @@ class Expiry:
     log_entries: int = 0
 
     @property
+    def anything(self) -> bool:
+        """Whether there is anything to do; a single version may be what the last expiry added."""
+        return self.versions > 1 or bool(self.files or self.log_entries)
+
+    @property
     def worthwhile(self) -> bool:
         """Whether there is enough to do that a commit pays."""
         return bool(self.files) or self.log_entries >= _WORTH_ENTRIES
 
 
-def expire(store: FileStore, *, dry_run: bool = False) -> Expiry:
+def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> Expiry:
     """Lets the versions expire that neither the options nor a tag nor a consumer keep.
 
     Args:
         store: The table.
         dry_run: Only say what would go.
+        lazily: Do nothing before it pays: for who calls it again and again.
 
     Raises:
         Conflict: others changed the table's retention again and again.
@@ -69,8 +75,10 @@ def expire(store: FileStore, *, dry_run: bool = False) -> Expiry:
         first = _first(store, state)
         lives = history_of(store.log, state.version)
         plan = _planned(store, lives, _retained(store, first, state), state)
-        if dry_run or not plan.worthwhile:
+        if dry_run:
             return plan
+        if not (plan.worthwhile if lazily else plan.anything):
+            return Expiry(first_retained(state))
         try:
             committed = _commit(store, state, first) if first > first_retained(state) else state
         except Conflict as error:

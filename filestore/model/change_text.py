@@ -98,6 +98,10 @@ _CLAUSES = (
     _clause("ALTER COLUMN <name> DROP NOT NULL", lambda name: SetNullable(_name(name))),
     _clause("ALTER COLUMN <name> COMMENT <text>", lambda name, text: SetComment(_text(text) or None, _name(name))),
     _clause("COMMENT <text>", lambda text: SetComment(_text(text) or None)),
+    _clause(  # as Spark has it: SET TBLPROPERTIES ('name' = 'value')
+        r"SET(?: TBLPROPERTIES)?\s*\(\s*<text>\s*=\s*<text>\s*\)",
+        lambda name, value: SetOption(_text(name), _text(value)),
+    ),
     _clause(
         r"SET ([^\s=]+)\s*=\s*(.*)", lambda name, value: SetOption(name, _text(value) if _quoted(value) else value)
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
+from filestore.model.evolution import FIXED_OPTIONS
 from filestore.model.field_options import FIELD_OPTIONS
 from filestore.model.functions import FUNCTIONS
 from filestore.model.option_values import OneOf, Option
@@ -16,10 +17,12 @@ _HEAD = """# Table options
 
 Given when a table is created, as texts: `options={"bucket": "4"}`.
 A name that does not exist is refused with the nearest one that does.
+All but those that end with "Fixed." may be changed later: `table.alter("SET checkpoint.interval = 20")`.
 """
 _FIELDS = """## Options of a column: `fields.<column>.<option>`
 For `merge-engine = aggregation` and `partial-update`; what they do in full: FORMAT.md section 9.3.
 The column of a sequence group may be several, separated by commas: `fields.seq1,seq2.sequence-group = a,b`.
+They are fixed once the table has their column.
 """
 _FUNCTIONS = """## Aggregate functions
 | function | takes | takes values back |
@@ -50,7 +53,8 @@ def _table(options: Iterable[Option]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for option in options:
         default = "" if option.default is None else f"`{option.default}`"
-        yield f"| `{option.name}` | {_kind(option)} | {default} | {option.doc} |"
+        fixed = " Fixed." if option.name in FIXED_OPTIONS else ""
+        yield f"| `{option.name}` | {_kind(option)} | {default} | {option.doc}{fixed} |"
 
 
 def _kind(option: Option) -> str:

@@ -94,7 +94,7 @@ def _work(worker: Compactor, duty: Duty) -> bool:
     failed = False
     for outcome in worker.run(duty):
         if outcome.error is not None:
-            complain(outcome.error)
+            complain(outcome.error, f"{outcome.table} {outcome.duty}")
         else:
             print_lines([f"{outcome.table} {outcome.duty}: {outcome.done}"])
         failed |= outcome.failed

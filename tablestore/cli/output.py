@@ -18,10 +18,11 @@ __all__ = ["complain", "note", "print_json", "print_lines", "print_table"]
 _PIPE_WIDTH = 10_000
 
 
-def complain(error: TableStoreError) -> None:
-    """One red line: ``error[code]: message``."""
+def complain(error: TableStoreError, of: str = "") -> None:
+    """One red line: ``error[code]: message``, behind what it is the error of, if there is more than one such thing."""
     message = " ".join(error.message.split())
-    _errors().print(Text(f"error[{error.code}]: {message}", style="red"))
+    where = f"{of}: " if of else ""
+    _errors().print(Text(f"{where}error[{error.code}]: {message}", style="red"))
 
 
 def note(text: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import sys
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from tablestore.cli.arguments import (
     OutputFormat,
     TableName,
     Token,
+    moment,
 )
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import note, print_lines
@@ -38,6 +40,16 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     ] = None,
     columns: Columns = None,
     version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
+    timestamp: Annotated[
+        datetime | None,
+        typer.Option(
+            "--timestamp",
+            parser=moment,
+            metavar="TIME",
+            help="The state at that time.",
+        ),
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="The state that has this tag.")] = None,
     limit: Annotated[
         int | None,
         typer.Option("--limit", "-n", min=0, help=f"Default: {ROWS_SHOWN} as a table, all as JSON."),
@@ -53,7 +65,7 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
         limit = ROWS_SHOWN
     with open_table(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
-        more = print_rows(table.scan(wanted, where, version).to_batches(), output, limit)
+        more = print_rows(table.scan(wanted, where, version, timestamp=timestamp, tag=tag).to_batches(), output, limit)
     if more and limit:
         note(f"the first {limit} rows; --limit gives more")
 

@@ -14,8 +14,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
+from compaction.tombstones import bury
 from filestore.delta.conflict import AppVersion
 from filestore.errors import InvalidRequest
+from filestore.life.retention import tag_of
 from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
@@ -74,6 +76,7 @@ class SparkStore:
         timestamp: datetime | None = None,
         fresh: bool = False,
         *,
+        tag: str | None = None,
         from_version: int | None = None,
         to_version: int | None = None,
     ) -> DataFrame:
@@ -84,19 +87,22 @@ class SparkStore:
             version: The state of that version.
             timestamp: The state at that time.
             fresh: Also what the log holds beyond the snapshot: with ``log.consistency = transactional``, nothing.
+            tag: The state that has this tag.
             from_version: Of ``audit_log`` and ``changes``: see `tablestore.Table.system`.
             to_version: Likewise.
 
         Raises:
-            InvalidRequest: more than one of version, timestamp and fresh, or what a system table does not take.
-            NotFound: there is no such table, or it has no such version.
+            InvalidRequest: more than one of version, timestamp, tag and fresh, or what a system table does not take.
+            NotFound: there is no such table, or it has no such version or tag.
         """
-        if sum((version is not None, timestamp is not None, fresh)) > 1:
-            raise InvalidRequest("give only one of version, timestamp and fresh", code="bad-time-travel")
+        if sum((version is not None, timestamp is not None, tag is not None, fresh)) > 1:
+            raise InvalidRequest("give only one of version, timestamp, tag and fresh", code="bad-time-travel")
         name, system = split_name(name)
         table = self.store.table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
+        if tag is not None:
+            version = tag_of(table.filestore.state(), tag).version
         if system is not None:
             return self._system(table, system, Versions(version, from_version, to_version))
         if from_version is not None or to_version is not None:
@@ -205,7 +211,8 @@ class SparkStore:
         """
         store = self.store.table(name).filestore
         folded = fold_table(store, full=full, runner=spark_folds(self.spark))
-        return compact_table(store, full=full, runner=spark_compaction(self.spark)) or folded
+        compacted = compact_table(store, full=full, runner=spark_compaction(self.spark))
+        return bury(store) or compacted or folded
 
     def _writer(self, name: str) -> _Writer:
         """The table's writer; kept, since it knows the newest version and reads only what is newer.

@@ -118,6 +118,12 @@ def test_scan_filters_selects_and_travels(run: Run, orders: Table) -> None:
     assert paid.stdout == '{"status":"PAID","id":2}\n'
     then = run("scan", "shop.orders", "--version", 1, "-w", "id = 2", "-f", "json")
     assert json.loads(then.stdout) == {"id": 2, "status": "OPEN"}
+    orders.create_tag("first", 1)
+    (when,) = (snapshot.timestamp for snapshot in orders.snapshots() if snapshot.version == 1)
+    for travel in (("--tag", "first"), ("--timestamp", when.isoformat())):
+        assert run("scan", "shop.orders", *travel, "-w", "id = 2", "-f", "json").stdout == then.stdout
+    both = run("scan", "shop.orders", "--tag", "first", "--version", 1)
+    assert "bad-time-travel" in both.stderr
 
 
 def test_scan_of_nothing_prints_nothing(run: Run, orders: Table) -> None:

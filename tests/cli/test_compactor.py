@@ -45,6 +45,7 @@ def test_once_tells_of_a_table_that_failed(run: Run, orders: Table, store: Store
     done = run("compactor", "--once")
     assert done.exit_code == 1
     assert victim.path in done.stderr.replace("\n", "")
+    assert done.stderr.startswith("shop.orders compaction: error[")
     assert done.stdout.startswith("shop.others compaction: ")
 
 

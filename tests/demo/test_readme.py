@@ -75,11 +75,22 @@ def test_the_lines_for_the_change_feed_run(
     assert printed.count("update_preimage") == printed.count("update_postimage") == 1
 
 
+def test_the_lines_for_a_merge_engine_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    capsys.readouterr()
+    execute(next(block for block in blocks() if "aggregation" in block), names)
+    assert "│ pen     ┆ 6    ┆ 1.4        │" in capsys.readouterr().out
+
+
 def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     execute(blocks()[0], names)
-    execute(blocks()[4], names)
+    execute(next(block for block in blocks() if "orders.alter(" in block), names)
     assert names["orders"].schema.names == ["id", "note", "state", "amount"]
 
 

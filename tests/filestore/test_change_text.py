@@ -46,6 +46,8 @@ from filestore.model.changes import (
         ("COMMENT 'all of\nit'", SetComment("all of\nit")),
         ("SET target-file-size = 1 mb", SetOption("target-file-size", "1 mb")),
         ("SET target-file-size='1 mb'", SetOption("target-file-size", "1 mb")),
+        ("SET ('target-file-size' = '1 mb')", SetOption("target-file-size", "1 mb")),
+        ("set tblproperties('target-file-size'='1 mb')", SetOption("target-file-size", "1 mb")),
         ("UNSET target-file-size", UnsetOption("target-file-size")),
     ],
 )

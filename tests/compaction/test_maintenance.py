@@ -1,0 +1,76 @@
+"""What a table needs from time to time: lazy where it is called again and again, and nothing that the doctor finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from compaction.maintenance import maintain
+from filestore.doctor import examine
+from filestore.life.expiry import expire
+from filestore.life.overlays import old_overlays
+from filestore.life.retention import first_retained
+from filestore.life.tags import create_tag
+from filestore.reading.overlay import pending_slots
+from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
+from filestore.storage import FileInfo
+from filestore.table import FileStore
+from tests.tables import assert_healthy, create, define, prepare, seeded, write
+
+KEEP = {"snapshot_num__retained_min": 1, "snapshot_time__retained": "0 ms", "checkpoint_interval": 4}
+DAY = 86_400_000
+
+
+def test_maintenance_waits_until_an_expiry_frees_something(folder: Path) -> None:
+    """It told of versions that had expired, though nothing was done."""
+    store = create(folder / "t", define("id BIGINT", **KEEP))
+    for number in range(5):
+        write(store, [{"id": number}])
+    assert maintain(store).expiry.versions == 0
+    assert (store.state().version, first_retained(store.state())) == (5, 0)
+    done = expire(store)
+    assert (done.versions, done.first) == (5, 5)
+    assert (store.state().version, first_retained(store.state())) == (6, 5)
+
+
+def test_the_doctor_does_not_miss_the_change_data_of_expired_versions(folder: Path) -> None:
+    """Their log entries stay for as long as a tag needs them."""
+    store = create(folder / "t", define("id BIGINT, v INT", ["id"], changelog__producer="lookup", **KEEP))
+    for number in range(13):
+        write(store, [{"id": 1, "v": number}])
+        if number == 2:
+            create_tag(store, "early", 3)
+    assert expire(store).files
+    assert 4 in store.log.versions()
+    assert_healthy(store)
+    write(store, [{"id": 1, "v": 99}])
+    newest = store.log.commit(store.state().version)
+    assert newest is not None
+    (path,) = (action["cdc"]["path"] for action in newest.actions if "cdc" in action)
+    Path(store.location, path).unlink()
+    assert {finding.code for finding in examine(store).problems} == {"change-file"}
+
+
+def test_old_overlays_go_with_maintenance(folder: Path) -> None:
+    definition = define("id BIGINT, v INT", ["id"], write__mode="merge-on-read")
+    store = create(folder / "t", definition, ambient=seeded(1))
+    prepare(store, [{"id": 1, "v": 1}], later=True).commit()
+    state = store.state()
+    table = store.files(state)
+    overlay = overlay_location(table, state.version)
+    commit_overlay(table, state, [overlay_slot(table, slot, overlay) for slot in pending_slots(state)], overlay)
+    written = max(info.modified_ms for info in store.storage.walk(overlay))
+    assert maintain(later(store, written + DAY)).overlays == 0
+    assert Path(overlay).is_dir()
+    assert maintain(later(store, written + DAY + 1)).overlays == 1
+    assert not Path(overlay).exists()
+
+
+def later(store: FileStore, now_ms: int) -> FileStore:
+    return FileStore.open(store.storage, store.location, replace(store.ambient, now_ms=lambda: now_ms))
+
+
+def test_an_overlay_is_as_old_as_its_newest_file() -> None:
+    files = [FileInfo(f"t/_overlays/{name}", 1, ms) for name, ms in (("1/a", 5), ("1/b", 9), ("2/a", 6), ("2/_x/b", 7))]
+    assert old_overlays("t/_overlays", files, 9) == ["t/_overlays/2"]
+    assert old_overlays("t/_overlays", files, 10) == ["t/_overlays/1", "t/_overlays/2"]
