@@ -5,8 +5,9 @@ for, each above what it uses:
 
     checks     the doctor's, on stored bytes            life       which versions stay, tags, expiry, rollback
     reading    scans, point reads, pending runs         writing    what a write or a fold does to a slot
-    changelog  change data for Delta's feed             lookup     keys to rows, and what is kept to find them again
+    changelog  change data for Delta's feed             lookup     keys to rows
     sorting    more rows than memory holds              files      Parquet: written, opened, known without reading
-    delta      the log, and the one commit loop         merge      what becomes of a key's rows: the merge engines
-    rows       batches in memory: keys, buckets         model      values: definitions, schemas, options, files
+    cache      columns kept for look-ups to come        delta      the log, and the one commit loop
+    merge      what becomes of a key's rows: engines    rows       batches in memory: keys, buckets
+    model      values: definitions, options, files
 """

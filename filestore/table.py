@@ -11,6 +11,7 @@ import deltalake
 from deltalake.exceptions import DeltaError
 
 from filestore.ambient import Ambient
+from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.delta.commit import Committed, Rebaser, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
@@ -20,7 +21,6 @@ from filestore.errors import Corrupt, NotFound
 from filestore.files.writer import TableFiles
 from filestore.life.holds import holds
 from filestore.life.retention import expired, is_retained
-from filestore.lookup.cache import CacheLimits, LookupCache
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage

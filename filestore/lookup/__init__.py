@@ -1,1 +1,1 @@
-"""Keys to positions in files, positions to rows, and what is kept on the local disk to find them without decoding."""
+"""Keys to positions in files, and positions to rows."""

@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from filestore.cache.columns import LookupCache
 from filestore.files.bloom import value_hashes
 from filestore.files.columns import FileColumns
 from filestore.files.dead_rows import DeadRows
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import TableFiles
-from filestore.lookup.cache import LookupCache
 from filestore.lookup.key_match import (
     HASH,
     ROW,

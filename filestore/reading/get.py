@@ -13,9 +13,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.cache.columns import LookupCache
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
-from filestore.lookup.cache import LookupCache
 from filestore.lookup.file_lookup import FileLookup
 from filestore.lookup.key_match import HASH, with_hashes
 from filestore.model.definition import TableDefinition

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.lookup.cache import LookupCache
+from filestore.cache.columns import LookupCache
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
 from filestore.reading.get import get_rows

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from filestore.cache.columns import LookupCache
 from filestore.files.parquet import ParquetReader
-from filestore.lookup.cache import LookupCache
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 import filestore.lookup.key_match
-from filestore.lookup.cache import CacheLimits, LookupCache
+from filestore.cache.columns import CacheLimits, LookupCache
+from filestore.cache.lru import Lru
 from filestore.lookup.file_lookup import FileLookup
-from filestore.lookup.lru import Lru
 from filestore.model.table_options import TableOptions
 from filestore.table import FileStore
 from tests.tables import Clock, create, define, read, seeded, write

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.lookup.lru import Lru
-from filestore.lookup.mapped import Mapped, TooLarge, map_columns
+from filestore.cache.lru import Lru
+from filestore.cache.mapped import Mapped, TooLarge, map_columns
 from filestore.model.schema import Schema
 from filestore.model.table_options import TableOptions
 
