@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 import pyarrow as pa
 
 from filestore.cache.columns import LookupCache
@@ -35,7 +36,7 @@ from filestore.lookup.key_match import (
     one_piece,
 )
 from filestore.model.files import DataFile
-from filestore.rows.frames import arrow_table
+from filestore.rows.frames import arrow_table, frame_of
 from filestore.rows.keys import Key, decode_key, key_at
 from filestore.rows.partitions import with_partition
 
@@ -86,6 +87,7 @@ class FileLookup:
         self._name = (table.path(file.path), None if cache is None else cache.generation(table.definition.schema))
         self._index = index_columns(self._schema, self._keys)
         self._parquet: ParquetReader | None = None
+        self._groups: RowGroups | None = None
         self._columns: FileColumns | None = None
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._group: tuple[int, pa.Table] | None = None
@@ -116,27 +118,46 @@ class FileLookup:
 
         Memory: what is returned, and from Parquet a row group of those columns.
         """
+        if (taken := self._taken(rows, columns)) is not None:
+            return taken
         schema = self._schema_of(columns)
-        partition = self._file.slot.partition
-        stored = [name for name in columns if name not in dict(partition)]
-        if stored and (cached := self._cached(stored)) is not None:
-            taken = _taken(cached, rows)
-            return with_partition(taken, tuple((n, text) for n, text in partition if n in columns), schema)
-        groups = RowGroups(self._table, self._file)
-        self._charge(stored, groups.rows_around(rows))
-        frames = [arrow_table(frame, schema) for frame in groups.read_at(rows, columns)]
+        frames = [arrow_table(frame, schema) for frame in self._decoded(rows, columns)]
         return pa.concat_tables([schema.empty_table(), *frames])
+
+    def frame_at(self, rows: Rows, columns: Sequence[str]) -> pl.DataFrame:
+        """The same for at least one position, as polars has them: what it decodes need not be copied."""
+        if (taken := self._taken(rows, columns)) is not None:
+            return frame_of(taken)
+        return pl.concat(self._decoded(rows, columns))
+
+    def _taken(self, rows: Rows, columns: Sequence[str]) -> pa.Table | None:
+        """From the cache, if it has them."""
+        partition = tuple((name, text) for name, text in self._file.slot.partition if name in columns)
+        stored = self._stored(columns)
+        if not stored or (cached := self._cached(stored)) is None:
+            return None
+        return with_partition(_taken(cached, rows), partition, self._schema_of(columns))
+
+    def _decoded(self, rows: Rows, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
+        if self._groups is None:
+            self._groups = RowGroups(self._table, self._file)
+        self._charge(self._stored(columns), self._groups.rows_around(rows))
+        return self._groups.read_at(rows, columns)
+
+    def _stored(self, columns: Sequence[str]) -> list[str]:
+        """Those that the partition does not say."""
+        return [name for name in columns if name not in dict(self._file.slot.partition)]
 
     def close(self) -> None:
         """Lets the file go; it is opened again when it is needed."""
         if self._parquet is not None:
             self._parquet.close()
-        self._parquet = self._group = self._dead = None
+        self._parquet = self._group = self._groups = self._dead = None
 
     # -------------------------------------------------------------------------------------------- from Parquet
 
     def _in_parquet(self, probes: pa.Table) -> Iterator[tuple[Rows, Rows, pa.Table | None]]:
-        for group, start, end in self._groups(probes):
+        for group, start, end in self._near(probes):
             rows = self._read(group)
             found, probe = match(rows, probes.slice(start, end - start), self._keys)
             alive = self._alive(found + self._starts[group])
@@ -145,7 +166,7 @@ class FileLookup:
                 values = rows.select(self._extra).take(pa.array(found)) if self._extra else None
                 yield found + self._starts[group], probe + start, values
 
-    def _groups(self, probes: pa.Table) -> Iterator[tuple[int, int, int]]:
+    def _near(self, probes: pa.Table) -> Iterator[tuple[int, int, int]]:
         """Row groups with the probes, from one to before another, that each may hold."""
         footer = self._open().footer
         column = self._open().leaf(self._keys[0])

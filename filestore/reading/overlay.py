@@ -60,7 +60,7 @@ def dead_rows(
     extra = (sequence,) if sequence else ()
     files = pending.base if sequence or base is None else base
     superseded = Dying(table, files)
-    lookup = SlotLookup(table, files, superseded, extra, None)
+    lookup = SlotLookup(table, files, superseded, extra, images=False)
     alive = [np.zeros(run.rows, dtype=np.bool_) for run in pending.runs]
     for chunk in pending_chunks(table, pending.slot, pending.runs, extra):
         rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)

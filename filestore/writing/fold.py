@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import as_they_came
-from filestore.changelog.stored import ParquetRows
 from filestore.delta.vectors import positions
 from filestore.files.columns import FileColumns
 from filestore.files.live_rows import take_rows
@@ -60,8 +59,7 @@ def fold(
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
     superseded, tally = Dying(table, base), Tally()
-    stored = ParquetRows(table) if producer.images else None
-    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, stored)
+    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=producer.images)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
     with (
         DataWriter(table, slot) as writer,
@@ -121,7 +119,7 @@ def look_again(
     # what merges values comes here only if no row of the slot changed: then its changes are what they were
     anew = definition.changelog_producer.images and (earlier.changes is None or not definition.merges_values)
     superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
-    lookup = SlotLookup(table, base, superseded, extra, ParquetRows(table) if anew else None)
+    lookup = SlotLookup(table, base, superseded, extra, images=anew)
     with ChangeWriter(table, earlier.slot) as changes:
         for keys in _own_keys(table, raw, whole=anew):
             puts = np.full(keys.rows.num_rows, keys.path is not None)

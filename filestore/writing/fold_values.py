@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
 from filestore.changelog.images import as_they_came, images
-from filestore.changelog.stored import ParquetRows, StoredRows
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.lookup.file_lookup import FileLookup
@@ -98,14 +97,13 @@ class MergedChunk:
 def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[pa.Table]) -> Iterator[MergedChunk]:
     """Merges chunks of sorted changes with the stored rows of a slot; writes nothing."""
     definition = table.definition
-    stored = ParquetRows(table)
     files = [(file, FileLookup(table, file)) for file in base]
     for chunk in chunks:
         rows = checked(chunk, definition)
         starts = group_starts(rows, definition.sort_key)
         probes = rows.select(definition.sort_key).take(pa.array(starts))
         places = [place for file, lookup in files for place in _places(file, lookup, probes)]
-        yield MergedChunk(rows, places, _merged(rows, starts, places, stored, definition))
+        yield MergedChunk(rows, places, _merged(rows, starts, places, definition))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +111,7 @@ class _Place:
     """Where the stored rows of some keys stand in one file: ascending positions, and the keys' numbers."""
 
     file: DataFile
+    lookup: FileLookup
     positions: Rows
     groups: Rows
 
@@ -120,7 +119,7 @@ class _Place:
 def _places(file: DataFile, lookup: FileLookup, probes: pa.Table) -> Iterator[_Place]:
     if found := list(lookup.find(probes)):
         positions = np.concatenate([match.positions for match in found])
-        yield _Place(file, positions, np.concatenate([match.probes for match in found]))
+        yield _Place(file, lookup, positions, np.concatenate([match.probes for match in found]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +147,7 @@ class Outcome:
         return self.rows.filter(self.alive & self.changed)
 
 
-def _merged(
-    rows: pa.Table, starts: Rows, places: Sequence[_Place], stored: StoredRows, definition: TableDefinition
-) -> Outcome:
+def _merged(rows: pa.Table, starts: Rows, places: Sequence[_Place], definition: TableDefinition) -> Outcome:
     spec = definition.merging
     known = np.zeros(len(starts), dtype=np.bool_)
     for place in places:
@@ -160,7 +157,8 @@ def _merged(
         merged = first_rows(past, spec)
         alive = merged.alive.to_numpy()
         return Outcome(past, None, merged.rows, known, alive, ~known & alive)
-    old = [Stored(place.groups, stored.at(place.file, place.positions)) for place in places]
+    names = definition.schema.names
+    old = [Stored(place.groups, place.lookup.frame_at(place.positions, names)) for place in places]
     past = history(rows, starts, old, spec.sequence)
     merged = merge_fields(past, spec, definition.primary_key)
     before = past.every_key(past.frame.filter(pl.col(STORED)).select(GROUP, *merged.rows.columns))

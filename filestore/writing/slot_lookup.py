@@ -14,7 +14,6 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.images import Met, images, unchanged
-from filestore.changelog.stored import StoredRows
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup, Matches
 from filestore.merge import deduplicate
@@ -71,7 +70,7 @@ class SlotLookup:
         base: The slot's live files, and its tombstones.
         superseded: Takes the positions of the stored rows that die.
         extra: Columns of the winners that are wanted; the sequence field among them, if the table has one.
-        stored: Reads the old rows, if they are wanted: a row that is put as it is stored changes nothing then.
+        images: The old rows are wanted, too: a row that is put as it is stored changes nothing then.
     """
 
     def __init__(
@@ -80,14 +79,15 @@ class SlotLookup:
         base: Sequence[DataFile],
         superseded: Dying,
         extra: Sequence[str],
-        stored: StoredRows | None,
+        *,
+        images: bool,
     ) -> None:
         self._definition = table.definition
         self._files = [(f, FileLookup(table, f, extra)) for f in base if not isinstance(f, Tombstones)]
         sequence = tuple(filter(None, [table.definition.sequence_field]))
         self._graves = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
         self._superseded = superseded
-        self._stored = stored
+        self._images = images
 
     def find(self, rows: pa.Table, puts: Mask) -> Found:
         """What the rows of a chunk, each of another key, meet.
@@ -100,13 +100,14 @@ class SlotLookup:
         if not rows.num_rows:
             return found
         self._bury(rows, found)
-        new = self._comparable(rows) if self._stored is not None and puts.any() else None
+        new = self._comparable(rows) if self._images and puts.any() else None
+        names = self._definition.schema.names
         for file, lookup in self._files:
             for match in lookup.find(rows):
                 found.known[match.probes] = True
                 dies = self._beaten(match, rows, found)
-                if self._stored is not None and dies.any():
-                    met = Met(match.probes[dies], self._stored.at(file, match.positions[dies]))
+                if self._images and dies.any():
+                    met = Met(match.probes[dies], lookup.frame_at(match.positions[dies], names))
                     dies[dies] = _note(met, new, puts, found)
                 self._superseded.add(file.path, match.positions[dies])
         found.buried &= ~found.known
