@@ -150,16 +150,14 @@ class FileStore:
 
     def files(self, state: TableState) -> TableFiles:
         """What the kernel needs to read and write files of that state."""
-        return TableFiles(self.storage, self.location, state.definition, self.ambient)
+        return TableFiles(self.storage, self.location, state.definition, self.ambient, self._lookup_cache(state))
 
-    def lookup_cache(self) -> LookupCache:
-        """What repeated look-ups in this table's files share, with the limits that its options set now."""
-        limits = CacheLimits.of(
-            self.state().definition.options if self._known is None else self._known.definition.options
-        )
+    def _lookup_cache(self, state: TableState) -> LookupCache:
+        """What all look-ups in this table's files share, with the limits that its options set now."""
+        options = (self._known or state).definition.options
         if self._cache is None:
-            self._cache = LookupCache(limits, self.ambient)
-        self._cache.limits = limits
+            self._cache = LookupCache(state.table_id, CacheLimits.of(options), self.ambient)
+        self._cache.limits = CacheLimits.of(options)
         return self._cache
 
     def commit(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:

@@ -196,7 +196,7 @@ class Table:
         """
         state = self.filestore.state(version)
         asked = asked_keys(keys, state.definition)
-        return get_rows(self.filestore.files(state), state, asked, columns, self.filestore.lookup_cache())
+        return get_rows(self.filestore.files(state), state, asked, columns)
 
     def follow(
         self,

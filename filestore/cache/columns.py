@@ -7,7 +7,10 @@ is still there. One cache serves the threads of one process. Bounds and retentio
 
 from __future__ import annotations
 
+import itertools
 import logging
+import shutil
+import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,8 +34,11 @@ Read = Callable[[Sequence[str]], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
 """Reads columns of a data file: all their rows, a batch a row group."""
 
 _TOGETHER = 64  # columns that are written side by side, each with an open file
-_RENTS = 1 << 20
+_MAPS = 8192  # Linux lets a process have 65,530
+_RENTS = 1 << 16
 _PATIENCE = 16
+_SMALL_SHARE = 4096
+_SPARE = 10  # the part of the disk that others shall find free
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +68,28 @@ class CacheLimits:
 class LookupCache:
     """Filled only where it pays: a column is written once as many of its rows were read for look-ups as it has.
 
-    So a batch job that looks up once writes nothing, and nobody ever pays more than about twice the least.
+    So a batch job that looks up once writes nothing, and nobody ever pays more than about twice the least. Columns of
+    small files are held in memory: a file and a mapping of its own would cost more than a column of them.
+
+    Unpickled, it is the process's own one for the table: tasks that come to a process one after the other, such as
+    those of a stream's batches in Spark's Python workers, share what it holds.
+
+    Attributes:
+        limits: What it may take.
+        folder: Where columns are written; the system's folder for temporary files if None.
 
     Args:
+        table_id: The table. One that is made later at its place has another, and files of other names.
         limits: What it may take.
         ambient: The clock.
-        folder: Where the columns lie; the system's folder for temporary files if None.
+        folder: Where columns are written.
     """
 
-    def __init__(self, limits: CacheLimits, ambient: Ambient, folder: str | None = None) -> None:
+    def __init__(self, table_id: str, limits: CacheLimits, ambient: Ambient, folder: str | None = None) -> None:
         self.limits = limits
+        self.folder = folder
+        self._table_id = table_id
         self._ambient = ambient
-        self._folder = folder
         self._lock = threading.Lock()
         self._disk: Lru[Mapped] = Lru()
         self._memory: Lru[Any] = Lru()
@@ -82,8 +98,8 @@ class LookupCache:
         self._under_way: set[Hashable] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Another process gets an empty one."""
-        return (LookupCache, (self.limits, self._ambient, self._folder))
+        """Where columns lie is for each process to say."""
+        return (_of_process, (self._table_id, self.limits, self._ambient))
 
     @property
     def disk_bytes(self) -> int:
@@ -92,7 +108,7 @@ class LookupCache:
 
     @property
     def memory_bytes(self) -> int:
-        """What is held decoded."""
+        """What is held in memory."""
         return self._memory.size
 
     def generation(self, schema: Schema) -> int:
@@ -118,7 +134,7 @@ class LookupCache:
         missing = [name for name in names if name not in held]
         if missing and self._claim(file, missing, rows):
             try:
-                held |= self._write(file, missing, read)
+                held |= self._keep(file, missing, rows, read)
             finally:
                 with self._lock:
                     self._under_way -= {(file, name) for name in missing}
@@ -132,29 +148,54 @@ class LookupCache:
                 self._rents.put((file, name), rows + (self._rents.get((file, name), now) or 0), 1, now)
             self._rents.shrink(_RENTS, now - self._retention_ms)
 
-    def decoded(self, key: Hashable, make: Callable[[], tuple[Decoded, int]]) -> Decoded:
-        """A small thing in memory, such as a file's footer; `make` gives it and its bytes if it is not held."""
+    def decoded(self, key: Hashable, state: Hashable, make: Callable[[], tuple[Decoded, int]]) -> Decoded:
+        """A small thing in memory, such as a file's dead rows; `make` gives it and its bytes if it is not held.
+
+        Args:
+            key: What it is; of each only the latest state is held.
+            state: What it depends on.
+            make: Works it out.
+        """
         now = self._ambient.now_ms()
         with self._lock:
-            value: Decoded | None = self._memory.get(key, now)
-        if value is not None:
-            return value
+            held: tuple[Hashable, Decoded] | None = self._memory.get(key, now)
+        if held is not None and held[0] == state:
+            return held[1]
         value, size = make()
         with self._lock:
-            self._memory.put(key, value, size, now)
-            self._memory.shrink(self.limits.memory, now - self._retention_ms)
+            self._memory.put(key, (state, value), size, now)
+            self._shrink(now)
         return value
+
+    def sweep(self, now_ms: int) -> bool:
+        """Drops what was not used for so long that it need not be kept; whether anything is left."""
+        with self._lock:
+            self._shrink(now_ms)
+            self._rents.shrink(_RENTS, now_ms - self._retention_ms)
+            return bool(len(self._disk) or len(self._memory) or len(self._rents) or self._under_way)
+
+    def handed_over(self, limits: CacheLimits, ambient: Ambient) -> None:
+        """Another process's cache for the table has come here: what it may take, and what time it is there, hold."""
+        self.limits = limits
+        self._ambient = ambient
 
     @property
     def _retention_ms(self) -> int:
         return self.limits.retention // timedelta(milliseconds=1)
 
+    def _shrink(self, now_ms: int) -> None:
+        unused_since = now_ms - self._retention_ms
+        self._disk.shrink(self.limits.disk, unused_since, _MAPS)
+        self._memory.shrink(self.limits.memory, unused_since)
+
     def _held(self, file: Hashable, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
         now = self._ambient.now_ms()
         with self._lock:
-            self._disk.shrink(self.limits.disk, now - self._retention_ms)
-            found = {name: self._disk.get((file, name), now) for name in names}
-        return {name: mapped.column for name, mapped in found.items() if mapped is not None}
+            self._shrink(now)
+            mapped = {name: self._disk.get((file, name), now) for name in names}
+            columns = {name: column.column for name, column in mapped.items() if column is not None}
+            small = {name: self._memory.get((file, name), now) for name in names if name not in columns}
+        return columns | {name: column for name, column in small.items() if column is not None}
 
     def _claim(self, file: Hashable, names: Sequence[str], rows: int) -> bool:
         """Whether these columns are to be written, and by this thread. Another one reads Parquet meanwhile."""
@@ -166,25 +207,72 @@ class LookupCache:
             self._under_way |= keys
         return True
 
-    def _write(self, file: Hashable, names: Sequence[str], read: Read) -> dict[str, pa.ChunkedArray]:
-        written: dict[str, Mapped] = {}
+    def _keep(self, file: Hashable, names: Sequence[str], rows: int, read: Read) -> dict[str, pa.ChunkedArray]:
+        kept: dict[str, pa.ChunkedArray] = {}
         try:
             for start in range(0, len(names), _TOGETHER):
-                schema, batches = read(names[start : start + _TOGETHER])
-                written |= map_columns(batches, schema, self._folder, self.limits.disk)
+                kept |= self._keep_together(file, rows, *read(names[start : start + _TOGETHER]))
         except (OSError, pa.ArrowException, TooLarge) as error:
             logger.warning("look-ups in %s go on without a copy on the local disk: %s", file, error)
             self.charge(file, names, -_PATIENCE * max(1, self._rent(file, names)))
             return {}
+        with self._lock:
+            for name in names:
+                self._rents.drop((file, name))
+            self._shrink(self._ambient.now_ms())
+        return kept
+
+    def _keep_together(
+        self, file: Hashable, rows: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+    ) -> dict[str, pa.ChunkedArray]:
+        """In memory what takes so little that thousands have room there, in files the rest. Memory: a row group."""
+        rest = iter(batches)
+        first = next(rest)
+        small = {} if first.num_rows < rows else {n: first.column(n) for n in schema.names if self._is_small(first, n)}
+        large = [name for name in schema.names if name not in small]
+        now = self._ambient.now_ms()
+        kept = {name: pa.chunked_array([column]) for name, column in small.items()}
+        with self._lock:
+            for name, column in kept.items():
+                self._memory.put((file, name), column, column.nbytes, now)
+        if not large:
+            return kept
+        whole = (batch.select(large) for batch in itertools.chain([first], rest))
+        return kept | self._map(file, pa.schema([schema.field(name) for name in large]), whole)
+
+    def _is_small(self, rows: pa.RecordBatch, name: str) -> bool:
+        return bool(rows.column(name).nbytes <= self.limits.memory // _SMALL_SHARE)
+
+    def _map(self, file: Hashable, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> dict[str, pa.ChunkedArray]:
+        written = map_columns(batches, schema, self.folder, self._room())
         now = self._ambient.now_ms()
         with self._lock:
             for name, mapped in written.items():
-                self._rents.drop((file, name))
                 self._disk.put((file, name), mapped, mapped.size, now)
-            self._disk.shrink(self.limits.disk, now - self._retention_ms)
         return {name: mapped.column for name, mapped in written.items()}
+
+    def _room(self) -> int:
+        """The bytes that columns may take now: a disk that is full would stop others, such as Spark's shuffles."""
+        disk = shutil.disk_usage(self.folder or tempfile.gettempdir())
+        free = max(0, disk.free - disk.total // _SPARE)
+        return free if self.limits.disk is None else min(free, self.limits.disk)
 
     def _rent(self, file: Hashable, names: Sequence[str]) -> int:
         now = self._ambient.now_ms()
         with self._lock:
             return max(self._rents.get((file, name), now) or 0 for name in names)
+
+
+_own: dict[str, LookupCache] = {}
+_own_lock = threading.Lock()
+
+
+def _of_process(table_id: str, limits: CacheLimits, ambient: Ambient) -> LookupCache:
+    """This process's own cache for a table. What no task has used for so long that it need not be kept is let go."""
+    now = ambient.now_ms()
+    with _own_lock:
+        for other in [id_ for id_, cache in _own.items() if id_ != table_id and not cache.sweep(now)]:
+            del _own[other]
+        cache = _own.setdefault(table_id, LookupCache(table_id, limits, ambient))
+    cache.handed_over(limits, ambient)
+    return cache

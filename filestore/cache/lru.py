@@ -49,10 +49,17 @@ class Lru(Generic[Value]):
         if (entry := self._entries.pop(key, None)) is not None:
             self.size -= entry.size
 
-    def shrink(self, limit: int | None, unused_since_ms: int) -> None:
-        """Forgets what was not used since then, and then the oldest until no more than `limit` is held."""
+    def shrink(self, limit: int | None, unused_since_ms: int, count: int | None = None) -> None:
+        """Forgets what was not used since then, and then the oldest until no more than `limit` is held.
+
+        Args:
+            limit: The sum of sizes; None for no bound.
+            unused_since_ms: What was used earlier goes.
+            count: How many values; None for no bound.
+        """
         while self._entries:
             key, entry = next(iter(self._entries.items()))
-            if entry.used_ms >= unused_since_ms and (limit is None or self.size <= limit):
+            fits = (limit is None or self.size <= limit) and (count is None or len(self) <= count)
+            if fits and entry.used_ms >= unused_since_ms:
                 return
             self.drop(key)

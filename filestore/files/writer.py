@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.cache.columns import LookupCache
 from filestore.errors import InvalidRequest
 from filestore.files.bloom import can_have_filter
 from filestore.files.columns import stored_rows
@@ -40,12 +41,14 @@ class TableFiles:
         location: The table's root.
         definition: Schema, keys, options.
         ambient: Ids and time.
+        cache: What look-ups keep of the files for those to come; None keeps nothing. Another process has its own.
     """
 
     storage: Storage
     location: str
     definition: TableDefinition
     ambient: Ambient
+    cache: LookupCache | None = field(default=None, compare=False, repr=False)
 
     def path(self, relative: str) -> str:
         """The whole path of a relative one."""

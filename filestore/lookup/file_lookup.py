@@ -89,6 +89,7 @@ class FileLookup:
         self._parquet: ParquetReader | None = None
         self._groups: RowGroups | None = None
         self._columns: FileColumns | None = None
+        self._held: dict[tuple[str, ...], Mapping[str, pa.ChunkedArray]] = {}
         self._starts: Rows = np.empty(0, dtype=np.int64)
         self._group: tuple[int, pa.Table] | None = None
         self._dead: DeadRows | None = None
@@ -153,6 +154,7 @@ class FileLookup:
         if self._parquet is not None:
             self._parquet.close()
         self._parquet = self._group = self._groups = self._dead = None
+        self._held.clear()
 
     # -------------------------------------------------------------------------------------------- from Parquet
 
@@ -218,7 +220,7 @@ class FileLookup:
             dead = DeadRows(self._table.storage, self._table.location, self._file)
             return dead, dead.nbytes
 
-        return read()[0] if self._cache is None else self._cache.decoded((self._name, self._file.vector), read)
+        return read()[0] if self._cache is None else self._cache.decoded(self._name, self._file.vector, read)
 
     # ------------------------------------------------------------------------------------------ from the cache
 
@@ -238,9 +240,12 @@ class FileLookup:
         return pa.schema([self._schema.field(name) for name in columns])
 
     def _cached(self, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray] | None:
+        """Asked for once: who looks many chunks up reads the file once, and that is no reason to keep it."""
         if self._cache is None:
             return None
-        return self._cache.columns(self._name, names, self._file.rows, self._copied) or None
+        if (known := tuple(names)) not in self._held:
+            self._held[known] = self._cache.columns(self._name, names, self._file.rows, self._copied)
+        return self._held[known] or None
 
     def _charge(self, names: Iterable[str], rows: int) -> None:
         if self._cache is not None:

@@ -173,21 +173,22 @@ OPTIONS: Mapping[str, Option] = {
             "size",
             size,
             "256 mb",
-            "Memory for what look-ups keep decoded, such as files' footers and dead rows.",
+            "Memory of a process for what look-ups keep there: files' dead rows, and columns of small files.",
         ),
         Option(
             "lookup.cache-max-disk-size",
             "size",
             size,
             None,
-            "Room on the local disk for columns that look-ups read again and again; default: what the disk has.",
+            "Room on the local disk, for each process, for columns that reads and writes look up again and again; "
+            "default: what the disk has, but a tenth.",
         ),
         Option(
             "lookup.cache-file-retention",
             "duration",
             duration,
             "1 h",
-            "Columns on the local disk that no look-up used for this time are dropped.",
+            "What look-ups keep is dropped when none used it for this time.",
         ),
         Option(
             "checkpoint.interval",

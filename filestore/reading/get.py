@@ -13,7 +13,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.cache.columns import LookupCache
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
@@ -36,7 +35,6 @@ def get_rows(
     state: TableState,
     keys: pa.Table,
     columns: Sequence[str] | None = None,
-    cache: LookupCache | None = None,
 ) -> pa.Table:
     """The rows of those keys, in the order of the keys; of a key that is there twice once, of one without a row none.
 
@@ -45,7 +43,6 @@ def get_rows(
         state: The version to read.
         keys: The columns of the primary key with their types, no nulls among them.
         columns: Which columns, in which order; all if None.
-        cache: Makes files that are asked repeatedly faster.
 
     Raises:
         NotFound: a column that is not there.
@@ -61,7 +58,7 @@ def get_rows(
         for part in (
             _of_merged_slot(table, state, pending[slot], probes, values)
             if slot in pending
-            else _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values, cache)
+            else _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values)
         )
     ]
     if not parts:
@@ -105,14 +102,13 @@ def _of_slot(
     files: Sequence[DataFile],
     probes: pa.Table,
     values: Sequence[str],
-    cache: LookupCache | None,
 ) -> Iterator[pa.Table]:
     """The key columns, the numbers and the wanted columns of the rows that the files hold."""
     asked = with_hashes(probes.select([*table.definition.primary_key, _NUMBER]), table.definition.sort_key)
     for file in files:
         if not asked.num_rows:
             return
-        lookup = FileLookup(table, file, cache=cache)
+        lookup = FileLookup(table, file, cache=table.cache)
         left = np.ones(asked.num_rows, dtype=np.bool_)
         for match in lookup.find(asked):
             rows = asked.drop_columns(HASH).take(pa.array(match.probes))

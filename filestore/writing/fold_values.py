@@ -97,7 +97,7 @@ class MergedChunk:
 def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[pa.Table]) -> Iterator[MergedChunk]:
     """Merges chunks of sorted changes with the stored rows of a slot; writes nothing."""
     definition = table.definition
-    files = [(file, FileLookup(table, file)) for file in base]
+    files = [(file, FileLookup(table, file, cache=table.cache)) for file in base]
     for chunk in chunks:
         rows = checked(chunk, definition)
         starts = group_starts(rows, definition.sort_key)

@@ -83,7 +83,7 @@ class SlotLookup:
         images: bool,
     ) -> None:
         self._definition = table.definition
-        self._files = [(f, FileLookup(table, f, extra)) for f in base if not isinstance(f, Tombstones)]
+        self._files = [(f, FileLookup(table, f, extra, table.cache)) for f in base if not isinstance(f, Tombstones)]
         sequence = tuple(filter(None, [table.definition.sequence_field]))
         self._graves = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
         self._superseded = superseded

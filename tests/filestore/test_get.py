@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.cache.columns import LookupCache
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
 from filestore.reading.get import get_rows
@@ -44,9 +44,17 @@ def row_of(key: tuple[Any, ...], value: int, kind: str = "+I") -> dict[str, Any]
     return {f"k{n}": part for n, part in enumerate(key)} | content | {"_kind": kind}
 
 
-def get(store: FileStore, asked: pa.Table, columns: list[str] | None = None, **how: Any) -> pa.Table:
-    state = store.state(how.pop("version", None))
-    return get_rows(store.files(state), state, asked, columns, **how)
+def get(
+    store: FileStore,
+    asked: pa.Table,
+    columns: list[str] | None = None,
+    *,
+    version: int | None = None,
+    cached: bool = False,
+) -> pa.Table:
+    state = store.state(version)
+    table = store.files(state)
+    return get_rows(table if cached else replace(table, cache=None), state, asked, columns)
 
 
 def asked_of(definition: TableDefinition, keys: list[tuple[Any, ...]]) -> pa.Table:
@@ -82,14 +90,14 @@ def test_it_gives_what_a_filtered_scan_gives(kinds: list[pa.DataType], partition
             keys = [one for batch in batches for one, _ in batch] + more
             dice.shuffle(keys)
             asked = asked_of(definition, keys + keys[:2])
-            for cache in (None, *[store.lookup_cache()] * 3):
-                found = get(store, asked, cache=cache)
+            for cached in (False, True, True, True):
+                found = get(store, asked, cached=cached)
                 assert found.schema.equals(definition.schema.to_arrow())
                 assert found.to_pylist() == expected(store, asked)
                 names = ["tags", "k0"]
-                assert get(store, asked, names, cache=cache).equals(found.select(names))
+                assert get(store, asked, names, cached=cached).equals(found.select(names))
                 only_keys = list(definition.primary_key)
-                assert get(store, asked, only_keys, cache=cache).equals(found.select(only_keys))
+                assert get(store, asked, only_keys, cached=cached).equals(found.select(only_keys))
             before = store.state().version // 2
             assert get(store, asked, version=before).to_pylist() == expected(store, asked, before)
 
@@ -114,11 +122,11 @@ def test_nothing_asked_nothing_given(folder: Path) -> None:
 
 def test_commits_that_come_are_seen(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
-    cache, asked = store.lookup_cache(), pa.table({"id": [1, 2, 3]})
+    asked = pa.table({"id": [1, 2, 3]})
     other = reopen(store)
     for v in range(6):
         write(other, [{"id": n, "v": v} for n in (1, 2, 3)] if v % 2 else [{"id": 2, "v": v}, {"id": 3, "_kind": "-D"}])
-        assert get(store, asked, cache=cache).to_pylist() == expected(store, asked)
+        assert get(store, asked, cached=True).to_pylist() == expected(store, asked)
 
 
 class Opened:
@@ -129,9 +137,9 @@ class Opened:
         self.store = reopen(store, self.storage)
         self.store.state()
 
-    def by(self, asked: pa.Table, cache: LookupCache | None = None) -> set[str]:
+    def by(self, asked: pa.Table, *, cached: bool = False) -> set[str]:
         self.storage.calls.clear()
-        get(self.store, asked, cache=cache)
+        get(self.store, asked, cached=cached)
         return {call.path for call in self.storage.calls if call.path.endswith(".parquet") and "bucket-" in call.path}
 
 

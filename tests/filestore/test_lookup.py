@@ -33,6 +33,7 @@ def definition_of(kinds: list[pa.DataType], rows_a_group: int) -> TableDefinitio
     keys = [Column(f"k{n}", kind, nullable=False) for n, kind in enumerate(kinds)]
     schema = Schema((Column("s", inner), *keys, Column("v", pa.int64())))
     options = NO_LOG | {"row-group.rows": str(rows_a_group), "file.bloom-filter": str(rows_a_group % 2 == 0)}
+    options |= {"lookup.cache-max-memory-size": "1 b"}  # all columns go to the disk
     return TableDefinition.of(schema, [column.name for column in keys], options=options)
 
 
@@ -51,7 +52,8 @@ def check(folder: Path, kinds: list[pa.DataType], stored: Keys, dead: Keys, prob
     def look_up(cache: LookupCache | None, chunks: list[Keys]) -> None:
         check_found(definition, [FileLookup(table, file, ["v"], cache) for file in files], live, chunks)
 
-    cache = store.lookup_cache()
+    cache = table.cache
+    assert cache is not None
     look_up(None, probes)
     look_up(cache, probes)
     for _ in range(3):  # read, written, used

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark import cloudpickle
 
+import filestore.cache.columns
 import filestore.lookup.key_match
 from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.cache.lru import Lru
@@ -28,7 +28,7 @@ from filestore.table import FileStore
 from tests.tables import Clock, create, define, read, seeded, write
 
 ROWS = 40
-NO_LIMITS = CacheLimits(1 << 30, None, timedelta(hours=1))
+ON_DISK = CacheLimits(1, None, timedelta(hours=1))  # no column is small enough for memory
 
 
 @pytest.fixture
@@ -38,8 +38,9 @@ def clock() -> Clock:
 
 @pytest.fixture
 def store(folder: Path, clock: Clock) -> FileStore:
-    """Two files, the first with dead rows; the key's hashes are needed."""
-    made = create(folder / "t", define("id STRING, v BIGINT, w STRING", ["id"]), ambient=seeded(clock=clock))
+    """Two files, the first with dead rows; the key's hashes are needed, and no column is small enough for memory."""
+    definition = define("id STRING, v BIGINT, w STRING", ["id"], lookup_cache__max__memory__size="1 b")
+    made = create(folder / "t", definition, ambient=seeded(clock=clock))
     write(made, [{"id": f"k{n:02}", "v": n, "w": "w" * n} for n in range(ROWS)])
     write(made, [{"id": f"k{n:02}", "v": -n, "w": None} for n in range(0, ROWS, 3)])
     return made
@@ -57,8 +58,15 @@ def find_all(store: FileStore, cache: LookupCache | None) -> list[dict[str, Any]
     return sorted(rows, key=lambda row: row["id"])
 
 
-def cache_of(store: FileStore, limits: CacheLimits = NO_LIMITS, folder: Path | None = None) -> LookupCache:
-    return LookupCache(limits, store.ambient, None if folder is None else str(folder))
+def own_cache(store: FileStore) -> LookupCache:
+    """The one that all of the store's look-ups share."""
+    cache = store.files(store.state()).cache
+    assert cache is not None
+    return cache
+
+
+def cache_of(store: FileStore, limits: CacheLimits = ON_DISK, folder: Path | None = None) -> LookupCache:
+    return LookupCache(store.state().table_id, limits, store.ambient, None if folder is None else str(folder))
 
 
 def warm(store: FileStore, cache: LookupCache) -> None:
@@ -73,7 +81,7 @@ def test_the_options_are_its_limits() -> None:
 
 
 def test_the_first_look_up_writes_nothing_and_the_third_reads_no_parquet(store: FileStore) -> None:
-    cache = store.lookup_cache()
+    cache = cache_of(store)
     assert find_all(store, cache) == read(store)
     assert cache.disk_bytes == 0
     assert find_all(store, cache) == read(store)
@@ -85,19 +93,21 @@ def test_the_first_look_up_writes_nothing_and_the_third_reads_no_parquet(store: 
 
 
 def test_rows_have_their_partition_columns_from_the_cache_too(folder: Path) -> None:
-    store = create(folder / "t", define("v INT, p STRING, id BIGINT", ["p", "id"], ["p"]))
+    options = {"lookup_cache__max__memory__size": "1 b"}
+    store = create(folder / "t", define("v INT, p STRING, id BIGINT", ["p", "id"], ["p"], **options))
     write(store, [{"v": n, "p": "a b", "id": n} for n in range(9)])
     (file,) = store.state().files.values()
-    lookup = FileLookup(store.files(store.state()), file, cache=store.lookup_cache())
+    lookup = FileLookup(store.files(store.state()), file, cache=own_cache(store))
     wanted = [{"p": "a b", "v": n, "id": n} for n in (2, 5)]
     for _ in range(3):
         assert lookup.rows_at(np.array([2, 5]), ["p", "v", "id"]).to_pylist() == wanted
         assert lookup.rows_at(np.array([2, 5]), ["p"]).to_pylist() == [{"p": "a b"}] * 2
-    assert store.lookup_cache().disk_bytes > 0
+        lookup.close()
+    assert own_cache(store).disk_bytes > 0
 
 
 def test_a_cache_is_the_stores_for_its_life(store: FileStore) -> None:
-    assert store.lookup_cache() is store.lookup_cache()
+    assert own_cache(store) is own_cache(store)
 
 
 def test_what_it_keeps_has_no_name_and_goes_with_it(store: FileStore, tmp_path: Path) -> None:
@@ -147,6 +157,58 @@ def test_it_stays_within_its_room(store: FileStore) -> None:
             assert find_all(store, small) == read(store)
             assert small.disk_bytes <= full.disk_bytes // part
         assert small.memory_bytes <= 1
+
+
+def test_it_maps_no_more_files_than_it_may(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process may have so many mappings, and the allocator needs some, too."""
+    monkeypatch.setattr(filestore.cache.columns, "_MAPS", 4)
+    cache = cache_of(store)
+    for _ in range(6):
+        assert find_all(store, cache) == read(store)
+        assert 0 < len(cache._disk) <= 4 or not cache.disk_bytes
+
+
+def test_it_leaves_room_on_the_disk(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Usage:
+        total, free = 1 << 40, (1 << 40) // 10 + 100
+
+    monkeypatch.setattr(filestore.cache.columns.shutil, "disk_usage", lambda _: Usage)
+    cache = cache_of(store)
+    for _ in range(4):
+        assert find_all(store, cache) == read(store)
+    assert cache.disk_bytes == 0
+    Usage.free += 1 << 20
+    warm(store, other := cache_of(store))
+    assert other.disk_bytes > 0
+
+
+def test_columns_of_small_files_are_held_in_memory(store: FileStore) -> None:
+    cache = cache_of(store, CacheLimits(256 << 20, None, timedelta(hours=1)))
+    warm(store, cache)
+    assert cache.disk_bytes == 0
+    expected, held = read(store), cache.memory_bytes
+    for path in Path(store.location).rglob("bucket-*/*.parquet"):
+        path.unlink()
+    assert find_all(store, cache) == expected
+    assert cache.memory_bytes == held > 0
+
+
+def test_wide_columns_of_small_files_go_to_the_disk(store: FileStore) -> None:
+    cache = cache_of(store, CacheLimits(4096 * 400, None, timedelta(hours=1)))
+    warm(store, cache)
+    assert cache.disk_bytes > 0
+    assert cache.memory_bytes > 0
+    assert find_all(store, cache) == read(store)
+
+
+def test_of_what_grows_the_latest_is_held(store: FileStore) -> None:
+    """Each commit gives a file another vector: the dead rows of former ones are not kept."""
+    cache = cache_of(store, CacheLimits(1000, None, timedelta(hours=1)))
+    made = []
+    for state in (1, 1, 2, 3, 3):
+        assert cache.decoded("file", state, lambda state=state: (made.append(state) or state * 10, state)) == state * 10
+    assert made == [1, 2, 3]
+    assert cache.memory_bytes == 3
 
 
 def test_without_a_disk_answers_are_right(store: FileStore, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -202,14 +264,6 @@ def test_threads_share_it(store: FileStore) -> None:
     assert cache.disk_bytes == alone.disk_bytes
 
 
-def test_another_process_gets_an_empty_one(store: FileStore) -> None:
-    cache = store.lookup_cache()
-    warm(store, cache)
-    assert cache.disk_bytes > 0
-    other = cloudpickle.loads(cloudpickle.dumps(store)).lookup_cache()
-    assert (other.limits, other.disk_bytes) == (cache.limits, 0)
-
-
 @pytest.mark.parametrize("reduce", [lambda h: h * 0, lambda h: h % np.uint64(3)], ids=["one", "three"])
 def test_keys_with_one_hash_are_told_apart(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, reduce: Callable[[Any], Any]
@@ -221,8 +275,12 @@ def test_keys_with_one_hash_are_told_apart(
     assert find_all(store, cache) == read(store)
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 3))), st.integers(0, 12))
-def test_lru_against_a_list(steps: list[tuple[int, int, int]], limit: int) -> None:
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.integers(0, 4), st.integers(0, 3))),
+    st.integers(0, 12),
+    st.none() | st.integers(0, 4),
+)
+def test_lru_against_a_list(steps: list[tuple[int, int, int]], limit: int, count: int | None) -> None:
     lru: Lru[int] = Lru()
     held: list[tuple[int, int, int]] = []  # key, size, last use; in the order of their use
     for now, (key, size, wait) in enumerate(steps):
@@ -232,8 +290,8 @@ def test_lru_against_a_list(steps: list[tuple[int, int, int]], limit: int) -> No
         else:
             assert lru.get(key, now) == (-key if key in {e[0] for e in held} else None)
             held = [*(e for e in held if e[0] != key), *((k, s, now) for k, s, _ in held if k == key)]
-        lru.shrink(limit, now - wait)
+        lru.shrink(limit, now - wait, count)
         held = [e for e in held if e[2] >= now - wait]
-        while sum(e[1] for e in held) > limit:
+        while sum(e[1] for e in held) > limit or (count is not None and len(held) > count):
             held.pop(0)
         assert (lru.size, len(lru)) == (sum(e[1] for e in held), len(held))
