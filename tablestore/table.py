@@ -179,8 +179,8 @@ class Table:
     def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
         """The rows of given keys: an Arrow table in the order of the keys.
 
-        A key that has no row is left out, one that is given twice comes once. Whoever asks often keeps the `Table`:
-        what is read again and again is then found on the local disk, within the bounds of the options
+        A key that has no row is left out, one that is given twice comes once. Whoever asks or writes often keeps the
+        `Table`: what is looked up again and again is then found on the local disk, within the bounds of the options
         ``lookup.cache-…`` (files without a name below the system's temporary folder, ``$TMPDIR``).
 
         Args:

@@ -23,7 +23,7 @@ from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.errors import TableStoreError, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.writing.slot_result import SlotResult
-from tablestore.spark.write import known_error
+from tablestore.spark.write import at_home, known_error
 
 __all__ = ["spark_compaction", "spark_folds"]
 
@@ -74,7 +74,7 @@ def _working(
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for task in batch.to_pylist():
-                outcome = pickle.dumps(attempt(table, pickle.loads(task["work"])))
+                outcome = pickle.dumps(attempt(at_home(table, task["task"]), pickle.loads(task["work"])))
                 columns = [pa.array([task["task"]], pa.int32()), pa.array([outcome], pa.binary())]
                 yield pa.record_batch(columns, names=["task", "outcome"])
 

@@ -35,7 +35,7 @@ from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
-__all__ = ["Arranged", "arranged", "known_error", "spark_runner", "spark_type"]
+__all__ = ["Arranged", "arranged", "at_home", "known_error", "spark_runner", "spark_type"]
 
 _OUTCOME = "outcome binary"
 
@@ -155,7 +155,7 @@ def _task(job: WriteJob, names: Sequence[str]) -> Callable[[Iterable[pa.RecordBa
         assert context is not None
         task = context.partitionId()
         named = (batch.rename_columns(names) for batch in batches)
-        rows = _in_order(_canonical(named, job.table.definition), job.table, task)
+        rows = _in_order(_canonical(named, job.table.definition), at_home(job.table, task), task)
         outcome = _attempt(job, rows, f"{task}.{context.taskAttemptId()}")
         yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
 
@@ -172,11 +172,23 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
         yield batch if slot else batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
 
 
+def local_disk(task: int) -> str:
+    """One of the folders that Spark gives its executors for temporary files."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
+    return folders[task % len(folders)]
+
+
+def at_home(table: TableFiles, task: int) -> TableFiles:
+    """The table in a task: what its look-ups keep stays in the worker for the next tasks, on the executor's disk."""
+    if table.cache is not None:
+        table.cache.folder = local_disk(task)
+    return table
+
+
 @contextmanager
 def _on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
     """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
-    folders = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
-    disk = folders[task % len(folders)]
+    disk = local_disk(task)
     with writing(disk):
         temporary = tempfile.TemporaryDirectory(prefix="tablestore-runs-", dir=disk)
     with temporary as folder:
