@@ -18,36 +18,63 @@ from filestore.checks.report import Findings, Invariant
 from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot_of
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import NotFound
+from filestore.errors import NotFound, TableStoreError
 from filestore.files.columns import stored_schema
 from filestore.layout import join
+from filestore.life.retention import is_retained
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.snapshot import Operation
 
-__all__ = ["check_changes"]
+__all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 
 Counts = Counter[str]
+
+BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
+"""What reading an entry raises that is not as FORMAT.md says."""
 
 _CHANGING = (Operation.WRITE, Operation.FOLD)
 """Commits that may write change data down."""
 
 
-def check_changes(log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit) -> None:
-    """Checks the change data of one version."""
+def check_changes(
+    log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit
+) -> str | None:
+    """Checks the change data of one version; the path of a file of it that is gone, as it may be once that expired."""
+    try:
+        return _check(log, findings, before, after, entry)
+    except BROKEN as error:
+        message = f"the change data of version {entry.version} cannot be understood: {type(error).__name__}: {error}"
+        findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
+        return None
+
+
+def _check(log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit) -> str | None:
     definition = after.definition
     _check_feed(findings, definition, entry)
     found: dict[Slot, Counts] = {}
     for action in (a["cdc"] for a in entry.actions if "cdc" in a):
-        counts = _types(log, definition, action)
+        path = file_key(action)
+        try:
+            counts = _types(log, definition, action)
+        except NotFound:
+            return path
         if isinstance(counts, str):
-            path = file_key(action)
             findings.add(Invariant.CHANGE_FILE, f"version {entry.version}: {path} {counts}", path)
-            return
+            return None
         found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
     if definition.changelog_producer.images and entry.snapshot().operation in _CHANGING:
         _check_counts(findings, before, after, entry, found)
+    return None
+
+
+def check_lost_changes(findings: Findings, newest: TableState, lost: Mapping[int, str]) -> None:
+    """Change data may be gone only of versions that have expired. `lost`: a path for each version that lacks a file."""
+    for version, path in lost.items():
+        if is_retained(newest, version):
+            message = f"version {version}: {path} is named as change data and not on storage"
+            findings.add(Invariant.CHANGE_FILE, message, path)
 
 
 def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) -> None:
@@ -68,7 +95,7 @@ def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) 
 
 
 def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
-    """How often a file has each type of change; or what is wrong with it."""
+    """How often a file has each type of change; or what is wrong with it. `NotFound` if it is gone."""
     counts: Counts = Counter()
     try:
         with log.storage.open_read(join(log.location, file_key(action))) as source:
@@ -81,8 +108,6 @@ def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]
             for group in range(parquet.num_row_groups):
                 types = parquet.read_row_group(group, [CHANGE_TYPE_COLUMN], use_threads=False).column(0)
                 counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(types).to_pylist()})
-    except NotFound:
-        return "is named as change data and not on storage"
     except (pa.ArrowException, OSError) as error:
         return f"is not readable Parquet: {error}"
     unknown = sorted(str(kind) for kind in set(counts) - set(ChangeType))

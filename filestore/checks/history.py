@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from filestore.checks.changes import check_changes
+from filestore.checks.changes import BROKEN, check_changes, check_lost_changes
 from filestore.checks.definitions import brought, check_definition_step
 from filestore.checks.pending import check_run_names
 from filestore.checks.report import Findings, Invariant
@@ -30,18 +30,15 @@ from filestore.delta.actions import (
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
-from filestore.errors import TableStoreError, Unsupported
+from filestore.errors import Unsupported
 from filestore.layout import decode_path
 from filestore.life.lifetimes import Lifetimes, runs_of
-from filestore.life.retention import is_retained
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
 
 __all__ = ["History", "read_history"]
-
-_BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
 
 
 @dataclass(slots=True)
@@ -54,7 +51,7 @@ class History:
         referenced: Relative paths that any retained version names.
         newest: The newest version; None if it cannot be had.
         schemas: By path the columns that the table had when the file or run came, as far as the log still says it.
-        promised: The newest version, which says which ones are retained, if it can be had before all others are read.
+        lost_changes: By version a file of its change data that is not on storage.
     """
 
     findings: Findings
@@ -63,13 +60,13 @@ class History:
     newest: TableState | None = None
     schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
-    promised: TableState | None = None
+    lost_changes: dict[int, str] = field(default_factory=dict)
 
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
     """Reads every entry once, oldest first, and checks each against the state before it."""
+    history = History(findings)
     versions, checkpoints = log.versions(), set(log.checkpoints())
-    history = History(findings, promised=_state_at(log, Findings(), max(versions, default=-1)))
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
     begin = _first_whole(findings, versions, checkpoints)
@@ -82,6 +79,7 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings) -> Hist
     history.newest = state
     if state is not None:
         check_reach(findings, state, begin)
+        check_lost_changes(findings, state, history.lost_changes)
     if history.state is None:
         history.state = _state_at(log, findings, wanted)
     return history
@@ -111,7 +109,7 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
     findings = history.findings
     try:
         entry = log.commit(number)
-    except _BROKEN as error:
+    except BROKEN as error:
         findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
         return None
     if entry is None:
@@ -129,19 +127,9 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
         _note_references(history, entry)
         return _from_checkpoint(log, number)
     after = _checked_step(history, before, entry)
-    if after is not None and (history.promised is None or is_retained(history.promised, number)):
-        _check_change_data(log, findings, before, after, entry)
+    if after is not None and (lost := check_changes(log, findings, before or after, after, entry)) is not None:
+        history.lost_changes[number] = lost
     return after
-
-
-def _check_change_data(
-    log: DeltaLog, findings: Findings, before: TableState | None, after: TableState, entry: Commit
-) -> None:
-    try:
-        check_changes(log, findings, before or after, after, entry)
-    except _BROKEN as error:
-        message = f"the change data of version {entry.version} cannot be understood: {type(error).__name__}: {error}"
-        findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
 
 
 def _checked_step(history: History, before: TableState | None, entry: Commit) -> TableState | None:
@@ -163,7 +151,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_apps(findings, entry)
         _check_transactions(findings, before, after, entry)
         check_retention(findings, before, after, entry)
-    except _BROKEN as error:
+    except BROKEN as error:
         message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=entry.version)
         return None
@@ -173,14 +161,14 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
 def _from_checkpoint(log: DeltaLog, number: int) -> TableState | None:
     try:
         return log.checkpoint(number) if number in log.checkpoints() else None
-    except (*_BROKEN, pa.ArrowException, OSError):
+    except (*BROKEN, pa.ArrowException, OSError):
         return None  # the checkpoint's own check tells
 
 
 def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | None:
     try:
         return log.at(version)
-    except (*_BROKEN, pa.ArrowException, OSError) as error:
+    except (*BROKEN, pa.ArrowException, OSError) as error:
         message = f"version {version} cannot be put together: {type(error).__name__}: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=version)
         return None
@@ -348,7 +336,7 @@ def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> N
     version = state.version
     try:
         stored = log.checkpoint(version)
-    except (*_BROKEN, pa.ArrowException, OSError) as error:
+    except (*BROKEN, pa.ArrowException, OSError) as error:
         findings.add(
             Invariant.CHECKPOINT,
             f"the checkpoint of version {version} cannot be read: {error}",
@@ -368,7 +356,7 @@ def _note_references(history: History, entry: Commit) -> None:
     for action in entry.actions:
         try:
             _note_action(history.referenced, action)
-        except _BROKEN:
+        except BROKEN:
             continue  # the entry's own check tells
 
 
