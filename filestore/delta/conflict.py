@@ -30,8 +30,20 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
-__all__ = ["METADATA_CHANGED", "RUNS_CAME", "AppVersion", "Clear", "Done", "Proposal", "Rebase", "judge"]
+__all__ = [
+    "DOMAIN_CHANGED",
+    "METADATA_CHANGED",
+    "RUNS_CAME",
+    "AppVersion",
+    "Clear",
+    "Done",
+    "Proposal",
+    "Rebase",
+    "judge",
+]
 
+DOMAIN_CHANGED = "domain-changed"
+"""The code of the conflict with a commit that changed a domain which the proposal was worked out from."""
 METADATA_CHANGED = "metadata-changed"
 """The code of the conflict with a commit that changed the table's definition."""
 RUNS_CAME = "runs-came"
@@ -174,7 +186,7 @@ def _check_domains(proposal: Proposal, between: Iterable[Commit]) -> None:
                 raise Conflict(
                     f"version {commit.version} changed {name!r} while this {proposal.operation} was prepared: read "
                     "the table again and retry",
-                    code="domain-changed",
+                    code=DOMAIN_CHANGED,
                 )
 
 

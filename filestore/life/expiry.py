@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from filestore import layout
 from filestore.delta.commit import Committed, touches_nothing
-from filestore.delta.conflict import Proposal
+from filestore.delta.conflict import DOMAIN_CHANGED, METADATA_CHANGED, Proposal
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound
@@ -67,7 +67,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
         lazily: Do nothing before it pays: for who calls it again and again.
 
     Raises:
-        Conflict: others changed the table's retention again and again.
+        Conflict: others changed the table's retention or definition again and again.
         Unavailable: the storage failed. Call it again: it goes on where it was.
     """
     for _ in range(store.state().definition.options["commit.max-retries"] + 1):
@@ -82,11 +82,11 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
         try:
             committed = _commit(store, state, first) if first > first_retained(state) else state
         except Conflict as error:
-            if error.code != "domain-changed":
+            if error.code not in (DOMAIN_CHANGED, METADATA_CHANGED):
                 raise
             continue
         return _clean(store, lives, committed, plan.versions)
-    raise Conflict("the table's retention changed again and again: try again", code="too-many-races")
+    raise Conflict("the table's retention or definition changed again and again: try again", code="too-many-races")
 
 
 def first_to_keep(state: TableState, current_then: int, held: frozenset[int]) -> int:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from filestore.delta.commit import touches_nothing
-from filestore.delta.conflict import Proposal
+from filestore.delta.conflict import DOMAIN_CHANGED, METADATA_CHANGED, Proposal
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, NotFound
 from filestore.life.retention import (
@@ -154,6 +154,6 @@ def _commit(store: FileStore, domains: Callable[[TableState], Domains]) -> Table
         try:
             return store.commit(state, proposal, touches_nothing).state
         except Conflict as error:
-            if error.code != "domain-changed":
+            if error.code not in (DOMAIN_CHANGED, METADATA_CHANGED):
                 raise
-    raise Conflict("the table's tags changed again and again: try again", code="too-many-races")
+    raise Conflict("the table's tags or definition changed again and again: try again", code="too-many-races")

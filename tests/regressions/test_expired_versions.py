@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from filestore.alter import alter
 from filestore.doctor import Invariant, examine
 from filestore.life.expiry import expire
+from filestore.life.retention import first_retained, tags_of
+from filestore.life.tags import create_tag, delete_tag
+from filestore.model.change_text import parse_changes
+from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tests.tables import Clock, create, define, seeded, write
+from tests.faults import Call, FaultyStorage
+from tests.tables import Clock, create, define, reopen, seeded, write
 
 HOUR_MS = 3_600_000
 RETENTION = {"snapshot_num__retained_min": 2, "snapshot_time__retained": "1 h"}
 
 
-def worn(folder: Path, **options: object) -> FileStore:
+def worn(folder: Path, storage: FaultyStorage | None = None, **options: object) -> FileStore:
     clock = Clock(step_ms=HOUR_MS)
     definition = define("id BIGINT, v INT", ["id"], **RETENTION, **options)
-    store = create(folder / "t", definition, ambient=seeded(1, clock))
+    store = create(folder / "t", definition, storage, seeded(1, clock))
     for v in range(6):
         write(store, [{"id": 1, "v": v}])
     return store
@@ -32,3 +41,37 @@ def test_the_doctor_asks_for_change_data_of_retained_versions_only(folder: Path)
     kept = next(Path(store.location, "_change_data").iterdir())
     kept.unlink()
     assert [f.path for f in examine(store).problems if f.code is Invariant.CHANGE_FILE] == [f"_change_data/{kept.name}"]
+
+
+def expires(store: FileStore) -> None:
+    assert expire(store).versions > 0
+    assert first_retained(store.state()) > 0
+
+
+def tags(store: FileStore) -> None:
+    assert create_tag(store, "b", 5).version == 5
+    assert set(tags_of(store.state())) == {"a", "b"}
+
+
+def untags(store: FileStore) -> None:
+    delete_tag(store, "a")
+    assert not tags_of(store.state())
+
+
+@pytest.mark.parametrize("step", [expires, tags, untags], ids=lambda step: step.__name__)
+def test_a_column_that_comes_meanwhile_stops_neither_expiry_nor_tags(
+    folder: Path, step: Callable[[FileStore], None]
+) -> None:
+    storage = FaultyStorage(LocalStorage())
+    store = worn(folder, storage)
+    create_tag(store, "a", 6)
+
+    def alter_first(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done:
+            storage.hook = lambda _: None
+            alter(reopen(store), parse_changes(["ADD COLUMN w INT"]))
+
+    storage.hook = alter_first
+    step(store)
+    assert [column.name for column in store.state().definition.schema] == ["id", "v", "w"]
+    assert examine(store).healthy
