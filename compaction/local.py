@@ -120,7 +120,7 @@ class _Attempt:
         return tuple(file for part in self._parts.values() for file in part.adds)
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        for slot in changed.slots:
+        for slot in sorted(changed.slots, key=repr):
             try:
                 self._parts[slot] = rebased(self._store, self._base.version, self._results[slot], state)
             except Conflict as error:

@@ -97,7 +97,7 @@ def rewrite_files(tasks: Sequence[RewriteTask]) -> list[tuple[DataFile, ...]]:
 
 def _remove(table: TableFiles, paths: Iterable[str]) -> None:
     """Removes what nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
-    for path in paths:
+    for path in sorted(paths):
         try:
             table.storage.delete(table.path(path))
         except Unavailable as error:

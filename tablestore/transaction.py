@@ -287,7 +287,7 @@ class _Attempt:
         self._delete(self._written)
 
     def _delete(self, paths: Iterable[str]) -> None:
-        for path in paths:
+        for path in sorted(paths):
             self._files.storage.delete(layout.join(self._files.location, path))
 
 

@@ -91,7 +91,7 @@ class WriteJob:
                 return self._with_log(log, attempt, work, done)
         except BaseException:
             with suppress(TableStoreError):  # the error that led here is the one to tell
-                for path in brought_files(done) - keep:
+                for path in sorted(brought_files(done) - keep):
                     self.table.storage.delete(self.table.path(path))
             raise
 
