@@ -97,10 +97,12 @@ def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Colle
 
 
 def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
-    """The state at a checkpoint, whose own entry names only what it changed."""
+    """The state at a checkpoint, whose own entry names only what it changed, and its change data."""
     state = _from_checkpoint(log, number)
     if state is not None:
-        history.referenced.update(path for path, _ in Lifetimes.begin(state).spans())
+        entry = log.commit(number)
+        lives = Lifetimes.begin(state, () if entry is None else entry.actions)
+        history.referenced.update(path for path, _ in lives.spans())
     return state
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from filestore import layout
 from filestore.delta.commit import Committed, touches_nothing
 from filestore.delta.conflict import DOMAIN_CHANGED, METADATA_CHANGED, Proposal
-from filestore.delta.log import DeltaLog
+from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound
 from filestore.life.holds import holds
@@ -119,17 +119,26 @@ def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: 
 
 def history_of(log: DeltaLog, until: int) -> Lifetimes:
     """The lives of all files, from the oldest version that can be put together to a given one."""
-    return log.settled(lambda: _followed(log, Lifetimes.begin(log.oldest()), until))
+    return log.settled(lambda: _followed(log, _begun(log), until))
+
+
+def _begun(log: DeltaLog) -> Lifetimes:
+    oldest = log.oldest()
+    return Lifetimes.begin(oldest, _required(log, oldest.version).actions)
 
 
 def _followed(log: DeltaLog, lives: Lifetimes, until: int) -> Lifetimes:
     """`Corrupt` if not all entries are there: a file that came back to life in one of them would be taken for dead."""
     for version in range(lives.version + 1, until + 1):
-        entry = log.commit(version)
-        if entry is None:
-            raise Corrupt(f"{log.location} lacks the log entry of version {version}", code="version-gap")
-        lives.follow(version, entry.actions)
+        lives.follow(version, _required(log, version).actions)
     return lives
+
+
+def _required(log: DeltaLog, version: int) -> Commit:
+    entry = log.commit(version)
+    if entry is None:
+        raise Corrupt(f"{log.location} lacks the log entry of version {version}", code="version-gap")
+    return entry
 
 
 def _first(store: FileStore, state: TableState) -> int:

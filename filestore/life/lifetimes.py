@@ -52,9 +52,15 @@ class Lifetimes:
     _runs: dict[str, tuple[int, frozenset[str]]] = field(default_factory=dict)
 
     @classmethod
-    def begin(cls, state: TableState) -> Lifetimes:
-        """At the oldest version that is left: what is live there has lived since."""
+    def begin(cls, state: TableState, actions: Iterable[Action]) -> Lifetimes:
+        """At the oldest version that is left: what is live there has lived since.
+
+        Args:
+            state: That version.
+            actions: Its own entry's: of its change data the state knows nothing.
+        """
         lives = cls(state.version)
+        lives._note_changes(state.version, actions)
         for file in state.files.values():
             lives._begin_file(file.path, state.version, file.vector)
         for domain, configuration in state.domains.items():
@@ -71,11 +77,15 @@ class Lifetimes:
             if (add := action.get("add")) is not None:
                 self._end_file(file_key(add), version)
                 self._begin_file(file_key(add), version, DeletionVector.from_action(add.get("deletionVector")))
-            elif (change := action.get("cdc")) is not None:
-                self._end(file_key(change), version, version)
             elif (domain := action.get("domainMetadata")) is not None:
                 self._change_runs(domain, version)
+        self._note_changes(version, listed)
         self.version = version
+
+    def _note_changes(self, version: int, actions: Iterable[Action]) -> None:
+        """Change data is of the one version whose entry names it."""
+        for change in (action["cdc"] for action in actions if "cdc" in action):
+            self._end(file_key(change), version, version)
 
     def _begin_file(self, path: str, version: int, vector: DeletionVector | None) -> None:
         self._data.add(path)

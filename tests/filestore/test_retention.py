@@ -136,7 +136,7 @@ def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: 
     first = data.draw(st.integers(begin, newest), label="first retained")
     tagged = data.draw(st.sets(st.integers(begin, newest)), label="tagged")
     live = {p: file(p, n) for p, n in versions[begin].items()}
-    lives = Lifetimes.begin(TableState(begin, 0, "t", define("id BIGINT", ["id"]), live))
+    lives = Lifetimes.begin(TableState(begin, 0, "t", define("id BIGINT", ["id"]), live), ())
     for number in range(begin + 1, newest + 1):
         lives.follow(number, actions(versions[number - 1], versions[number]))
     kept = {v for v in range(begin, newest + 1) if v >= first or v in tagged}
@@ -150,7 +150,7 @@ def test_a_file_is_unneeded_if_no_kept_version_has_it(versions: Versions, data: 
 
 
 def test_runs_live_as_long_as_a_domain_names_them() -> None:
-    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])))
+    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])), ())
     run = "_runs/bucket-00000/x.parquet"
     configuration = json.dumps({"pending": [{"path": run, "rows": 3}], "note": "see _runs/"})
     assert runs_of(configuration) == {run}
@@ -163,7 +163,7 @@ def test_runs_live_as_long_as_a_domain_names_them() -> None:
 
 
 def test_change_files_live_in_their_version_only() -> None:
-    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])))
+    lives = Lifetimes.begin(TableState(0, 0, "t", define("id BIGINT", ["id"])), ())
     lives.follow(1, [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}])
     assert lives.unneeded(Retained(1)) == ()
     assert lives.unneeded(Retained(2)) == ("_change_data/x.parquet",)

@@ -10,6 +10,7 @@ import pytest
 from filestore.alter import alter
 from filestore.doctor import Invariant, examine
 from filestore.life.expiry import expire
+from filestore.life.orphans import find_orphans
 from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
@@ -75,3 +76,18 @@ def test_a_column_that_comes_meanwhile_stops_neither_expiry_nor_tags(
     step(store)
     assert [column.name for column in store.state().definition.schema] == ["id", "v", "w"]
     assert examine(store).healthy
+
+
+def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires(folder: Path) -> None:
+    """A checkpoint does not hold it, so it was taken for an orphan, and removed, while its version was retained."""
+    store = worn(folder, changelog__producer="lookup", checkpoint_interval=1)
+    first = expire(store).first
+    assert store.log.versions()[0] == first > 1
+    named = [action["cdc"]["path"] for action in store.required(first).actions if "cdc" in action]
+    assert named
+    assert not find_orphans(store, store.ambient.now_ms() + 1000 * HOUR_MS, lambda: None)
+    assert not examine(store).orphans
+    for v in range(6):
+        write(store, [{"id": 1, "v": -v}])
+    assert set(named) <= set(expire(store).files)
+    assert not examine(store).findings
