@@ -14,6 +14,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
 from filestore.model.schema import Column
+from filestore.model.snapshot import Operation
 from filestore.model.types import field_count, is_wider
 
 __all__ = ["brought", "check_definition_step"]
@@ -34,7 +35,9 @@ def check_definition_step(
 
 
 def brought(before: TableState | None, after: TableState, entry: Commit) -> Iterator[str]:
-    """The files and runs that came with a version: they have its columns for ever."""
+    """The files and runs that came with a version: they have its columns for ever. What a rollback brings is older."""
+    if entry.snapshot().operation is Operation.ROLLBACK:
+        return
     known = before.files if before is not None else {}
     for action in entry.actions:
         domain = action.get("domainMetadata", {})

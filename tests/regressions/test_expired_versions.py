@@ -16,6 +16,7 @@ from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tablestore.rollback import rollback
 from tests.faults import Call, FaultyStorage
 from tests.tables import Clock, create, define, reopen, seeded, write
 
@@ -91,3 +92,16 @@ def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires
         write(store, [{"id": 1, "v": -v}])
     assert set(named) <= set(expire(store).files)
     assert not examine(store).findings
+
+
+def test_a_file_that_a_rollback_brings_back_has_the_columns_of_its_own_time(folder: Path) -> None:
+    """Once its own entry had expired, the doctor took the columns of the rollback's."""
+    store = worn(folder, checkpoint_interval=2)
+    alter(store, parse_changes(["ADD COLUMN w INT"]))
+    create_tag(store, "wide")
+    target = store.state()
+    write(store, [{"id": 2, "v": 2, "w": 2}], overwrite=True)
+    assert expire(store).log_entries, "the entries that brought the files are gone"
+    rollback(store, None, target.version)
+    assert store.state().files.keys() == target.files.keys()
+    assert not examine(store).problems
