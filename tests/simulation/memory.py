@@ -1,0 +1,156 @@
+"""A storage in memory: a dict of bytes with times of a virtual clock. Listings come sorted, so that runs repeat."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import AlreadyExists, NotFound
+from filestore.storage import FileInfo
+
+__all__ = ["MemoryStorage", "scanned_from"]
+
+
+class MemoryStorage:
+    """What `filestore.storage.Storage` asks for.
+
+    Args:
+        now_ms: The clock by which files are modified.
+    """
+
+    def __init__(self, now_ms: Callable[[], int]) -> None:
+        self._now_ms = now_ms
+        self.files: dict[str, bytes] = {}
+        self.modified: dict[str, int] = {}
+
+    def put(self, path: str, data: bytes) -> None:
+        """Writes whatever is there."""
+        self.files[path] = data
+        self.modified[path] = self._now_ms()
+
+    def read(self, path: str) -> bytes:
+        try:
+            return self.files[path]
+        except KeyError:
+            raise NotFound(f"file {path} does not exist", code="file-not-found") from None
+
+    def write_new(self, path: str, data: bytes) -> None:
+        if path in self.files:
+            raise AlreadyExists(f"file {path} exists already", code="file-exists")
+        self.put(path, data)
+
+    def replace(self, path: str, data: bytes) -> None:
+        self.put(path, data)
+
+    def open_read(self, path: str) -> pa.NativeFile:
+        return pa.BufferReader(self.read(path))
+
+    def open_write(self, path: str) -> pa.NativeFile:
+        self.put(path, b"")
+        return pa.PythonFile(_Sink(self, path), mode="w")
+
+    def sync(self, path: str) -> None:
+        self.read(path)
+
+    def exists(self, path: str) -> bool:
+        return path in self.files
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        prefix = path.rstrip("/") + "/"
+        for name in sorted(self.files):
+            if name.startswith(prefix):
+                yield FileInfo(name, len(self.files[name]), self.modified[name])
+
+    def list_names(self, path: str) -> list[str]:
+        prefix = path.rstrip("/") + "/"
+        return sorted({name.removeprefix(prefix).partition("/")[0] for name in self.files if name.startswith(prefix)})
+
+    def delete(self, path: str) -> None:
+        self.files.pop(path, None)
+        self.modified.pop(path, None)
+
+    def delete_tree(self, path: str) -> None:
+        for info in list(self.walk(path)):
+            self.delete(info.path)
+
+    def copy_to(self, folder: Path, below: str) -> None:
+        """Puts all files below a path into a folder of the disk, where readers that are not ours find them."""
+        for info in self.walk(below):
+            target = folder / info.path.removeprefix(below).lstrip("/")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(self.files[info.path])
+
+
+class _Sink:
+    """A file under the pen: what was written so far is there to be seen, and stays if its writer dies."""
+
+    def __init__(self, storage: MemoryStorage, path: str) -> None:
+        self._storage = storage
+        self._path = path
+        self._written = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes) -> int:
+        self._written += data
+        self._storage.put(self._path, bytes(self._written))
+        return len(data)
+
+    def flush(self) -> None:
+        pass
+
+    def tell(self) -> int:
+        return len(self._written)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """What `filestore.files.row_groups` asks polars for by a path; the file is looked for when it is collected."""
+
+    storage: MemoryStorage
+    path: str
+    start: int = 0
+    size: int | None = None
+    columns: Sequence[pl.Expr] = ()
+
+    def slice(self, start: int, size: int) -> _Scan:
+        return replace(self, start=start, size=size)
+
+    def select(self, columns: Sequence[pl.Expr]) -> _Scan:
+        return replace(self, columns=list(columns))
+
+    def collect(self) -> pl.DataFrame:
+        if self.path not in self.storage.files:
+            raise FileNotFoundError(f"No such file or directory: {self.path}")
+        rows = pl.scan_parquet(io.BytesIO(self.storage.files[self.path]), use_statistics=False)
+        return rows.slice(self.start, self.size).select(self.columns).collect()
+
+
+class _Polars:
+    """polars, as far as it opens paths."""
+
+    def __init__(self, storage: MemoryStorage) -> None:
+        self._storage = storage
+
+    def scan_parquet(self, path: str, **_: object) -> _Scan:
+        return _Scan(self._storage, path)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(pl, name)
+
+
+@contextmanager
+def scanned_from(storage: MemoryStorage) -> Iterator[None]:
+    """Columns, which polars reads by the path itself, come from a storage in memory."""
+    with patch("filestore.files.row_groups.pl", _Polars(storage)):
+        yield

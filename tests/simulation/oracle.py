@@ -1,0 +1,174 @@
+"""What each version must hold: a dict a version, told from what its committer meant and checked at the very commit.
+
+The oracle hears of an entry of the log the moment it is there, whether or not its writer ever learns of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from filestore.ambient import Ambient
+from filestore.layout import parse_log_entry
+from filestore.model.snapshot import Operation
+from tablestore import Table
+from tablestore.handle import TableHandle
+from tests.model.model import difference
+from tests.simulation.faults import Work, World
+from tests.simulation.shapes import Held, Row, Shape
+from tests.tables import in_order
+
+__all__ = ["Alter", "Drop", "Oracle", "Overwrite", "Write", "raw_reader"]
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Changes of rows, with the writer's own number if it has one."""
+
+    rows: list[Row]
+    app: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Overwrite:
+    """Rows in the place of what is in the partitions; None: of all that is there."""
+
+    rows: list[Row]
+    partitions: frozenset[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A partition leaves."""
+
+    partition: str
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """Columns by their new names, and the rows as they become."""
+
+    columns: Callable[[tuple[str, ...]], tuple[str, ...]]
+    row: Callable[[Row], Row]
+
+
+@dataclass
+class Oracle:
+    """The history as it must be.
+
+    Attributes:
+        world: Where it happens.
+        shape: What the table is.
+        reader: The table, on a storage that does not fail.
+        history: What each version holds.
+        numbers: Of each app its last number, and the version that has it.
+        operations: How many commits there were of each operation.
+        stray: Entries that were put where versions have expired; their writers have to take them back.
+    """
+
+    world: World
+    shape: Shape
+    reader: Table
+    history: dict[int, Held] = field(default_factory=lambda: {0: Held()})
+    numbers: dict[str, tuple[int, int]] = field(default_factory=dict)
+    operations: Counter[str] = field(default_factory=Counter)
+    stray: set[int] = field(default_factory=set)
+
+    @property
+    def newest(self) -> int:
+        return max(self.history)
+
+    def committed(self, work: Work, path: str) -> None:
+        """A version is there: says what it holds, and looks whether it does."""
+        entry = parse_log_entry(path.rpartition("/")[2])
+        assert entry is not None
+        if entry.version <= self.newest:
+            self.stray.add(entry.version)  # its writer slept while versions expired, and must take it back
+            return
+        assert entry.version == self.newest + 1, f"version {entry.version} follows {self.newest}"
+        actions = [json.loads(line) for line in self.world.storage.read(path).splitlines()]
+        work.versions.append(entry.version)
+        self.history[entry.version] = self._after(entry.version, work, actions)
+        self._check(entry.version)
+
+    def removed(self, path: str) -> None:
+        entry = parse_log_entry(path.rpartition("/")[2])
+        if entry is not None:
+            assert entry.version != self.newest, "the newest version was removed"
+            self.stray.discard(entry.version)
+
+    def _after(self, version: int, work: Work, actions: list[dict[str, Any]]) -> Held:
+        held, info = self.history[version - 1], actions[0]["commitInfo"]
+        operation, intent, now_ms = Operation(info["operation"]), work.intent, self.world.now_ms
+        self.operations[str(operation)] += 1
+        self.world.note(f"version {version} {operation} by {work.name}")
+        match operation:
+            case Operation.WRITE:
+                assert isinstance(intent, Write)
+                self._count(version, intent)
+                self._same_columns(held, intent.rows)
+                return self.shape.merged(held, intent.rows, now_ms)
+            case Operation.OVERWRITE:
+                assert isinstance(intent, Overwrite)
+                self._same_columns(held, intent.rows)
+                return self.shape.merged(self._without(held, intent.partitions), intent.rows, now_ms)
+            case Operation.DROP_PARTITION:
+                assert isinstance(intent, Drop)
+                return self._without(held, frozenset([intent.partition]))
+            case Operation.ALTER:
+                assert isinstance(intent, Alter)
+                rows = {key: intent.row(row) for key, row in held.rows.items()}
+                return replace(held, rows=rows, columns=intent.columns(held.columns))
+            case Operation.ROLLBACK:
+                return self.history[int(info["operationMetrics"]["restored_version"])]
+            case Operation.COMPACT | Operation.FOLD | Operation.TAG | Operation.EXPIRE:
+                return held
+            case _:
+                raise AssertionError(f"nobody does {operation}")
+
+    def _count(self, version: int, intent: Write) -> None:
+        """Exactly once."""
+        if intent.app is not None:
+            app, number = intent.app
+            last, _ = self.numbers.get(app, (-1, 0))
+            assert number > last, f"number {number} of {app} was committed twice"
+            self.numbers[app] = number, version
+
+    def _same_columns(self, held: Held, rows: list[Row]) -> None:
+        unknown = {name for row in rows for name in row} - {"_kind", *held.columns}
+        assert not unknown, f"rows with columns {unknown} were committed"
+
+    @staticmethod
+    def _without(held: Held, partitions: frozenset[str] | None) -> Held:
+        def stays(key: tuple[Any, ...]) -> bool:
+            return partitions is not None and key[1] not in partitions
+
+        rows = {key: row for key, row in held.rows.items() if stays(key)}
+        graves = {key: grave for key, grave in held.graves.items() if stays(key)}
+        return replace(held, rows=rows, graves=graves)
+
+    def _check(self, version: int) -> None:
+        found = self.reader.scan(version=version).to_arrow().to_pylist()
+        held = self.history[version]
+        if held.doubtful:
+            self.history[version] = held = self._settled(held, found)
+        expected = in_order(held.rows.values())
+        assert in_order(found) == expected, f"version {version}: {difference(in_order(found), expected)}"
+
+    def _settled(self, held: Held, found: list[Row]) -> Held:
+        """Of doubtful rows the table tells which are there; they are no others than those that were put."""
+        rows, seen = dict(held.rows), {self.shape.key_of(row): row for row in found}
+        for key, row in held.doubtful.items():
+            if seen.get(key) == row:
+                rows[key] = row
+                self.operations["forgotten delete"] += 1
+        return replace(held, rows=rows, doubtful={})
+
+
+def raw_reader(world: World, location: str, table_id: str) -> Table:
+    """The table, on the storage that does not fail; it neither waits nor takes from the seed."""
+    ambient = Ambient(lambda: world.now_ms, lambda: "0" * 36, lambda: 0.0, lambda _: None)
+    return Table(TableHandle("sim", "t", table_id, location, world.storage, ambient))
