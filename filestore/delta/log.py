@@ -70,7 +70,15 @@ class DeltaLog:
             data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
         except NotFound:
             return None
-        return Commit(version, tuple(decode(data)))
+        return Commit(version, self._actions(version, data))
+
+    def _actions(self, version: int, data: bytes) -> tuple[Action, ...]:
+        try:
+            if actions := tuple(decode(data)):
+                return actions
+        except Corrupt as error:
+            raise Corrupt(f"{layout.log_entry_path(version)} of {self.location}: {error}", code=error.code) from error
+        raise Corrupt(f"{layout.log_entry_path(version)} of {self.location} is empty", code="bad-log-entry")
 
     def timestamp_ms(self, version: int) -> int | None:
         """When a version was committed; None if it is not there. Cheaper than the whole entry."""
@@ -78,7 +86,7 @@ class DeltaLog:
             data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
         except NotFound:
             return None
-        return Commit(version, tuple(decode(data.partition(b"\n")[0]))).timestamp_ms
+        return Commit(version, self._actions(version, data.partition(b"\n")[0])).timestamp_ms
 
     def commits_after(self, version: int) -> Iterator[Commit]:
         """The entries after a version, oldest first, up to the newest."""

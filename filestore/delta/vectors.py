@@ -85,8 +85,8 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
     """
     path = join(location, vector_file(vector))
     with storage.open_read(path) as file:
-        file.seek(vector.offset)
-        record = file.read(vector.size + 8)
+        # to seek behind the end is an error of its own
+        record = file.read_at(vector.size + 8, vector.offset) if vector.offset < file.size() else b""
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
     data = record[4:-4]
