@@ -121,7 +121,8 @@ class DeltaLog:
     def at(self, version: int) -> TableState:
         """The state of one version. `NotFound` says which versions there are."""
         versions = self.versions()
-        if not versions or not 0 <= version <= versions[-1]:
+        listed = versions and 0 <= version <= versions[-1]
+        if not listed and (version < 0 or self.commit(version) is None):  # a listing may be late
             have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
             raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
         return self._replay(version)
