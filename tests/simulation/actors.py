@@ -209,7 +209,7 @@ def _rollback(actor: Actor) -> Deed:
 def _alter(actor: Actor) -> Deed:
     columns = actor.oracle.history[actor.oracle.newest].columns
     added = [name for name in columns if name.startswith("x")]
-    errors = _LOST | {"runs-came", "merged-rows-changed", "column-exists", "no-such-column"}
+    errors = _LOST | {"runs-came", "merged-rows-changed", "column-exists", "unknown-column"}
     if len(added) > 2 or (added and actor.dice.random() < 0.5):
         old = actor.dice.choice(added)
         if actor.dice.random() < 0.5:
