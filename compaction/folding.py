@@ -115,8 +115,9 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
     snapshot, state = None, store.state()
     began = state.version
     while tasks := plan_folds(state, store.ambient.now_ms(), full=full, up_to=began):
-        table = store.files(state)
-        snapshot = commit_folds(store, state, tasks, (runner or fold_slots)(table, tasks))
+        with store.preparing(state):
+            results = (runner or fold_slots)(store.files(state), tasks)
+        snapshot = commit_folds(store, state, tasks, results)
         state = store.state()
     return snapshot
 

@@ -53,8 +53,9 @@ def compact_table(store: FileStore, full: bool = False, runner: Runner | None = 
     tasks = plan_compaction(state, full=full)
     if not tasks:
         return None
-    table = store.files(state)
-    return commit_compaction(store, state, (runner or compact_slots)(table, tasks))
+    with store.preparing(state):
+        results = (runner or compact_slots)(store.files(state), tasks)
+    return commit_compaction(store, state, results)
 
 
 def plan_compaction(state: TableState, *, full: bool = False) -> list[CompactionTask]:

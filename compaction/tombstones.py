@@ -72,7 +72,8 @@ def bury(store: FileStore) -> Snapshot | None:
     if not burials:
         return None
     table = store.files(state)
-    new = [run for burial in burials if (run := _merged(table, burial, now_ms)) is not None]
+    with store.preparing(state):
+        new = [run for burial in burials if (run := _merged(table, burial, now_ms)) is not None]
     proposal = Proposal(
         Operation.COMPACT,
         store.ambient.new_id(),

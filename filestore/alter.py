@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from filestore.delta.conflict import METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
+from filestore.delta.conflict import BASE_EXPIRED, METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unsupported
 from filestore.model.changes import Change
@@ -23,7 +23,7 @@ __all__ = ["BeginRewrite", "Rewrite", "alter", "plan_alter"]
 
 logger = logging.getLogger(__name__)
 
-_TRY_AGAIN = (METADATA_CHANGED, RUNS_CAME, "file-gone", "run-gone", "merged-rows-changed")
+_TRY_AGAIN = (METADATA_CHANGED, RUNS_CAME, BASE_EXPIRED, "file-gone", "run-gone", "merged-rows-changed")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
@@ -167,7 +167,8 @@ class _Alteration:
                 raise Conflict("rows were written while a NOT NULL column was added: try again", code=METADATA_CHANGED)
             return _proposed(proposal.commit_id, base, state, evolution, rewrite)
 
-        proposal = _proposed(self._store.ambient.new_id(), base, base, evolution, rewrite)
+        with self._store.preparing(base):
+            proposal = _proposed(self._store.ambient.new_id(), base, base, evolution, rewrite)
         committed = self._store.commit(base, proposal, rebase)
         for note in committed.snapshot.notes:
             logger.warning("version %d of %s: %s", committed.snapshot.version, self._store.location, note)

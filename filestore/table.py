@@ -12,7 +12,7 @@ from deltalake.exceptions import DeltaError
 
 from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
-from filestore.delta.commit import Committed, Rebaser, commit
+from filestore.delta.commit import Committed, Rebaser, base_expired, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
 from filestore.delta.log import Commit, DeltaLog
@@ -111,6 +111,20 @@ class FileStore:
             yield
         except (NotFound, Corrupt):
             self._require_readable(version, self.state())
+            raise
+
+    @contextmanager
+    def preparing(self, base: TableState) -> Iterator[None]:
+        """Around work on a version's files that is to be committed: see `reading`.
+
+        Raises:
+            Conflict: ``base-expired``: one is gone since the version expired. Do it again, on the newest one.
+        """
+        try:
+            yield
+        except (NotFound, Corrupt) as error:
+            if not is_retained(self.state(), base.version):
+                raise base_expired(self.log, base.version) from error
             raise
 
     def version_at(self, timestamp_ms: int) -> int:

@@ -18,7 +18,7 @@ from filestore import layout
 from filestore.ambient import Ambient
 from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
-from filestore.delta.conflict import METADATA_CHANGED, AppVersion, Proposal, Rebase
+from filestore.delta.conflict import BASE_EXPIRED, METADATA_CHANGED, AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
@@ -41,6 +41,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+_TRY_AGAIN = (METADATA_CHANGED, BASE_EXPIRED)
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
@@ -115,7 +116,7 @@ class TableWriter:
             try:
                 return once()
             except Conflict as error:
-                if attempt == most or not (isinstance(error, _Again) or error.code == METADATA_CHANGED):
+                if attempt == most or not (isinstance(error, _Again) or error.code in _TRY_AGAIN):
                     raise
                 pause = self._ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10)))
                 self._ambient.sleep(pause)
@@ -147,20 +148,21 @@ class TableWriter:
             later=base.definition.merges_on_read and replacing is None,
             only=None if replacing is None else replacing.bound,
         )
-        outcomes = self._outcomes(run, job, proposal, replacing)
+        outcomes = self._outcomes(run, job, base, proposal, replacing)
         if replacing is not None:
             proposal = replace(proposal, replaces=replacing.of(r.slot for r in _results(outcomes)))
         return self._commit(base, proposal, outcomes).snapshot
 
     def _outcomes(
-        self, run: Runner, job: WriteJob, proposal: Proposal, replacing: Replacement | None
+        self, run: Runner, job: WriteJob, base: TableState, proposal: Proposal, replacing: Replacement | None
     ) -> tuple[TaskOutcome, ...]:
         """What the tasks did. If one failed, as a value or as the whole runner, the others' work is removed."""
         outcomes: tuple[TaskOutcome, ...] = ()
         try:
-            outcomes = tuple(run(job))
-            if errors := [o.error for o in outcomes if o.error is not None]:
-                raise errors[0]
+            with self._files.preparing(base):
+                outcomes = tuple(run(job))
+                if errors := [o.error for o in outcomes if o.error is not None]:
+                    raise errors[0]
             if replacing is not None and self._config is not None:
                 message = control_message(proposal.operation, replacing.of(r.slot for r in _results(outcomes)))
                 with open_log(self._config, self._ambient) as log:

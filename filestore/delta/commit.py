@@ -27,14 +27,14 @@ from filestore.delta.actions import (
     tombstones_action,
     txn_action,
 )
-from filestore.delta.conflict import RUNS_CAME, Clear, Done, Proposal, Rebase, judge
+from filestore.delta.conflict import BASE_EXPIRED, RUNS_CAME, Clear, Done, Proposal, Rebase, judge
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
 from filestore.model.log_range import advance
 from filestore.model.snapshot import Snapshot
 
-__all__ = ["Committed", "Rebaser", "commit", "commit_info", "plan_actions", "touches_nothing"]
+__all__ = ["Committed", "Rebaser", "base_expired", "commit", "commit_info", "plan_actions", "touches_nothing"]
 
 Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
 """Works a proposal out again for the slots that changed, on the state given. May be called several times."""
@@ -103,7 +103,7 @@ def _require_same_table(log: DeltaLog, base: TableState) -> None:
     """A writer that holds an old state must not put its next number into the log of another table."""
     entry = log.commit(base.version)
     if entry is None and log.is_table(base.table_id):
-        raise _base_expired(log, base.version)
+        raise base_expired(log, base.version)
     if entry is None or entry.timestamp_ms != base.timestamp_ms:
         raise NotFound(
             f"{log.location} is not the table that was read: it was dropped or made again; open it anew",
@@ -111,11 +111,12 @@ def _require_same_table(log: DeltaLog, base: TableState) -> None:
         )
 
 
-def _base_expired(log: DeltaLog, version: int) -> Conflict:
+def base_expired(log: DeltaLog, version: int) -> Conflict:
+    """The error of a writer that took so long that the version it began with is gone."""
     return Conflict(
         f"version {version} of {log.location} expired while a commit was prepared on it: nothing was committed; retry, "
         "and raise snapshot.time-retained if writes take that long",
-        code="base-expired",
+        code=BASE_EXPIRED,
     )
 
 
@@ -134,7 +135,7 @@ def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> 
             f"commit {proposal.commit_id} in the history before retrying"
         ) from error
     log.storage.delete(layout.join(log.location, layout.log_entry_path(written.version)))
-    raise _base_expired(log, written.version - 1)
+    raise base_expired(log, written.version - 1)
 
 
 def _advance(log: DeltaLog, state: TableState) -> tuple[TableState, list[Commit]]:

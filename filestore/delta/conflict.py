@@ -31,6 +31,7 @@ from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
 __all__ = [
+    "BASE_EXPIRED",
     "DOMAIN_CHANGED",
     "METADATA_CHANGED",
     "RUNS_CAME",
@@ -44,6 +45,8 @@ __all__ = [
 
 DOMAIN_CHANGED = "domain-changed"
 """The code of the conflict with a commit that changed a domain which the proposal was worked out from."""
+BASE_EXPIRED = "base-expired"
+"""The code of the conflict of a commit with the expiry of the version that it was prepared on."""
 METADATA_CHANGED = "metadata-changed"
 """The code of the conflict with a commit that changed the table's definition."""
 RUNS_CAME = "runs-came"

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from compaction.folding import fold_slots, fold_table
+from compaction.local import compact_slots, compact_table
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
+from filestore.files.writer import TableFiles
 from tablestore import Store, Table
 from tablestore.lease import lease
+from tablestore.write_job import TaskOutcome, WriteJob
 from tests.tables import in_order
 from tests.warehouses import assert_whole, changes, orphans, rows, to_arrow
+from tests.writers import sorted_batches
 
 LIFE = {
     "bucket": "2",
@@ -289,3 +294,47 @@ def test_a_lapsed_consumer_is_an_orphan(table: Table) -> None:
         ("_consumers/gone.json", "lapsed consumer")
     ]
     assert not path.exists()
+
+
+# ------------------------------------------------------------------------------------------- versions that work is on
+
+
+def overtaken(table: Table) -> None:
+    """Another process replaces all rows, and nobody keeps what they were."""
+    put(table, 8, 9, value=99, overwrite=True)
+    put(table, 7, value=99)
+    assert table.expire().files
+
+
+def test_a_write_whose_version_expires_while_it_looks_up_begins_again(table: Table) -> None:
+    """It ended with an error of the storage about a file."""
+    put(table, 1, 2, 3)
+    ours = sorted_batches(table, to_arrow(table, [{"id": 2, "v": 5}]))
+    before = iter((lambda: overtaken(table), lambda: None))
+
+    def run(job: WriteJob) -> list[TaskOutcome]:
+        next(before)()
+        return [job.run(ours, "0.0")]
+
+    table.writer().write(run)
+    assert [(row["id"], row["v"]) for row in rows(table)] == [(2, 5), (7, 99), (8, 99), (9, 99)]
+    assert table.examine().problems == ()
+    assert orphans(table) == []
+
+
+@pytest.mark.parametrize("work", [compact_table, fold_table])
+def test_a_compaction_whose_version_expires_meanwhile_is_in_vain(store: Store, work: Callable[..., Any]) -> None:
+    options = LIFE | ({"write-mode": "merge-on-read"} if work is fold_table else {})
+    table = store.create_table("shop.t", "id BIGINT, v INT", primary_key=["id"], options=options)
+    for number in range(3):
+        put(table, number, number + 3)
+
+    def run(files: TableFiles, tasks: Sequence[Any]) -> Any:
+        overtaken(table)
+        return (compact_slots if work is compact_table else fold_slots)(files, tasks)
+
+    with pytest.raises(Conflict) as caught:
+        work(table.filestore, True, run)
+    assert caught.value.code == "base-expired"
+    assert [row["id"] for row in rows(table)] == [7, 8, 9]
+    assert table.examine().problems == ()
