@@ -96,23 +96,27 @@ def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> b
     if written is not None:
         return bool(stored.equals(stored_schema(run_schema(written), written)))
     kind = run_schema(schema).field(KIND_COLUMN)
-    possible = {column.in_files: (column.type, *column.former_types) for column in schema}
+    types = {column.in_files: column.type for column in schema}
     found = {field.name: field.type for field in stored}
     required = {column.in_files for column in schema if not column.nullable}
     return (
         stored.names[-1:] == [KIND_COLUMN]
         and stored.field(KIND_COLUMN).equals(kind)
         and required <= set(found)
-        and all(found[name] in types for name, types in possible.items() if name in found)
+        and all(_is_or_was(types[name], found[name]) for name in types.keys() & found.keys())
     )
 
 
 def _has_keys(wanted: pa.Schema, stored: pa.Schema) -> bool:
     """Whether tombstones have the columns of now; the sequence field may have been widened since."""
     return bool(stored.names == wanted.names) and all(
-        field.type == wanted.field(field.name).type or is_wider(wanted.field(field.name).type, field.type)
-        for field in stored
+        _is_or_was(wanted.field(field.name).type, field.type) for field in stored
     )
+
+
+def _is_or_was(kind: pa.DataType, stored: pa.DataType) -> bool:
+    """Whether a column of that type may be stored so: it may have been widened since."""
+    return bool(kind == stored) or is_wider(kind, stored)
 
 
 def _wrong_rows(table: TableFiles, run: Run, parquet: pq.ParquetFile) -> Iterator[str]:

@@ -43,6 +43,11 @@ class FileColumns:
         """Whether the file has a column of the table; else it is null in all rows."""
         return self.schema.column(name).in_files in self.stored
 
+    @property
+    def casts(self) -> bool:
+        """Whether a column of the table has a narrower type in the file."""
+        return any(column.in_files in self.stored and self._narrower(column) for column in self.schema)
+
     def read(self, parquet: ParquetReader, group: int, names: Sequence[str] | None = None) -> pa.Table:
         """A row group's rows in the table's columns; all if None. Columns of the file's own may be named, too."""
         columns = [self._named(name) for name in names] if names is not None else list(self.schema)

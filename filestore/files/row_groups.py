@@ -46,6 +46,11 @@ class RowGroups:
             self._dead = np.union1d(self._dead, dead)
         self._constants = _partition_constants(file, table.definition.schema)
 
+    @property
+    def casts(self) -> bool:
+        """Whether a column of the table has a narrower type in the file."""
+        return self._columns.casts
+
     def __len__(self) -> int:
         """How many row groups the file has."""
         return len(self._starts) - 1

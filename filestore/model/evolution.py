@@ -70,8 +70,8 @@ class Evolution:
     Attributes:
         definition: The new one.
         rewrites: The table's rows have to be written anew, into files of the new schema.
-        needs_folds: Pending runs have to be folded first: what comes would read or merge them otherwise than they were
-            meant.
+        needs_folds: Pending runs have to be folded first: what comes would not find their columns, or merge their rows
+            otherwise than they were meant. Not for a wider type: a run's narrower values are cast as they are read.
         needs_no_rows: It holds only for a table without rows: a column is added that is NOT NULL.
         readers: For each feature that is switched on a sentence that says which readers it shuts out.
     """
@@ -107,16 +107,15 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     metadata = after.options["schema.evolution-mode"] == "metadata"
     mapping = COLUMN_MAPPING in before.features or (metadata and _renames(before.schema, after.schema))
     widening = TYPE_WIDENING in before.features or (metadata and _widens(before.schema, after.schema))
-    rewrites = (_renames(before.schema, after.schema) and not mapping) or (
-        _widens(before.schema, after.schema) and not widening
-    )
+    renames = _renames(before.schema, after.schema) and not mapping
+    rewrites = renames or (_widens(before.schema, after.schema) and not widening)
     features = {*([COLUMN_MAPPING] if mapping else []), *([TYPE_WIDENING] if widening else [])}
     columns = tuple(_stored(column, before.schema, mapping, widening, new_name) for column in after.schema)
     result = replace(after, schema=Schema(columns), features=frozenset(features))
     return Evolution(
         definition if result == before else result,
         rewrites,
-        rewrites or any(before.options[name] != after.options[name] for name in _MERGING_OPTIONS),
+        renames or any(before.options[name] != after.options[name] for name in _MERGING_OPTIONS),
         any(not column.nullable for column in _added(before.schema, after.schema)),
         tuple(_READERS[feature] for feature in sorted(result.features - before.features)),
     )

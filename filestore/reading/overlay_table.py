@@ -1,7 +1,8 @@
 """A version with pending runs as a Delta table of its own, beside the table's log: for readers that scan natively.
 
 Its only log entry names the version's files where they are, with vectors of what the runs kill. With deduplicate the
-runs are files of it; the engines that merge values have their new rows written beside the entry. Nothing is copied.
+runs are files of it; the engines that merge values have their new rows written beside the entry. Nothing is copied, but
+runs from before a column was widened, where nothing tells a reader of narrower types.
 Whoever reads a version first makes it; since a version never changes, all who come later use it, and whoever removes
 it loses nothing (FORMAT.md section 11).
 """
@@ -21,10 +22,13 @@ from filestore.delta.conflict import Proposal
 from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.errors import AlreadyExists
+from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
-from filestore.model.files import DataFile, Tombstones
+from filestore.model.definition import TYPE_WIDENING
+from filestore.model.files import DataFile, Slot, Tombstones
 from filestore.model.snapshot import Operation
 from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of
+from filestore.rows.frames import arrow_table
 from filestore.writing.fold_values import whole_rows
 from filestore.writing.slot_result import Dying
 
@@ -53,18 +57,23 @@ def overlay_location(table: TableFiles, version: int) -> str:
 
 def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tuple[OverlayFile, ...]:
     """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such."""
-    own: tuple[DataFile, ...] = ()
+    own: list[DataFile] = []
     files = [file for file in pending.base if not isinstance(file, Tombstones)]
     if table.definition.merges_values:
         found = Overlaid(Dying(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:
             for chunk in merged_chunks_of(table, pending, found):
                 writer.write(whole_rows(chunk.outcome.puts(), table.definition))
-            own = writer.finish()
+            own += writer.finish()
         dead = found.dead.rows()
     else:
         dead = dict(dead_rows(table, pending))
-        files += [run.as_file() for run in pending.runs]
+        for run in pending.runs:
+            rows = RowGroups(table, run.as_file(), dead[run.path])
+            if rows.casts and TYPE_WIDENING not in table.definition.features:
+                own += _copied(replace(table, location=location), pending.slot, rows)
+            else:
+                files.append(run.as_file())
     builder = VectorFileBuilder(table.ambient.new_id())
     named = [
         overlaid for file in files if (overlaid := _overlaid(table, file, dead.get(file.path), builder)) is not None
@@ -72,6 +81,16 @@ def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tupl
     if not builder.empty:
         table.storage.write_new(layout.join(location, builder.path), builder.content)
     return (*named, *(OverlayFile(file, own=True) for file in own))
+
+
+def _copied(table: TableFiles, slot: Slot, rows: RowGroups) -> tuple[DataFile, ...]:
+    """The live rows of a run in a file with the types that the table has now."""
+    with DataWriter(table, slot) as writer:
+        for group in range(len(rows)):
+            if (alive := rows.alive(group)).any():
+                frame = rows.read(group, table.definition.schema.names, alive)
+                writer.write(arrow_table(frame, table.file_schema))
+        return writer.finish()
 
 
 def _overlaid(

@@ -279,6 +279,8 @@ def test_fixed_options_are_options() -> None:
         (DropColumn("b"), True),
         (SetOption("ignore-delete", "true"), True),
         (SetOption("ignore-delete", "false"), False),
+        (RenameColumn("b", "z"), True),
+        (WidenColumn("a", "BIGINT"), False),
         (SetOption("target-file-size", "1 mb"), False),
         (AddColumn("n", "INT"), False),
         (MoveColumn("b"), False),
