@@ -19,8 +19,8 @@ from filestore.lookup.file_lookup import FileLookup
 from filestore.lookup.key_match import HASH, with_hashes
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
-from filestore.reading.overlay import PendingSlot, pending_slots
-from filestore.reading.scan import ScanPlan, scan_frames
+from filestore.reading.key_filters import AskedKeys
+from filestore.reading.overlay import PendingSlot, decided_keys, pending_slots
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
@@ -84,17 +84,22 @@ def _by_live_rows(files: Sequence[DataFile]) -> list[DataFile]:
 
 
 def _of_merged_slot(
-    table: TableFiles, state: TableState, pending: PendingSlot, probes: pa.Table, values: Sequence[str]
+    table: TableFiles,
+    state: TableState,
+    pending: PendingSlot,
+    probes: pa.Table,
+    values: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """The same of a slot whose runs have to be merged first: it is read as a whole, but for other columns."""
+    """The same of a slot with pending runs: the asked keys' changes are merged, and no others."""
     keys = list(table.definition.primary_key)
-    columns = [*keys, *values]
-    wanted = frame_of(probes.select([*keys, _NUMBER]))
-    schema = pa.schema([*table.definition.schema.select(columns).to_arrow(), (_NUMBER, pa.int64())])
-    files = state.slots().get(pending.slot, ())
-    plan = ScanPlan(state.version, schema.remove(len(columns)), files, None, (pending,))
-    for rows in scan_frames(table, plan):
-        yield arrow_table(rows.join(wanted, on=keys, how="inner"), schema)
+    left = frame_of(probes.select([*keys, _NUMBER]))
+    schema = pa.schema([*table.definition.schema.select([*keys, *values]).to_arrow(), (_NUMBER, pa.int64())])
+    for decided in decided_keys(table, pending, [*keys, *values], AskedKeys(table.definition, probes)):
+        yield arrow_table(decided.rows.join(left, on=keys, how="inner"), schema)
+        left = left.join(decided.keys, on=keys, how="anti", maintain_order="left")
+    rest = probes.filter(pc.is_in(probes.column(_NUMBER), left[_NUMBER].to_arrow()))
+    if rest.num_rows:
+        yield from _of_slot(table, _by_live_rows(state.slots().get(pending.slot, ())), rest, values)
 
 
 def _of_slot(

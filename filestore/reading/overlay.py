@@ -12,18 +12,20 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.rows.fitting import putting
+from filestore.rows.frames import frame_of
 from filestore.writing.fold_values import MergedChunk, merged_chunks
-from filestore.writing.pending import POSITION_BITS, pending_chunks
+from filestore.writing.pending import POSITION_BITS, KeyFilter, pending_chunks
 from filestore.writing.slot_lookup import SlotLookup
 from filestore.writing.slot_result import Dying
 
-__all__ = ["Overlaid", "PendingSlot", "dead_rows", "merged_chunks_of", "pending_slots"]
+__all__ = ["Decided", "Overlaid", "PendingSlot", "dead_rows", "decided_keys", "merged_chunks_of", "pending_slots"]
 
 Positions = npt.NDArray[np.int64]
 
@@ -87,11 +89,59 @@ class Overlaid:
     dead: Dying
 
 
-def merged_chunks_of(table: TableFiles, pending: PendingSlot, found: Overlaid) -> Iterator[MergedChunk]:
-    """Of a table whose engine merges values: what the runs make of their keys, chunk by chunk.
+def merged_chunks_of(
+    table: TableFiles, pending: PendingSlot, found: Overlaid, wanted: KeyFilter | None = None
+) -> Iterator[MergedChunk]:
+    """Of a table whose engine merges values: what the runs make of their keys, or of those wanted, chunk by chunk.
 
-    Once it is exhausted, `found` has all the dead rows of files.
+    Once it is exhausted, `found` has all the dead rows of files with those keys.
     """
-    for chunk in merged_chunks(table, pending.base, pending_chunks(table, pending.slot, pending.runs)):
+    chunks = pending_chunks(table, pending.slot, pending.runs, wanted=wanted)
+    for chunk in merged_chunks(table, pending.base, chunks):
         chunk.mark(found.dead)
         yield chunk
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Keys of which runs, and not the files alone, say what their rows are.
+
+    Attributes:
+        keys: The columns of the primary key.
+        rows: The rows of those that have one.
+    """
+
+    keys: pl.DataFrame
+    rows: pl.DataFrame
+
+
+def decided_keys(
+    table: TableFiles, pending: PendingSlot, columns: Sequence[str], wanted: KeyFilter
+) -> Iterator[Decided]:
+    """What runs make of the wanted keys: those that they leave as they are stored do not come.
+
+    Args:
+        table: The table.
+        pending: The slot.
+        columns: Which columns of the rows.
+        wanted: Whose changes are merged. Memory: theirs, and of runs a row group each.
+    """
+    keys, names = list(table.definition.primary_key), list(columns)
+    if table.definition.merges_values:
+        for chunk in merged_chunks_of(table, pending, Overlaid(Dying(table, pending.base)), wanted):
+            outcome = chunk.outcome
+            changed = outcome.rows.filter(outcome.changed)
+            yield Decided(changed.select(keys), outcome.puts().select(names))
+        return
+    sequence = table.definition.sequence_field
+    extra = (sequence,) if sequence else ()
+    files = pending.base if sequence else ()  # without a sequence field whatever is stored loses
+    lookup = SlotLookup(table, files, Dying(table, files), extra, images=False)
+    for chunk in pending_chunks(table, pending.slot, pending.runs, [*keys, *columns, *extra], wanted):
+        rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
+        puts = putting(rows)
+        wins = ~lookup.find(rows, puts).lost
+        yield Decided(
+            frame_of(rows.select(keys)).filter(pl.Series(wins)),
+            frame_of(rows.select(names)).filter(pl.Series(wins & puts)),
+        )

@@ -6,8 +6,9 @@ OR; whatever else there is prunes nothing. Where bounds are unknown, nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from typing import Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from polars.exceptions import PolarsError
 
 from filestore.files.bounds import Bounds
 
-__all__ = ["equalities", "may_hold"]
+__all__ = ["equalities", "may_hold", "on_columns"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -72,6 +73,23 @@ def equalities(condition: pl.Expr) -> Iterator[tuple[str, pl.Series]]:
             continue
         if _operator(part, left, right) in ("=", "in") or _operator(part, right, left) == "=":
             yield left.meta.output_name(), _listed(right)
+
+
+def on_columns(condition: pl.Expr, columns: Collection[str]) -> pl.Expr | None:
+    """What a condition says of some columns alone, true wherever it is; None if nothing is understood.
+
+    It is made of comparisons with literals, so it has an answer for every row.
+    """
+    kept = [part for part in _parts(condition, pl.Expr.__and__) if _compares(part, columns)]
+    return reduce(pl.Expr.__and__, kept) if kept else None
+
+
+def _compares(condition: pl.Expr, columns: Collection[str]) -> bool:
+    for join in (pl.Expr.__and__, pl.Expr.__or__):
+        if len(parts := _parts(condition, join)) > 1:
+            return all(_compares(part, columns) for part in parts)
+    named = set(condition.meta.root_names())
+    return bool(named) and named <= set(columns) and _recognised(condition) is not None
 
 
 def _parts(condition: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:

@@ -25,6 +25,7 @@ from filestore.files.row_groups import Mask, RowGroups
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
 from filestore.reading.bucket_pruning import wanted_buckets
+from filestore.reading.key_filters import KeyCondition
 from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of, pending_slots
 from filestore.reading.predicate import Condition, Predicate
 from filestore.reading.pruning import may_hold
@@ -170,11 +171,12 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
         else:
             yield from _row_groups(table, plan, file)
     if table.definition.merges_values:
+        keys = KeyCondition.of(plan.condition, table.definition)
         for pending in plan.pending:
             found = Overlaid(Dying(table, pending.base))
-            for chunk in merged_chunks_of(table, pending, found):
+            for chunk in merged_chunks_of(table, pending, found, keys):
                 yield partial(_wanted, plan, chunk.outcome.puts())
-            yield from _live_rows(table, plan, by_slot[pending.slot], found.dead.rows())
+            yield from _live_rows(table, plan, by_slot[pending.slot], found.dead.rows(), keys)
         return
     calls = (partial(dead_rows, table, pending, by_slot[pending.slot]) for pending in plan.pending)
     for pending, dead in zip(plan.pending, _ahead(pool, calls), strict=True):
@@ -183,16 +185,26 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
 
 
 def _live_rows(
-    table: TableFiles, plan: ScanPlan, files: Iterable[DataFile], dead: Mapping[str, Positions]
+    table: TableFiles,
+    plan: ScanPlan,
+    files: Iterable[DataFile],
+    dead: Mapping[str, Positions],
+    keys: KeyCondition | None = None,
 ) -> Iterator[Part]:
     for file in files:
-        yield from _row_groups(table, plan, file, dead.get(file.path))
+        yield from _row_groups(table, plan, file, dead.get(file.path), keys)
 
 
-def _row_groups(table: TableFiles, plan: ScanPlan, file: DataFile, dead: Positions | None = None) -> Iterator[Part]:
+def _row_groups(
+    table: TableFiles,
+    plan: ScanPlan,
+    file: DataFile,
+    dead: Positions | None = None,
+    keys: KeyCondition | None = None,
+) -> Iterator[Part]:
     groups = RowGroups(table, file, dead)
     for group in np.flatnonzero(_hits(table, plan, file, groups)):
-        yield partial(_frame, plan, groups, int(group))
+        yield partial(_frame, plan, groups, int(group), keys)
 
 
 def _wanted(plan: ScanPlan, rows: pl.DataFrame) -> pl.DataFrame | None:
@@ -209,9 +221,11 @@ def _hits(table: TableFiles, plan: ScanPlan, file: DataFile, groups: RowGroups) 
     return may_hold(plan.condition.expression, bounds)
 
 
-def _frame(plan: ScanPlan, groups: RowGroups, group: int) -> pl.DataFrame | None:
-    """The wanted live rows of a row group; None if there are none."""
+def _frame(plan: ScanPlan, groups: RowGroups, group: int, keys: KeyCondition | None) -> pl.DataFrame | None:
+    """The wanted live rows of a row group; None if there are none. Of other `keys` nobody knows which rows live."""
     names, condition, alive = plan.schema.names, plan.condition, groups.alive(group)
+    if keys is not None and alive.any():
+        alive[alive] = keys.of_frame(groups.read(group, keys.condition.columns, alive))
     if not alive.any():
         return None
     if condition is None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from filestore import layout
@@ -26,7 +27,9 @@ from filestore.rows.keys import Key, encode_key, key_at
 from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from filestore.sorting.merge import merge
 
-__all__ = ["POSITION_BITS", "PendingRunWriter", "pending_chunks", "run_schema"]
+__all__ = ["POSITION_BITS", "KeyFilter", "Mask", "PendingRunWriter", "pending_chunks", "run_schema"]
+
+Mask = npt.NDArray[np.bool_]
 
 _GROUP_ROWS = 16_384
 POSITION_BITS = 40
@@ -86,8 +89,25 @@ class PendingRunWriter:
             self._sink.discard()
 
 
+class KeyFilter(Protocol):
+    """Whose changes are wanted: of each key all or none."""
+
+    def in_run(self, run: PendingRun) -> bool:
+        """Whether a run may hold a wanted key, by what the log says of it."""
+
+    def in_groups(self, run: PendingRun, parquet: ParquetReader) -> Mask:
+        """For each row group whether it may hold one, by the footer."""
+
+    def of_rows(self, rows: pa.Table) -> Mask:
+        """For each row, of which the key columns are given, whether its key is wanted."""
+
+
 def pending_chunks(
-    table: TableFiles, slot: Slot, runs: Sequence[PendingRun], columns: Sequence[str] | None = None
+    table: TableFiles,
+    slot: Slot,
+    runs: Sequence[PendingRun],
+    columns: Sequence[str] | None = None,
+    wanted: KeyFilter | None = None,
 ) -> Iterator[pa.Table]:
     """The changes of several runs as one write would bring them: sorted by key, no key in two chunks.
 
@@ -96,11 +116,12 @@ def pending_chunks(
         slot: The slot of all runs.
         runs: In the order in which they apply; `ORDINAL_COLUMN` tells it.
         columns: Which columns, the key among them; all if None. `KIND_COLUMN` always comes.
+        wanted: Whose changes; all keys' if None. Row groups without any are not read.
     """
     definition = table.definition
     names = definition.schema.names if columns is None else columns
     read = list(dict.fromkeys((*names, *definition.partition_by, *definition.sort_key, KIND_COLUMN)))
-    sources = (_numbered(table, run, number, read) for number, run in enumerate(runs))
+    sources = (_numbered(table, run, number, read, wanted) for number, run in enumerate(runs))
     bucket = pa.scalar(slot.bucket, pa.int32())
     batches = (
         batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
@@ -111,17 +132,30 @@ def pending_chunks(
         yield rows
 
 
-def _numbered(table: TableFiles, run: PendingRun, number: int, columns: Sequence[str]) -> Iterator[pa.Table]:
+def _numbered(
+    table: TableFiles, run: PendingRun, number: int, columns: Sequence[str], wanted: KeyFilter | None
+) -> Iterator[pa.Table]:
     """A run's rows, row group by row group, with the order in which they apply among those of other runs.
 
     Whatever columns the table had when the run was written: they come as it has them now.
     """
+    if wanted is not None and not wanted.in_run(run):
+        return
     start = number << POSITION_BITS
     schema = run_schema(table.definition.schema)
-    wanted = pa.schema([schema.field(name) for name in columns])
+    named = pa.schema([schema.field(name) for name in columns])
     with ParquetReader(table.storage, table.path(run.path)) as file:
         known = FileColumns.of(table.definition.schema, file)
+        groups = None if wanted is None else wanted.in_groups(run, file)
         for group, size in enumerate(file.group_rows):
-            rows = known.read(file, group, columns).cast(wanted)
-            yield rows.append_column(ORDINAL_COLUMN, pa.array(np.arange(start, start + size)))
+            ordinals = np.arange(start, start + size)
             start += size
+            mask = None
+            if wanted is not None and groups is not None:
+                if not groups[group]:
+                    continue
+                mask = wanted.of_rows(known.read(file, group, table.definition.primary_key))
+                if not mask.any():
+                    continue
+            rows = known.read(file, group, columns).cast(named).append_column(ORDINAL_COLUMN, pa.array(ordinals))
+            yield rows if mask is None or mask.all() else rows.filter(pa.array(mask))

@@ -281,9 +281,9 @@ def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatc
     seen = []
     frame = scan_module._frame
 
-    def counted(plan: ScanPlan, groups: RowGroups, group: int) -> pl.DataFrame | None:
+    def counted(plan: ScanPlan, groups: RowGroups, group: int, keys: Any) -> pl.DataFrame | None:
         seen.append(group)
-        return frame(plan, groups, group)
+        return frame(plan, groups, group, keys)
 
     monkeypatch.setattr(scan_module, "_frame", counted)
     scan_table(store.files(store.state()), plan)

@@ -317,7 +317,7 @@ STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "comp
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))
 def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[Any]) -> None:
-    """At every version, by scans with and without a condition, by the overlay, and by every reader after a fold."""
+    """At every version, by scans, conditions and look-ups, by the overlay, and by every reader after a fold."""
     retracts = engine == "aggregation"
     with warehouse() as store:
         options = {**ENGINES[engine], **NO_LOG, "bucket": "2"}
@@ -338,6 +338,7 @@ def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[
             assert in_order(some) == in_order(
                 {"t": r["t"], "id": r["id"]} for r in wanted if r["n"] is not None and r["n"] >= 0 and r["id"] < 5
             )
+            assert in_order(later.get([5, 2, 0, 6]).to_pylist()) == [r for r in wanted if r["id"] in (0, 2, 5, 6)]
         if later.filestore.state().pending():
             location = overlay_of(later)
             assert in_order(read_deltalake(location)) == wanted
