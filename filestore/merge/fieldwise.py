@@ -13,14 +13,15 @@ import polars as pl
 
 from filestore.errors import InvalidRequest
 from filestore.merge.elements import collect, merge_map, nested_update
-from filestore.merge.functions import EXPRESSIONS
+from filestore.merge.functions import EXPRESSIONS, rough_sum, wrapped
 from filestore.merge.history import ADDS, GROUP, KIND, History
-from filestore.merge.product import product
+from filestore.merge.out_of_range import out_of_range, within
+from filestore.merge.product import check_divisors, product
 from filestore.model.functions import FUNCTIONS
 from filestore.model.merging import Deletes, FieldMerge, MergeSpec
 from filestore.model.rowkind import RowKind
 
-__all__ = ["Merged", "lasting", "merge_fields"]
+__all__ = ["Merged", "lasting", "merge_fields", "undivided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,25 +46,31 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
         keys: The columns of the primary key.
 
     Raises:
-        InvalidRequest: ``delete-refused``, ``retract-refused``: rows that take away what cannot be taken;
-            ``out-of-range``: a result that its column cannot hold.
+        InvalidRequest: ``delete-refused``, ``retract-refused``: rows that take away what cannot be taken, such as a 0
+            from a product; ``out-of-range``: a result that its column cannot hold.
     """
-    counting = lasting(history, spec)
+    counting = lasting(history, spec, keys)
     named = history.every_key(history.frame.group_by(GROUP, maintain_order=True).agg(pl.col(k).first() for k in keys))
     alive = counting.every_key(counting.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
     columns: dict[str, pl.Series] = {name: named[name] for name in keys}
     by_view = sorted(spec.fields.items(), key=lambda field: _view(field[1]))
     for view, fields in groupby(by_view, key=lambda field: _view(field[1])):
-        columns |= _merged(_seen(counting, *view), dict(fields))
+        columns |= _merged(_seen(counting, *view), dict(fields), named)
     rows = pl.DataFrame([columns[name].alias(name) for name in history.frame.columns if name in columns])
     return Merged(rows, alive["_alive"].fill_null(False))
 
 
-def lasting(history: History, spec: MergeSpec) -> History:
-    """The rows that count: deletes have done their work, or are left for the fields to take back."""
+def lasting(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> History:
+    """The rows that count: deletes have done their work, or are left for the fields to take back.
+
+    Raises:
+        InvalidRequest: ``delete-refused``, ``retract-refused``; see `merge_fields`.
+    """
     if spec.deletes is Deletes.RETRACT or history.frame[ADDS].all():
         if not history.frame[ADDS].all():
             _check_retractions(spec)
+            for name in undivided(spec):
+                check_divisors(history, name, keys)
         return history
     deletes = pl.col(KIND).eq_missing(str(RowKind.DELETE))
     if spec.deletes is Deletes.REFUSE and history.frame.select(deletes.any()).item():
@@ -77,6 +84,13 @@ def lasting(history: History, spec: MergeSpec) -> History:
         last = pl.col("_row").filter(deletes).max().over(GROUP)
         history = numbered.where(last.is_null() | (pl.col("_row") > last))
     return history.where(pl.col(ADDS))
+
+
+def undivided(spec: MergeSpec) -> list[str]:
+    """Columns of which some values cannot be taken back, whatever the stored row is."""
+    if spec.deletes is not Deletes.RETRACT:
+        return []
+    return [name for name, field in spec.fields.items() if field.function == "product" and not field.ignore_retract]
 
 
 def _cures(spec: MergeSpec) -> str:
@@ -111,19 +125,21 @@ def _seen(history: History, order_by: Sequence[str], ignore_retract: bool) -> Hi
     return History(given.frame.sort(order, nulls_last=False, maintain_order=True), given.keys)
 
 
-def _merged(seen: History, fields: Mapping[str, FieldMerge]) -> dict[str, pl.Series]:
+def _merged(seen: History, fields: Mapping[str, FieldMerge], keys: pl.DataFrame) -> dict[str, pl.Series]:
     schema = seen.frame.schema
     expressions = {
         name: EXPRESSIONS[field.function](pl.col(name), schema[name], field.delimiter).alias(name)
         for name, field in fields.items()
         if field.function in EXPRESSIONS
     }
-    found = seen.every_key(seen.frame.group_by(GROUP, maintain_order=True).agg(expressions.values()))
-    merged = {name: _fitting(found[name], schema[name]) for name in expressions}
+    rough = [rough_sum(name) for name, f in fields.items() if f.function == "sum" and schema[name].is_decimal()]
+    aggregated = seen.frame.group_by(GROUP, maintain_order=True).agg(*expressions.values(), *rough)
+    found = seen.every_key(aggregated)
+    merged = {name: _fitting(found, fields[name].function, name, schema[name], keys) for name in expressions}
     for name, field in fields.items():
         match field.function:
             case "product":
-                merged[name] = product(seen, name)
+                merged[name] = product(seen, name, keys)
             case "collect":
                 merged[name] = collect(seen, name, distinct=field.distinct)
             case "merge_map":
@@ -133,14 +149,14 @@ def _merged(seen: History, fields: Mapping[str, FieldMerge]) -> dict[str, pl.Ser
     return merged
 
 
-def _fitting(values: pl.Series, kind: pl.DataType) -> pl.Series:
-    """A sum or count in its column's type."""
-    if values.dtype == kind:
+def _fitting(found: pl.DataFrame, function: str, name: str, kind: pl.DataType, keys: pl.DataFrame) -> pl.Series:
+    """A sum or count in its column's type; other results are of it."""
+    values = found[name]
+    if function not in ("sum", "count") or kind.is_float():
         return values
-    try:
-        return values.cast(kind)
-    except pl.exceptions.PolarsError as error:
-        raise InvalidRequest(
-            f"the result in column {values.name!r} is more than {kind} holds: make the column wider, or mend the rows",
-            code="out-of-range",
-        ) from error
+    fits = within(values, kind)
+    if kind.is_decimal():
+        fits &= ~wrapped(found, name)
+    if not fits.all():
+        raise out_of_range(function, name, kind, keys.row(int((~fits).arg_true()[0]), named=True))
+    return values.cast(kind)

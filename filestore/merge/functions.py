@@ -12,7 +12,7 @@ import polars as pl
 
 from filestore.merge.history import ADDS, STORED
 
-__all__ = ["EXPRESSIONS"]
+__all__ = ["EXPRESSIONS", "rough_sum", "wrapped"]
 
 Expression = Callable[[pl.Expr, pl.DataType, str], pl.Expr]
 """From the column, its type and the delimiter."""
@@ -27,8 +27,31 @@ def _some(value: pl.Expr, result: pl.Expr) -> pl.Expr:
 
 def _sum(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
     wide = value.cast(_wide(kind))
+    if kind.is_decimal():
+        return _some(value, _signed(wide).sum())
     put, taken = pl.when(pl.col(ADDS)).then(wide).sum(), pl.when(~pl.col(ADDS)).then(wide).sum()
     return _some(value, put - taken)
+
+
+def _signed(value: pl.Expr) -> pl.Expr:
+    return pl.when(pl.col(ADDS)).then(value).otherwise(-value)
+
+
+_ROUGH = "_rough_"
+_INT128_WRAPS = 1.5e38
+"""Between 10^38, the end of what a decimal holds, and 2^127: a rounded sum tells on which side of both it is."""
+
+
+def rough_sum(column: str) -> pl.Expr:
+    """The sum of a decimal column as a float, by which `wrapped` tells whether the sum itself can be believed."""
+    return _signed(pl.col(column).cast(pl.Float64)).sum().alias(_ROUGH + column)
+
+
+def wrapped(found: pl.DataFrame, column: str) -> pl.Series:
+    """For each sum of decimals whether it went beyond 128 bits, of which polars says nothing within a group-by."""
+    kind = found.schema[column]
+    assert isinstance(kind, pl.Decimal)
+    return (found[_ROUGH + column].abs() * 10.0**kind.scale) >= _INT128_WRAPS
 
 
 def _wide(kind: pl.DataType) -> pl.DataType | type[pl.DataType]:

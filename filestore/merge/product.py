@@ -2,23 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from filestore.errors import InvalidRequest
 from filestore.merge.history import ADDS, GROUP, History
+from filestore.merge.out_of_range import named_key, out_of_range, within
 
-__all__ = ["product"]
+__all__ = ["check_divisors", "product"]
 
 _VALUE, _RANK, _RESULT = "_value", "_rank", "_result"
 
 
-def product(history: History, column: str) -> pl.Series:
-    """The product; what is taken back divides. Null for a key without a value.
+def check_divisors(history: History, column: str, keys: Sequence[str]) -> None:
+    """Refuses what no product can take back, whatever it is: a 0, but for floats.
+
+    Args:
+        history: Rows with the column.
+        column: The product's.
+        keys: Columns that name the key in the error.
+
+    Raises:
+        InvalidRequest: ``retract-refused``.
+    """
+    if history.frame.schema[column].is_float():
+        return
+    zeros = history.frame.filter(~pl.col(ADDS) & (pl.col(column) == 0)).select(keys)
+    if zeros.height:
+        raise InvalidRequest(
+            f"the rows take a 0 away (-U or -D) from the product in column {column!r} of the key "
+            f"{named_key(zeros.row(0, named=True))}, and nothing can be divided by it: leave the row out, or set "
+            f"fields.{column}.ignore-retract = true when a table is made",
+            code="retract-refused",
+        )
+
+
+def product(history: History, column: str, keys: pl.DataFrame) -> pl.Series:
+    """The product; what is taken back divides, and is not 0 (see `check_divisors`). Null for a key without a value.
 
     One step for each value of the key that has the most: all keys in one step, then those with two values, and so on.
 
     Raises:
-        InvalidRequest: ``out-of-range``: a product that the column cannot hold, or a 0 that is taken back.
+        InvalidRequest: ``out-of-range``: a product that the column cannot hold. `keys` has a row a key.
     """
     kind = history.frame.schema[column]
     rows = history.frame.select(GROUP, ADDS, pl.col(column).alias(_VALUE)).drop_nulls(_VALUE)
@@ -26,8 +52,6 @@ def product(history: History, column: str) -> pl.Series:
     scale = kind.scale if isinstance(kind, pl.Decimal) else 0
     if not kind.is_float():
         rows = rows.with_columns(_unscaled(pl.col(_VALUE), scale))
-        if rows.filter(~pl.col(ADDS) & (pl.col(_VALUE) == 0)).height:
-            raise InvalidRequest(f"a 0 cannot be taken back from the product in column {column!r}", code="out-of-range")
     rows = rows.with_columns(pl.int_range(pl.len()).over(GROUP).alias(_RANK))
     done: list[pl.DataFrame] = []
     held = pl.DataFrame(schema={GROUP: pl.Int64, _RESULT: rows.schema[_VALUE]})
@@ -38,7 +62,9 @@ def product(history: History, column: str) -> pl.Series:
             done.append(held.join(step, on=GROUP, how="anti"))
             held = held.join(step, on=GROUP, how="inner", maintain_order="left")
             held = held.select(GROUP, _next(kind, scale).alias(_RESULT))
-        _check_range(held[_RESULT], kind, column)
+        if not kind.is_float() and not (fits := within(held[_RESULT], kind)).all():
+            wrong = held.filter(~fits)[GROUP][0]
+            raise out_of_range("product", column, kind, keys.row(wrong, named=True))
     found = pl.concat([*done, held]).sort(GROUP)
     if not kind.is_float():
         found = found.with_columns(_scaled(pl.col(_RESULT), kind))
@@ -72,15 +98,3 @@ def _quotient(dividend: pl.Expr, divisor: pl.Expr, *, halves_up: bool) -> pl.Exp
     amount: pl.Expr = (dividend.abs() + (size // 2 if halves_up else 0)) // size
     signed: pl.Expr = amount * dividend.sign() * divisor.sign()
     return signed
-
-
-def _check_range(values: pl.Series, kind: pl.DataType, column: str) -> None:
-    if kind.is_float():
-        return
-    if isinstance(kind, pl.Decimal):
-        highest = 10**kind.precision - 1
-        lowest = -highest
-    else:
-        lowest, highest = pl.select(low=kind.min(), high=kind.max()).row(0)  # type: ignore[attr-defined]
-    if not values.is_between(lowest, highest).all():
-        raise InvalidRequest(f"the product in column {column!r} is more than {kind} holds", code="out-of-range")

@@ -22,6 +22,7 @@ from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.fieldwise import merge_fields
 from filestore.merge.first_row import first_rows
 from filestore.merge.history import GROUP, STORED, History, Stored, group_starts, history
+from filestore.merge.out_of_range import named_key
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
@@ -180,9 +181,11 @@ def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
     """
     for column in definition.schema:
         if not column.nullable and rows[column.name].null_count():
+            empty = rows.filter(pl.col(column.name).is_null()).select(definition.primary_key)
             raise InvalidRequest(
-                f"column {column.name!r} is NOT NULL, and merging leaves {rows[column.name].null_count()} rows without "
-                "a value: fill it in the rows, or choose another aggregate function",
+                f"column {column.name!r} is NOT NULL, and merging leaves {empty.height} rows without a value, such as "
+                f"that of the key {named_key(empty.row(0, named=True))}: write rows that bring one, or let it be null "
+                f"(ALTER COLUMN {column.name} DROP NOT NULL)",
                 code="null-value",
             )
     return arrow_table(rows.select(definition.schema.names), definition.schema.to_arrow())

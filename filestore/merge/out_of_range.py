@@ -1,0 +1,59 @@
+"""Results that their columns cannot hold: which, and what to tell who meets one (FORMAT.md section 9.3). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.types import to_sql
+
+__all__ = ["named_key", "out_of_range", "within"]
+
+_WIDEST_DECIMAL = {"product": 18, "sum": 38}
+_CURES = {
+    "sum": "write rows with which the key's sum fits again",
+    "count": "write rows that take values of the key back (-D)",
+    "product": "write the rows of its partition anew, as an overwrite",
+}
+
+
+def within(values: pl.Series, kind: pl.DataType) -> pl.Series:
+    """For each value whether a column of that type holds it; null where it is null.
+
+    Args:
+        values: Whole numbers, or decimals of the column's scale; of a column of decimals also those unscaled.
+        kind: The column's type: a whole number or a decimal.
+    """
+    if isinstance(kind, pl.Decimal):
+        highest = 10**kind.precision - 1
+        return values.to_physical().is_between(pl.lit(-highest, pl.Int128), pl.lit(highest, pl.Int128))
+    lowest, highest = pl.select(low=kind.min(), high=kind.max()).row(0)  # type: ignore[attr-defined]
+    return values.is_between(lowest, highest)
+
+
+def out_of_range(function: str, column: str, kind: pl.DataType, key: Mapping[str, object]) -> InvalidRequest:
+    """The error to raise for a key whose result does not fit: ``out-of-range``."""
+    arrow = pl.Series(dtype=kind).to_arrow().type
+    wider = _wider(function, arrow)
+    widen = "" if wider is None else f"make the column wider (ALTER COLUMN {column} TYPE {to_sql(wider)}), or "
+    return InvalidRequest(
+        f"the {function} in column {column!r} of the key {named_key(key)} is more than {to_sql(arrow)} holds: "
+        f"{widen}{_CURES[function]}",
+        code="out-of-range",
+    )
+
+
+def _wider(function: str, kind: pa.DataType) -> pa.DataType | None:
+    """The widest type that the column may get; None if it has it."""
+    if pa.types.is_decimal(kind):
+        more = _WIDEST_DECIMAL[function] - kind.precision
+        return pa.decimal128(kind.precision + more, kind.scale) if more > 0 else None
+    return None if kind == pa.int64() else pa.int64()
+
+
+def named_key(key: Mapping[str, object]) -> str:
+    """A key as errors show it."""
+    return ", ".join(f"{name} = {value!r}" for name, value in key.items())
