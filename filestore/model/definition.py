@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.changelog import ChangelogProducer
-from filestore.model.merging import MergeEngine, MergeSpec, merge_spec
+from filestore.model.merging import MergeEngine, MergeSpec, check_stray_options, merge_spec
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
@@ -75,6 +75,7 @@ class TableDefinition:
         _check_texts(options or {}, comment)
         definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
         check_definition(definition)
+        check_stray_options(definition)
         return definition
 
     @property

@@ -26,6 +26,7 @@ from filestore.model.changes import (
     WidenColumn,
 )
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition, check_definition
+from filestore.model.merging import check_stray_options
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.sql import parse_columns
 from filestore.model.table_options import TableOptions
@@ -104,6 +105,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     for change in changes:
         after = _applied(after, change, before)
     check_definition(after)
+    check_stray_options(after, before.schema.names)
     metadata = after.options["schema.evolution-mode"] == "metadata"
     mapping = COLUMN_MAPPING in before.features or (metadata and _renames(before.schema, after.schema))
     widening = TYPE_WIDENING in before.features or (metadata and _widens(before.schema, after.schema))

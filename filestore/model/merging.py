@@ -6,7 +6,7 @@ What each does stands in `filestore.merge`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from filestore.model.types import to_sql
 if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
 
-__all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "merge_spec"]
+__all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "check_stray_options", "merge_spec"]
 
 
 class MergeEngine(StrEnum):
@@ -181,6 +181,24 @@ def _check_field(name: str, kind: pa.DataType, field: FieldMerge) -> None:
             raise _error(
                 f"fields.{name}.nested-key = {','.join(field.nested_key)} needs nested_update and fields of the "
                 f"array's structs ({', '.join(sorted(inner)) or 'none'})"
+            )
+
+
+def check_stray_options(definition: TableDefinition, known: Collection[str] = ()) -> None:
+    """Refuses options of columns that have no effect.
+
+    Args:
+        definition: The table's.
+        known: Columns that it had before, which nobody can mend: options of columns stay as they were given.
+
+    Raises:
+        InvalidRequest: ``merge-engine``.
+    """
+    for name, field in definition.merging.fields.items():
+        if name not in known and field.distinct and field.function != "collect":
+            raise _error(
+                f"fields.{name}.distinct = true is for aggregate-function collect, and column {name!r} has "
+                f"{field.function}: leave it out, or set fields.{name}.aggregate-function = collect"
             )
 
 

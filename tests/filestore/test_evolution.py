@@ -267,6 +267,8 @@ def test_a_column_may_bring_its_function() -> None:
     assert found.merging.fields["n"].function == "sum"
     with pytest.raises(InvalidRequest, match="takes"):
         changed(table, SetOption("fields.n.aggregate-function", "sum"), AddColumn("n", "STRING"))
+    with pytest.raises(InvalidRequest, match="is for aggregate-function collect"):
+        changed(table, SetOption("fields.n.distinct", "true"), AddColumn("n", "ARRAY<INT>"))
 
 
 def test_fixed_options_are_options() -> None:
@@ -277,6 +279,8 @@ def test_fixed_options_are_options() -> None:
     ("change", "needed"),
     [
         (DropColumn("b"), True),
+        (RenameColumn("b", "z"), True),
+        (WidenColumn("a", "BIGINT"), False),
         (SetOption("ignore-delete", "true"), True),
         (SetOption("ignore-delete", "false"), False),
         (RenameColumn("b", "z"), True),
