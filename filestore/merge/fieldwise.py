@@ -100,6 +100,8 @@ def _cures(spec: MergeSpec) -> str:
 
 def _check_retractions(spec: MergeSpec) -> None:
     for name, field in spec.fields.items():
+        if name == spec.sequence:
+            continue  # it follows the last row, whatever that one does
         if not field.ignore_retract and not FUNCTIONS[field.function].retracts:
             raise InvalidRequest(
                 f"the rows take values away (-U or -D), and column {name!r} has aggregate-function {field.function}, "

@@ -133,6 +133,15 @@ def test_retractions(store: Store) -> None:
     assert rows(table) == [{"id": 1, "n": 12, "t": "b"}]
 
 
+def test_retractions_in_the_order_of_a_sequence(store: Store) -> None:
+    options = {"merge-engine": "aggregation", "sequence.field": "s", "fields.default-aggregate-function": "last_value"}
+    table = make(store, options, "id BIGINT, s INT, n BIGINT, t STRING")
+    put(table, (1, 1, 10, "a", "+I"))
+    put(table, (1, 3, 10, "a", "-D"))
+    put(table, (1, 2, 7, "late", "+I"))
+    assert assert_whole(table) == [{"id": 1, "s": 3, "n": None, "t": None}]
+
+
 def test_sequence_groups(store: Store) -> None:
     options = {
         "merge-engine": "partial-update",
