@@ -21,11 +21,16 @@ class Function:
         takes: The columns that it is for, in words.
         fits: Whether a type is one of theirs.
         retracts: Whether it can take a value back.
+        ordered: Whether rows have to come in order: one that comes in a later commit than a row with a higher sequence
+            gives another result than if both had come together, since nothing can stand within the stored value.
+        note: What else to know.
     """
 
     takes: str
     fits: Callable[[pa.DataType], bool]
     retracts: bool = False
+    ordered: bool = False
+    note: str = ""
 
 
 def _any(kind: pa.DataType) -> bool:
@@ -49,20 +54,30 @@ def _structs(kind: pa.DataType) -> bool:
 
 
 FUNCTIONS: Mapping[str, Function] = {
-    "sum": Function("numbers", _number, retracts=True),
-    "product": Function(f"numbers, decimals of up to {_PRODUCT_DIGITS} digits", _factor, retracts=True),
+    "sum": Function(
+        "numbers",
+        _number,
+        retracts=True,
+        note="floats are rounded, so taking one back need not give what was before: after an infinity it gives NaN",
+    ),
+    "product": Function(
+        f"numbers, decimals of up to {_PRODUCT_DIGITS} digits",
+        _factor,
+        retracts=True,
+        note="a 0 cannot be taken back, but of floats; what is rounded or cut is so at each step",
+    ),
     "count": Function("a whole number, which holds the count", pa.types.is_integer, retracts=True),
     "min": Function("values with an order", _ordered),
     "max": Function("values with an order", _ordered),
-    "first_value": Function("any values", _any),
-    "first_non_null_value": Function("any values", _any),
+    "first_value": Function("any values", _any, ordered=True),
+    "first_non_null_value": Function("any values", _any, ordered=True),
     "last_value": Function("any values", _any, retracts=True),
-    "last_non_null_value": Function("any values", _any),
-    "listagg": Function("strings", pa.types.is_string),
+    "last_non_null_value": Function("any values", _any, ordered=True),
+    "listagg": Function("strings", pa.types.is_string, ordered=True),
     "bool_and": Function("booleans", pa.types.is_boolean),
     "bool_or": Function("booleans", pa.types.is_boolean),
-    "collect": Function("arrays", pa.types.is_list, retracts=True),
-    "merge_map": Function("maps", pa.types.is_map),
-    "nested_update": Function("arrays of structs", _structs),
+    "collect": Function("arrays", pa.types.is_list, retracts=True, ordered=True),
+    "merge_map": Function("maps", pa.types.is_map, ordered=True),
+    "nested_update": Function("arrays of structs", _structs, ordered=True),
 }
 """By the names that Paimon gives them."""

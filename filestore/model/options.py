@@ -82,7 +82,9 @@ OPTIONS: Mapping[str, Option] = {
             "column",
             some_text,
             None,
-            "Column that orders the rows of a key: a row below the stored value changes nothing.",
+            "Column that orders the rows of a key. With merge-engine = deduplicate a row below the stored value "
+            "changes nothing; with partial-update and aggregation it counts before all that is stored (see aggregate "
+            "functions).",
         ),
         Option(
             "sequence.tombstone-retention",

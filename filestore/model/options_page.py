@@ -25,8 +25,15 @@ The column of a sequence group may be several, separated by commas: `fields.seq1
 They are fixed once the table has their column.
 """
 _FUNCTIONS = """## Aggregate functions
-| function | takes | takes values back |
-|---|---|---|
+A function sees a key's values in the order of `sequence.field` or of the column's sequence group, else as they come.
+What is stored is one row, of the highest sequence that it has seen: a row that comes in a later commit with a lower one
+counts before all of it, not between the rows that it was made of. So functions that *need order* give another result
+for rows that come out of order in several commits than in one (as in Paimon): let such rows come in order, or take a
+function that does not need it. `partial-update` without sequence groups is `last_non_null_value`, which does. And a
+delete that removes a row (`….remove-record-on-delete`) is not remembered: a late row brings its key back.
+
+| function | takes | takes values back | needs order | |
+|---|---|---|---|---|
 """
 
 
@@ -45,7 +52,8 @@ def _lines() -> Iterator[str]:
     yield ""
     yield _FUNCTIONS.rstrip("\n")
     for name, function in FUNCTIONS.items():
-        yield f"| `{name}` | {function.takes} | {'yes' if function.retracts else 'no'} |"
+        back, ordered = ("yes" if holds else "no" for holds in (function.retracts, function.ordered))
+        yield f"| `{name}` | {function.takes} | {back} | {ordered} | {function.note} |"
 
 
 def _table(options: Iterable[Option]) -> Iterator[str]:
