@@ -16,7 +16,7 @@ _WIDEST_DECIMAL = {"product": 18, "sum": 38}
 _CURES = {
     "sum": "write rows with which the key's sum fits again",
     "count": "write rows that take values of the key back (-D)",
-    "product": "write the rows of its partition anew, as an overwrite",
+    "product": "leave such a row out, or overwrite its partition if it is written already",
 }
 
 
