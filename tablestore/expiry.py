@@ -29,8 +29,8 @@ def expired(state: TableState, now_ms: int) -> Drop:
     options = state.definition.options
     if options["partition.expiration-time"] is None:
         raise InvalidRequest(
-            "the table has no partition.expiration-time, so its partitions never expire: make it with that option, or "
-            "name the partitions to drop",
+            "the table has no partition.expiration-time, so its partitions never expire: set the option with "
+            "Table.alter or `tablestore alter`, or name the partitions to drop",
             code="no-expiration-time",
         )
     return Drop(

@@ -55,9 +55,12 @@ def test_expired_partitions_go_when_asked_to(store: Store) -> None:
 
 
 def test_a_table_without_the_option_says_so(store: Store) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        made(store).expire_partitions()
+    table = made(store)
+    with pytest.raises(InvalidRequest, match=r"set the option with Table\.alter") as caught:
+        table.expire_partitions()
     assert caught.value.code == "no-expiration-time"
+    table.alter("SET partition.expiration-time = 7 d")
+    assert table.expire_partitions() is None
 
 
 def test_a_writer_drops_after_its_first_write_and_then_once_an_interval(store: Store) -> None:
