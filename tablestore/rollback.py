@@ -96,8 +96,8 @@ class _Rollback:
 
     def run(self) -> Snapshot:
         base = self._files.state()
-        what = restored(base, self._target)
-        if not what.slots:
+        what = self._restored(base)
+        if what.nothing:
             return self._files.snapshot(base.version)
         self._tell(base, what.slots, f"rollback.{base.version}")
         try:
@@ -110,9 +110,10 @@ class _Rollback:
         self._finish(snapshot)
         return snapshot
 
+    def _restored(self, base: TableState) -> Restored:
+        return restored(base, self._target, self._files.ambient.now_ms())
+
     def _proposal(self, base: TableState, what: Restored) -> Proposal:
-        # a delete that is rolled back must not make rows late
-        now, then = ([run for runs in s.tombstones().values() for run in runs] for s in (base, self._target))
         return Proposal(
             operation=Operation.ROLLBACK,
             commit_id=self._commit_id,
@@ -120,8 +121,8 @@ class _Rollback:
             adds=what.adds,
             vectors=what.vectors,
             removes=what.removes,
-            tombstones=tuple(run for run in then if run not in now),
-            forgotten=tuple(run for run in now if run not in then),
+            tombstones=what.remembered,
+            forgotten=what.forgotten,  # a delete that is rolled back must not make rows late
             transactions=tuple(self._transactions),
             ended=self._recovery.ended,
             metrics={
@@ -135,7 +136,7 @@ class _Rollback:
 
     def _again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """What was told already stays: behind the others' changes it leads to the same rows where it applies."""
-        what = restored(state, self._target)
+        what = self._restored(state)
         if changed.rows_changed:
             self._tell(state, changed.rows_changed, f"again.{state.version}")
         return replace(self._proposal(state, what), base_version=proposal.base_version)

@@ -86,7 +86,8 @@ class Proposal:
         metrics: Counts for the snapshot.
         domains: Metadata domains of this name get this configuration; None removes one.
         watches: Domains that it was worked out from: a change of one in between is a conflict.
-        whole_table: It was worked out from all files: a change of any in between has to be looked at.
+        whole_table: It was worked out from all files and all remembered deletes: a change of any in between has to be
+            looked at.
         definition: What the table is from this commit on, if it changes that.
         settled: It holds only for a version without pending runs: it fails if there is one when it is committed.
         notes: What the snapshot says to people.
@@ -163,17 +164,17 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
             )
     _check_domains(proposal, between)
     changed = _changes(between)
-    slots = _slots(changed, state) if proposal.whole_table else proposal.touches & _slots(changed, state)
-    rows = _slots([c for c in changed if c["dataChange"]], state)
-    buried = proposal.touches & _buried(between, state)
-    slots, rows = slots | buried, rows | buried
+    writes = [commit for commit in between if commit.snapshot().operation is not Operation.COMPACT]
+    slots = _slots(changed, state) | _buried(between if proposal.whole_table else writes, state)
+    rows = _slots([c for c in changed if c["dataChange"]], state) | _buried(writes, state)
+    if not proposal.whole_table:
+        slots &= proposal.touches
     return Rebase(slots, slots & rows) if slots else Clear()
 
 
 def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
-    """Slots in which deletes were remembered or taken back, though perhaps of keys that had no row."""
-    commits = (commit for commit in between if commit.snapshot().operation is not Operation.COMPACT)
-    named = (action["domainMetadata"] for commit in commits for action in commit.actions if "domainMetadata" in action)
+    """Slots in which deletes were remembered or forgotten, though perhaps of keys that had no row."""
+    named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
     return frozenset(
         tombstones(domain["configuration"], state.definition.partition_by).slot
         for domain in named

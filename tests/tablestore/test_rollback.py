@@ -141,7 +141,7 @@ def test_files_of_other_columns_are_not_brought_back(store: Store) -> None:
     from filestore.life.restore import restored
 
     with pytest.raises(Unsupported, match="other columns") as caught:
-        restored(state, other)
+        restored(state, other, 0)
     assert caught.value.code == "rollback-over-schema"
 
 

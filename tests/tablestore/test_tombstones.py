@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +15,11 @@ from compaction.folding import fold_table
 from compaction.tombstones import bury, plan_burials
 from filestore.doctor import examine
 from filestore.model.files import Tombstones
+from filestore.model.snapshot import Operation
+from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.write_job import TaskOutcome, WriteJob
+from tests.faults import Call, FaultyStorage
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 from tests.writers import sorted_batches
 
@@ -118,6 +121,61 @@ def test_a_rollback_forgets_deletes_that_it_takes_back(table: Table) -> None:
     table.rollback(1)
     put(table, (1, 7, "b", "+U"))
     assert [row["name"] for row in assert_whole(table)] == ["b"]
+
+
+def test_a_rollback_takes_deletes_back_of_keys_that_had_no_row(table: Table) -> None:
+    """Nothing but what is remembered differs then."""
+    put(table, (1, 5, "a", "+I"))
+    put(table, (2, 9, "", "-D"))
+    assert table.rollback(1).operation is Operation.ROLLBACK
+    assert remembered(table) == []
+    version = table.filestore.state().version
+    assert table.rollback(1).version == version, "nothing to do"
+    put(table, (2, 7, "b", "+I"))
+    assert [row["name"] for row in assert_whole(table, leftovers=False)] == ["a", "b"]
+    table.rollback(2)
+    put(table, (2, 8, "late", "+I"))
+    assert [row["id"] for row in assert_whole(table, leftovers=False)] == [1], "the delete is remembered again"
+
+
+def test_a_rollback_does_not_bring_back_what_is_too_old_to_be_remembered(store: Store) -> None:
+    table = make(store, **{"sequence.tombstone-retention": "1 h"})
+    put(table, (1, 7, "", "-D"))
+    now = table.handle.ambient.now_ms()
+    table.filestore.ambient = replace(table.filestore.ambient, now_ms=lambda: now + 4_000_000)
+    assert bury(table.filestore) is not None
+    version = table.filestore.state().version
+    assert table.rollback(1).version == version
+
+
+MEANWHILE: dict[str, Callable[[Table], object]] = {
+    "a delete of a key without a row": lambda table: put(table, (3, 9, "", "-D")),
+    "a merge of what is remembered": lambda table: table.compact(full=True),
+    "an overwrite": lambda table: table.write(frame([(4, 1, "o", "+I")]), overwrite=True),
+    "another rollback": lambda table: table.rollback(2),
+}
+
+
+@pytest.mark.parametrize("other", MEANWHILE)
+def test_a_rollback_takes_back_what_others_delete_meanwhile(store: Store, other: str) -> None:
+    table = make(store, **{"num-sorted-run.compaction-trigger": "2"})
+    put(table, (1, 5, "a", "+I"))
+    put(table, (2, 9, "", "-D"))
+    put(table, (2, 10, "", "-D"))
+
+    def others_first(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done:
+            storage.hook = lambda _: None
+            MEANWHILE[other](store.table("shop.t"))
+
+    storage = FaultyStorage(LocalStorage())
+    mine = Table(replace(table.handle, storage=storage))
+    storage.hook = others_first
+    mine.rollback(1)
+    fresh = store.table("shop.t")
+    assert remembered(fresh) == []
+    put(fresh, (2, 7, "b", "+I"), (3, 7, "c", "+I"))
+    assert [row["name"] for row in assert_whole(fresh, leftovers=False)] == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "metadata"])
