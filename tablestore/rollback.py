@@ -1,7 +1,8 @@
 """Rolling a table back across both stores: its files, and the changes that lead there in its log.
 
 History goes on: the rollback is a new version, whose files are those of an older one. A reader of the log gets, for
-each key whose row is another one, what it becomes; of a table without a key, that all rows are replaced.
+each key whose row is another one, what it becomes; of a table without a key, that all rows are replaced. The table's
+definition stays that of now: the older files are read by it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from compaction.folding import fold_table
-from filestore.delta.conflict import RUNS_CAME, Proposal, Rebase
+from filestore.delta.conflict import METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unsupported
 from filestore.life.consumers import Consumer
-from filestore.life.restore import Restored, restored
+from filestore.life.restore import Restored, as_defined_now, restored
 from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
@@ -36,9 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
-    """Makes the table's rows those of an older version again.
+    """Makes the table's rows those of an older version again. Columns and options stay those of now.
 
-    The older version is held by a consumer meanwhile, so that it does not expire.
+    Columns that came since are null; those that are gone stay so. The older version is held by a consumer meanwhile, so
+    that it does not expire.
 
     Args:
         files: The table.
@@ -50,13 +52,17 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
 
     Raises:
         NotFound: ``no-such-version``, ``snapshot-expired``.
-        Unsupported: ``rollback-over-schema``, ``pending-runs``.
+        Unsupported: ``rollback-over-schema``: the older files do not read right with the columns of now.
+            ``pending-runs``.
         Conflict: the table's definition changed meanwhile, or rows that wait to be merged came, again and again. No row
             was changed.
         Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
     """
     recovery = Recovery(files, log, files.ambient)
-    recovery.before_write(files.state())
+    newest = files.state()
+    recovery.before_write(newest)
+    if version == newest.version:
+        return files.snapshot(version)
     commit_id = files.ambient.new_id()
     with Consumer(files, f"rollback-{commit_id}").register(version, rows=True), _leased(files, log, commit_id):
         target = files.state(version)
@@ -66,15 +72,28 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
                 "were folded, such as that of a FOLD, or the newest one before its first run",
                 code="pending-runs",
             )
-        most = target.definition.options["commit.max-retries"]
-        for attempt in range(most + 1):
-            fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
-            try:
-                return _Rollback(files, log, target, commit_id, recovery).run()
-            except Conflict as error:
-                if error.code != RUNS_CAME or attempt == most:
-                    raise
-        raise AssertionError("the loop returns or raises")
+        return _committed(files, log, newest, as_defined_now(target, newest), commit_id, recovery)
+
+
+def _committed(
+    files: FileStore, log: LogConfig | None, newest: TableState, target: TableState, commit_id: str, recovery: Recovery
+) -> Snapshot:
+    most = newest.definition.options["commit.max-retries"]
+    for attempt in range(most + 1):
+        fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
+        base = files.state()
+        if base.definition != newest.definition:
+            raise Conflict(
+                f"the table's definition changed after version {newest.version}, while the rollback to version "
+                f"{target.version} was prepared: read the table again and retry",
+                code=METADATA_CHANGED,
+            )
+        try:
+            return _Rollback(files, log, target, commit_id, recovery).run(base)
+        except Conflict as error:
+            if error.code != RUNS_CAME or attempt == most:
+                raise
+    raise AssertionError("the loop returns or raises")
 
 
 def _leased(files: FileStore, log: LogConfig | None, commit_id: str) -> AbstractContextManager[None]:
@@ -94,8 +113,8 @@ class _Rollback:
         self._recovery = recovery
         self._transactions: list[LogTransaction] = []
 
-    def run(self) -> Snapshot:
-        base = self._files.state()
+    def run(self, base: TableState) -> Snapshot:
+        """One attempt, from a version without pending runs."""
         what = self._restored(base)
         if what.nothing:
             return self._files.snapshot(base.version)

@@ -331,12 +331,14 @@ class Table:
     ) -> Snapshot:
         """Makes the table's rows those of an older version again, as a new version; the log gets what that changes.
 
-        Numbers of apps and of streaming queries stay: a batch that was rolled back is not written again.
+        Columns and options stay those of now; columns that came since are null. Numbers of apps and of streaming
+        queries stay, too: a batch that was rolled back is not written again.
 
         Raises:
             InvalidRequest: none or more than one of version, timestamp and tag.
             NotFound: ``no-such-version``, ``no-such-tag``, ``snapshot-expired``.
-            Unsupported: ``rollback-over-schema``.
+            Unsupported: ``rollback-over-schema``: files were written anew since, for columns that changed.
+            Conflict: the table's columns or options changed meanwhile. No row was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         wanted = self._version(version, timestamp, tag)

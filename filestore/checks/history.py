@@ -50,6 +50,7 @@ class History:
         state: The version that was asked for; None if it cannot be had.
         referenced: Relative paths that any retained version names.
         newest: The newest version; None if it cannot be had.
+        whole: Whether it begins with version 0.
         schemas: By path the columns that the table had when the file or run came, as far as the log still says it.
         lost_changes: By version a file of its change data that is not on storage.
     """
@@ -58,6 +59,7 @@ class History:
     state: TableState | None = None
     referenced: set[str] = field(default_factory=set)
     newest: TableState | None = None
+    whole: bool = False
     schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
     lost_changes: dict[int, str] = field(default_factory=dict)
@@ -65,8 +67,8 @@ class History:
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
     """Reads every entry once, oldest first, and checks each against the state before it."""
-    history = History(findings)
     versions, checkpoints = log.versions(), set(log.checkpoints())
+    history = History(findings, whole=versions[:1] == [0])
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None
     begin = _first_whole(findings, versions, checkpoints)
@@ -147,7 +149,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         check_definition_step(findings, before.definition if before is not None else None, after.definition, entry)
         _check_files(findings, before, after, entry)
         _check_replaced(findings, before, entry)
-        history.schemas |= dict.fromkeys(brought(before, after, entry), after.definition.schema)
+        _note_schemas(history, before, after, entry)
         _check_order(findings, before, after, entry)
         check_run_names(findings, before, after, entry)
         _check_apps(findings, entry)
@@ -158,6 +160,14 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         findings.add(Invariant.LOG_ENTRY, message, version=entry.version)
         return None
     return after
+
+
+def _note_schemas(history: History, before: TableState | None, after: TableState, entry: Commit) -> None:
+    """A file that a rollback brings back has the columns of its first version, of which no entry may be left."""
+    if entry.snapshot().operation is Operation.ROLLBACK and not history.whole:
+        return
+    for path in brought(before, after, entry):
+        history.schemas.setdefault(path, after.definition.schema)
 
 
 def _from_checkpoint(log: DeltaLog, number: int) -> TableState | None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from filestore.delta.state import TableState
 from filestore.errors import Unsupported
+from filestore.model.definition import COLUMN_MAPPING, TableDefinition
+from filestore.model.evolution import MERGING_OPTIONS
 from filestore.model.files import DataFile, Slot, Tombstones
+from filestore.model.schema import Column
+from filestore.model.table_options import TableOptions
+from filestore.model.types import to_sql
 
-__all__ = ["Restored", "restored"]
+__all__ = ["Restored", "as_defined_now", "restored"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +44,13 @@ class Restored:
 
 
 def restored(base: TableState, target: TableState, now_ms: int) -> Restored:
-    """From a version's files to those of an older one without a pending run.
+    """From a version's files to those of an older one, which has its definition (`as_defined_now`) and no pending run.
 
     Args:
         base: The version now.
         target: The older one.
         now_ms: The time: deletes that are no longer remembered do not come back.
-
-    Raises:
-        Unsupported: ``rollback-over-schema``: columns, keys or buckets were others then.
     """
-    _check_same_shape(base, target)
     adds = tuple(file for path, file in target.files.items() if path not in base.files)
     vectors = tuple(f for p, f in target.files.items() if p in base.files and base.files[p].vector != f.vector)
     leaving = [file for path, file in base.files.items() if path not in target.files]
@@ -64,18 +66,61 @@ def _tombstones(state: TableState) -> dict[str, Tombstones]:
     return {run.id: run for runs in state.tombstones().values() for run in runs}
 
 
-def _check_same_shape(base: TableState, target: TableState) -> None:
+def as_defined_now(target: TableState, base: TableState) -> TableState:
+    """An older version's files and runs with the definition of a newer one, which reads them as its own.
+
+    What its pending runs do with deletes is what their own version said of that: they were written for it.
+
+    Raises:
+        Unsupported: ``rollback-over-schema``: the files would not read right.
+    """
     now, then = base.definition, target.definition
+    if (target.files or target.pending()) and (obstacle := next(_obstacles(now, then), None)) is not None:
+        raise Unsupported(
+            f"the files of version {target.version} do not read right with the columns of version {base.version}: "
+            f"{obstacle}. Roll back to a version after that change, or write the old version's rows as an overwrite",
+            code="rollback-over-schema",
+        )
+    given = {name: value for name, value in now.options.given if name not in MERGING_OPTIONS}
+    given |= {name: value for name, value in then.options.given if name in MERGING_OPTIONS}
+    return replace(target, definition=replace(now, options=TableOptions.parse(given)))
+
+
+def _obstacles(now: TableDefinition, then: TableDefinition) -> Iterator[str]:
+    """Why files of an earlier definition do not read right with a later one."""
     for what, here, there in (
-        ("columns", now.schema.numbered(), then.schema.numbered()),
         ("primary key", now.primary_key, then.primary_key),
         ("partition columns", now.partition_by, then.partition_by),
-        ("bucket columns", now.bucket_key, then.bucket_key),
         ("number of buckets", now.buckets, then.buckets),
+        ("bucket columns", _placing(now), _placing(then)),
     ):
         if here != there:
-            raise Unsupported(
-                f"version {target.version} has other {what} than version {base.version}, and its files are made for "
-                "those: roll back to a version after that change, or write the old version's rows as an overwrite",
-                code="rollback-over-schema",
-            )
+            yield f"they are made for another {what}, {there} instead of {here}"
+    former = {column.id: column for column in then.schema.numbered()}
+    names = {column.in_files for column in then.schema}
+    for column in now.schema.numbered():
+        before = former.pop(column.id, None)
+        yield from _new_to(names, column) if before is None else _unlike(before, column)
+    if COLUMN_MAPPING not in now.features:  # with it, no later column ever has the name in files of an earlier one
+        for gone in former.values():
+            yield f"they hold column {gone.name!r}, which was dropped, and would show it in a new one of that name"
+
+
+def _placing(definition: TableDefinition) -> tuple[str, ...]:
+    return definition.bucket_key if definition.buckets > 1 else ()
+
+
+def _new_to(names: set[str], column: Column) -> Iterator[str]:
+    if column.in_files in names:
+        yield f"their column {column.in_files!r} is another one than column {column.name!r} is now"
+    elif not column.nullable:
+        yield f"they lack column {column.name!r}, which is NOT NULL"
+
+
+def _unlike(before: Column, column: Column) -> Iterator[str]:
+    if before.in_files != column.in_files:
+        yield f"they call column {column.name!r} {before.in_files!r}"
+    elif not {before.type, *before.former_types} <= {column.type, *column.former_types}:
+        yield f"they have column {column.name!r} as {to_sql(before.type)}, and it is {to_sql(column.type)} now"
+    elif before.nullable and not column.nullable:
+        yield f"they may hold nulls in column {column.name!r}, which is NOT NULL now"

@@ -33,7 +33,7 @@ from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
 
-__all__ = ["FIXED_OPTIONS", "Evolution", "evolve", "shut_out"]
+__all__ = ["FIXED_OPTIONS", "MERGING_OPTIONS", "Evolution", "evolve", "shut_out"]
 
 FIXED_OPTIONS: Mapping[str, str] = {
     "bucket": "rows lie in their buckets already",
@@ -49,7 +49,7 @@ FIXED_OPTIONS: Mapping[str, str] = {
 }
 """Options that stay as they were given when the table was made, and why."""
 
-_MERGING_OPTIONS = (
+MERGING_OPTIONS = (
     "ignore-delete",
     "partial-update.remove-record-on-delete",
     "aggregation.remove-record-on-delete",
@@ -117,7 +117,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     return Evolution(
         definition if result == before else result,
         rewrites,
-        renames or any(before.options[name] != after.options[name] for name in _MERGING_OPTIONS),
+        renames or any(before.options[name] != after.options[name] for name in MERGING_OPTIONS),
         any(not column.nullable for column in _added(before.schema, after.schema)),
         tuple(_READERS[feature] for feature in sorted(result.features - before.features)),
     )

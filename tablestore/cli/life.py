@@ -61,7 +61,10 @@ def rollback(  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Make a table's rows those of an older version again, as a new version. The log tells what that changes."""
+    """Make a table's rows those of an older version again, as a new version. The log tells what that changes.
+
+    Columns and options stay those of now: columns that came since are null.
+    """
     if sum(given is not None for given in (version, timestamp, tag)) != 1:
         raise typer.BadParameter("say where to: give one of --version, --timestamp and --tag")
     with open_table(name, catalog, token) as table:

@@ -340,20 +340,6 @@ def test_system_tables_tell_older_versions_in_the_columns_of_now(store: Store, m
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_rollback_over_a_change_of_columns(store: Store, mode: str) -> None:
-    table = make(store, mode)
-    put(table, {"id": 1, "a": 1, "b": "x"})
-    put(table, {"id": 1, "a": 2, "b": "y"})
-    table.alter(SetOption("target-file-size", "1 mb"))
-    assert rows(table, table.rollback(1).version)[0]["b"] == "x", "an option is no column"
-    table.alter(RenameColumn("b", "c"))
-    with pytest.raises(Unsupported) as caught:
-        table.rollback(1)
-    assert caught.value.code == "rollback-over-schema"
-    assert keyed(replay(changes(table, version=0), ["id"])) == keyed(rows(table))
-
-
-@pytest.mark.parametrize("mode", MODES)
 def test_versions_from_before_a_change_expire(store: Store, mode: str) -> None:
     kept = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "checkpoint.interval": "2"}
     table = make(store, mode, **LATER, **kept)

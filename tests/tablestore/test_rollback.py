@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.errors import InvalidRequest, NotFound, Unavailable, Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.life.expiry import expire
 from filestore.life.tags import create_tag, delete_tag
 from filestore.storage import LocalStorage
@@ -132,17 +132,6 @@ def test_an_aggregation_goes_on_from_the_restored_rows(store: Store) -> None:
     table.rollback(then)
     put(table, row(1, 100.0))
     assert [(r["id"], r["v"]) for r in assert_whole(table)] == [(1, 101.0), (2, 5.0)]
-
-
-def test_files_of_other_columns_are_not_brought_back(store: Store) -> None:
-    table = make(store)
-    state = table.filestore.state()
-    other = replace(state, definition=define("id BIGINT", ["id"]))
-    from filestore.life.restore import restored
-
-    with pytest.raises(Unsupported, match="other columns") as caught:
-        restored(state, other, 0)
-    assert caught.value.code == "rollback-over-schema"
 
 
 def test_numbers_of_apps_stay(store: Store) -> None:
