@@ -15,9 +15,10 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from compaction.folding import fold_table
+from compaction.refold import Refolded, refold
 from filestore.delta.conflict import METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unsupported
+from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, as_defined_now, restored
 from filestore.model.files import Slot
@@ -35,12 +36,15 @@ __all__ = ["rollback"]
 
 logger = logging.getLogger(__name__)
 
+_TRY_AGAIN = (RUNS_CAME, "run-gone", "merged-rows-changed")
+"""Conflicts with those who bring runs or fold them meanwhile."""
+
 
 def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
     """Makes the table's rows those of an older version again. Columns and options stay those of now.
 
     Columns that came since are null; those that are gone stay so. The older version is held by a consumer meanwhile, so
-    that it does not expire.
+    that it does not expire; runs that are pending in it are folded first.
 
     Args:
         files: The table.
@@ -53,9 +57,8 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
     Raises:
         NotFound: ``no-such-version``, ``snapshot-expired``.
         Unsupported: ``rollback-over-schema``: the older files do not read right with the columns of now.
-            ``pending-runs``.
-        Conflict: the table's definition changed meanwhile, or rows that wait to be merged came, again and again. No row
-            was changed.
+        Conflict: the table's definition changed meanwhile, or rows that wait to be merged came or were merged, again
+            and again. No row was changed.
         Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
     """
     recovery = Recovery(files, log, files.ambient)
@@ -65,35 +68,48 @@ def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
         return files.snapshot(version)
     commit_id = files.ambient.new_id()
     with Consumer(files, f"rollback-{commit_id}").register(version, rows=True), _leased(files, log, commit_id):
-        target = files.state(version)
-        if target.pending():
-            raise Unsupported(
-                f"version {version} has pending runs, and a rollback restores files only: take a version in which all "
-                "were folded, such as that of a FOLD, or the newest one before its first run",
-                code="pending-runs",
-            )
-        return _committed(files, log, newest, as_defined_now(target, newest), commit_id, recovery)
+        target = refold(files, as_defined_now(files.state(version), newest))
+        try:
+            return _committed(files, log, newest, target, commit_id, recovery)
+        except CommitUnknown:
+            raise  # nobody knows: files must stay
+        except TableStoreError:
+            target.discard(files)
+            raise
 
 
 def _committed(
-    files: FileStore, log: LogConfig | None, newest: TableState, target: TableState, commit_id: str, recovery: Recovery
+    files: FileStore, log: LogConfig | None, newest: TableState, target: Refolded, commit_id: str, recovery: Recovery
 ) -> Snapshot:
     most = newest.definition.options["commit.max-retries"]
     for attempt in range(most + 1):
-        fold_table(files, full=True)  # what is pending now was written before, so it goes with the rest
-        base = files.state()
-        if base.definition != newest.definition:
-            raise Conflict(
-                f"the table's definition changed after version {newest.version}, while the rollback to version "
-                f"{target.version} was prepared: read the table again and retry",
-                code=METADATA_CHANGED,
-            )
         try:
-            return _Rollback(files, log, target, commit_id, recovery).run(base)
+            base = _folded(files)
+            _require_definition(base, newest, target.state.version)
+            return _Rollback(files, log, target.state, commit_id, recovery).run(base)
         except Conflict as error:
-            if error.code != RUNS_CAME or attempt == most:
+            if error.code not in _TRY_AGAIN or attempt == most:
                 raise
     raise AssertionError("the loop returns or raises")
+
+
+def _folded(files: FileStore) -> TableState:
+    """What is pending now was written before the rollback, so it goes with the rest."""
+    try:
+        fold_table(files, full=True)
+    except CommitUnknown as error:
+        raise Unavailable(f"the rollback changed nothing, and can be repeated: {error.message}") from error
+    return files.state()
+
+
+def _require_definition(base: TableState, newest: TableState, version: int) -> None:
+    """The target was read by the definition of `newest`."""
+    if base.definition != newest.definition:
+        raise Conflict(
+            f"the table's definition changed after version {newest.version}, while the rollback to version {version} "
+            "was prepared: read the table again and retry",
+            code=METADATA_CHANGED,
+        )
 
 
 def _leased(files: FileStore, log: LogConfig | None, commit_id: str) -> AbstractContextManager[None]:

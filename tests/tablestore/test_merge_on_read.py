@@ -183,19 +183,6 @@ class TestPendingRuns:
         put(table, (2, None, "a"))
         assert table.scan(where="id < 5").to_arrow().to_pylist() == [{"id": 2, "n": 0, "t": "a"}]
 
-    def test_a_rollback_folds_what_is_pending_and_goes_to_folded_versions_only(self, orders: Table) -> None:
-        put(orders, (1, 1, "a"))
-        folded = fold_table(orders.filestore, full=True)
-        assert folded is not None
-        put(orders, (1, 2, "b"), (2, 2, "b"))
-        pending = orders.filestore.state().version
-        put(orders, (3, 3, "c"))
-        with pytest.raises(Unsupported, match=f"version {pending} has pending runs") as caught:
-            orders.rollback(pending)
-        assert caught.value.code == "pending-runs"
-        orders.rollback(folded.version)
-        assert assert_whole(orders) == [{"id": 1, "n": 1, "t": "a"}]
-
     def test_changes_are_told_between_folded_versions(self, orders: Table) -> None:
         put(orders, (1, 1, "a"), (2, 2, "b"))
         first = orders.compact(full=True)
