@@ -117,6 +117,34 @@ def test_a_rollback_reaches_a_stream(lake: SparkStore, orders: Table, tmp_path: 
     assert_whole(orders)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("write_mode", ["merge-on-write", "merge-on-read"])
+def test_delta_spark_reads_a_rollback_over_changes_of_columns(lake: SparkStore, mode: str, write_mode: str) -> None:
+    table = lake.store.create_table(
+        "shop.changed",
+        "id BIGINT, v INT, t STRING",
+        primary_key=["id"],
+        options=OPTIONS | {"schema.evolution-mode": mode, "write-mode": write_mode},
+    )
+    then = table.write(to_arrow(table, [{"id": n, "v": n, "t": "a"} for n in range(5)])).version
+    table.write(to_arrow(table, [{"id": 4, "_kind": "-D"}, {"id": 7, "v": 7}]))
+    table.compact(full=True)
+    table.alter("ADD COLUMN n STRUCT<x: INT> FIRST", "ALTER COLUMN v COMMENT 'how many'")
+    if mode == "metadata":
+        table.alter("RENAME COLUMN t TO u", "ALTER COLUMN v TYPE BIGINT")
+        table.alter("DROP COLUMN n", "ADD COLUMN t INT", "ADD COLUMN n INT")
+    table.write(to_arrow(table, [{"id": 1, "v": 9}, {"id": 8, "v": 8}]))
+    version = table.rollback(then).version
+    found = by_spark(lake, table, version)
+    assert [(row["id"], row["v"]) for row in sorted(found, key=lambda row: row["id"])] == [(n, n) for n in range(5)]
+    assert in_order(found) == rows(table)
+    assert in_order(row.asDict() for row in lake.read("shop.changed").collect()) == rows(table)
+    filtered = lake.spark.read.format("delta").load(table.location).where("v >= 3 AND n IS NULL")
+    assert {row["id"] for row in filtered.collect()} == {3, 4}, "statistics of then are true"
+    assert table.examine().problems == ()
+
+
 def test_a_bad_consumer_id_is_refused_before_anything_starts(lake: SparkStore, orders: Table) -> None:
     with pytest.raises(InvalidRequest, match="no id for a consumer"):
         lake.read_stream("shop.orders", consumer="a/b")

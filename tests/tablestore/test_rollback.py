@@ -143,41 +143,6 @@ def test_numbers_of_apps_stay(store: Store) -> None:
     assert [r["id"] for r in rows(table)] == [1]
 
 
-# -------------------------------------------------------------------------------------------------- any history, to any
-
-STEP = st.tuples(
-    st.sampled_from(["write", "write", "write", "overwrite", "compact", "rollback"]),
-    st.lists(
-        st.tuples(st.integers(0, 7), st.sampled_from(["x", "y z"]), st.sampled_from([None, 0.5, 2.0]), st.booleans()),
-        max_size=6,
-    ),
-    st.integers(0, 20),
-)
-
-
-@given(st.lists(STEP, min_size=2, max_size=9), st.booleans())
-def test_any_version_can_be_brought_back_in_any_history(steps: list[Any], partitioned: bool) -> None:
-    with warehouse() as store:
-        key = ("id", "p") if partitioned else ("id",)
-        table = make(store, key=key, partition=("p",) if partitioned else ())
-        history = [rows(table)]
-        for kind, given_rows, number in [*steps, ("rollback", [], 1)]:
-            if kind == "rollback":
-                version = number % (table.filestore.state().version + 1)
-                table.rollback(version)
-                assert rows(table) == history[version]
-            elif kind == "compact":
-                table.compact(full=True)
-            else:
-                changed = [row(k, v, p=p, _kind="-D" if d else "+U") for k, p, v, d in given_rows]
-                put(table, *changed, overwrite=kind == "overwrite")
-            if len(history) == table.filestore.state().version:
-                history.append(rows(table))
-        for version, expected in enumerate(history):
-            assert rows(table, version) == expected
-        assert_whole(table, leftovers=False)
-
-
 # -------------------------------------------------------------------------------------------------------- other writers
 
 

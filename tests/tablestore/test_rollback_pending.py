@@ -13,7 +13,7 @@ import pytest
 
 from compaction import folding
 from compaction.refold import refold
-from filestore.errors import CommitUnknown, Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
+from filestore.errors import CommitUnknown, Conflict, Corrupt, NotFound, Unavailable
 from filestore.life.restore import as_defined_now
 from filestore.model.changes import RenameColumn
 from filestore.model.snapshot import Operation
@@ -134,25 +134,27 @@ def test_runs_are_read_by_the_columns_of_now(store: Store) -> None:
     assert table.examine().findings == ()
 
 
+REMOVES = "partial-update.remove-record-on-delete"
+
+
 @pytest.mark.parametrize(
-    ("option", "first", "then"),
-    [("ignore-delete", "true", "false"), ("ignore-delete", "false", "true")],
+    ("option", "statements", "left"),
+    [
+        ("ignore-delete", ["SET ignore-delete = false", f"SET {REMOVES} = true"], [1, 2]),
+        (REMOVES, [f"SET {REMOVES} = false", "SET ignore-delete = true"], [2]),
+    ],
 )
-def test_runs_are_merged_as_their_version_said_of_deletes(store: Store, option: str, first: str, then: str) -> None:
-    engine = {**ENGINES["partial-update"], "partial-update.remove-record-on-delete": "true"}
-    if first == "true":
-        engine.pop("partial-update.remove-record-on-delete")
-    table = make(store, **engine, **{option: first})
+def test_runs_are_merged_as_their_version_said_of_deletes(
+    store: Store, option: str, statements: list[str], left: list[int]
+) -> None:
+    table = make(store, **ENGINES["partial-update"], **{option: "true"})
     put(table, (1, 1, "a"), (2, 1, "b"))
     version = put(table, (1, None, None, "-D"))
-    expected = rows(table)
-    try:
-        table.alter(f"SET {option} = {then}")
-    except InvalidRequest:
-        table.alter("SET partial-update.remove-record-on-delete = true")
+    table.alter(*statements)
     put(table, (1, 3, "c"), (2, 3, "c"))
     table.rollback(version)
-    assert assert_whole(table, leftovers=False) == expected == rows(table, version)
+    assert [row["id"] for row in assert_whole(table, leftovers=False)] == left
+    assert rows(table) == rows(table, version)
 
 
 def test_runs_live_by_a_tag_or_are_gone(store: Store) -> None:
@@ -182,20 +184,15 @@ def test_runs_live_by_a_tag_or_are_gone(store: Store) -> None:
 # ------------------------------------------------------------------------------------------------------ what fails
 
 
-def before_commits(*acts: Callable[[Table], object]) -> Callable[[Table], tuple[Table, FaultyStorage]]:
-    """The table as seen by one whom others are always faster than."""
+def outrun(table: Table, *acts: Callable[[Table], object]) -> Table:
+    """The table for one whom others are faster than, each once."""
+    waiting = list(acts)
 
-    def opened(table: Table) -> tuple[Table, FaultyStorage]:
-        waiting = list(acts)
+    def others_first(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and waiting:
+            waiting.pop(0)(Table(table.handle))
 
-        def others_first(call: Call) -> None:
-            if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and waiting:
-                waiting.pop(0)(Table(table.handle))
-
-        storage = FaultyStorage(LocalStorage(), others_first)
-        return Table(replace(table.handle, storage=storage)), storage
-
-    return opened
+    return Table(replace(table.handle, storage=FaultyStorage(LocalStorage(), others_first)))
 
 
 def test_runs_and_rows_that_come_meanwhile_go_with_the_rest(store: Store) -> None:
@@ -204,8 +201,7 @@ def test_runs_and_rows_that_come_meanwhile_go_with_the_rest(store: Store) -> Non
     expected = rows(table)
     written_since(table)
     acts = [lambda t, n=n: put(t, (n, 99, "other"), (1, None, None, "-D")) for n in (1, 2, 9)]
-    mine, _ = before_commits(*acts, lambda t: t.compact(full=True))(table)
-    mine.rollback(then)
+    outrun(table, *acts, lambda t: t.compact(full=True)).rollback(then)
     assert assert_whole(store.table("shop.t"), leftovers=False) == expected
 
 
@@ -214,9 +210,8 @@ def test_one_that_never_gets_through_leaves_no_file(store: Store) -> None:
     then = written_then(table)
     written_since(table)
     acts = [lambda t, n=n: put(t, (n, 99, "other")) for n in range(30)]
-    mine, _ = before_commits(*acts)(table)
     with pytest.raises(Conflict):
-        mine.rollback(then)
+        outrun(table, *acts).rollback(then)
     assert Operation.ROLLBACK not in [snapshot.operation for snapshot in table.snapshots()]
     fresh = store.table("shop.t")
     fresh.compact(full=True)
@@ -227,9 +222,8 @@ def test_one_over_a_change_of_columns_that_comes_meanwhile_leaves_no_file(store:
     table = make(store, **{"schema.evolution-mode": "metadata"})
     then = written_then(table)
     table.compact(full=True)
-    mine, _ = before_commits(lambda t: t.alter(RenameColumn("t", "text")))(table)
     with pytest.raises(Conflict) as caught:
-        mine.rollback(then)
+        outrun(table, lambda t: t.alter(RenameColumn("t", "text"))).rollback(then)
     assert caught.value.code == "metadata-changed"
     assert orphans(table) == []
 
