@@ -65,6 +65,22 @@ def test_columns_are_pruned_and_filters_pushed_while_runs_are_pending(lake: Spar
     assert "t:string" not in plan
 
 
+def test_spark_reads_runs_from_before_a_column_was_widened(lake: SparkStore, store: Store) -> None:
+    columns = "id BIGINT, n TINYINT, d DECIMAL(5,2)"
+    table = store.create_table("shop.t", columns, primary_key=["id"], options=LATER)
+    for start in (0, 50):
+        numbers = lake.spark.range(start, start + 100)
+        lake.write(
+            "shop.t", numbers.selectExpr("id", "CAST(id % 100 AS TINYINT) AS n", "CAST(id AS DECIMAL(5,2)) AS d")
+        )
+    table.alter("ALTER COLUMN n TYPE BIGINT", "ALTER COLUMN d TYPE DECIMAL(20,4)")
+    lake.write("shop.t", lake.spark.range(5).selectExpr("id", "1L << 40 AS n", "CAST(id AS DECIMAL(20,4)) AS d"))
+    assert table.filestore.state().pending()
+    assert in_order(row.asDict() for row in lake.read("shop.t").collect()) == rows(table)
+    some = lake.read("shop.t").where("n >= 98 AND d < 120").select("id")
+    assert sorted(row.id for row in some.collect()) == [0, 1, 2, 3, 4, 98, 99]
+
+
 def test_a_stream_begins_with_what_is_pending_and_goes_on_in_the_log(
     lake: SparkStore, store: Store, folder: Path
 ) -> None:
