@@ -36,7 +36,7 @@ def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> Ch
 
     Args:
         definition: The table's.
-        empty: The table holds no row, so that every row that is put is an insert.
+        empty: The table holds no row and remembers no delete, so that every row that is put is an insert.
         overwrite: The rows replace the table's: all of those leave.
     """
     producer = definition.changelog_producer

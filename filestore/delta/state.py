@@ -110,12 +110,12 @@ class TableState:
         return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
     def met(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
-        """What the rows of a write meet in each slot: the live files, and the tombstones that are remembered yet."""
+        """What the rows of a write meet, in each slot with any: live files, and tombstones that are remembered yet."""
         remembered_ms = now_ms - self.definition.tombstone_retention_ms
         by_slot = self.slots()
         for slot, runs in self.tombstones().items():
-            young = tuple(run for run in runs if run.modified_ms >= remembered_ms)
-            by_slot[slot] = (*by_slot.get(slot, ()), *young)
+            if young := tuple(run for run in runs if run.modified_ms >= remembered_ms):
+                by_slot[slot] = (*by_slot.get(slot, ()), *young)
         return by_slot
 
     def next(self, version: int, actions: Iterable[Action]) -> TableState:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import deltalake
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -176,6 +177,16 @@ def test_a_rollback_takes_back_what_others_delete_meanwhile(store: Store, other:
     assert remembered(fresh) == []
     put(fresh, (2, 7, "b", "+I"), (3, 7, "c", "+I"))
     assert [row["name"] for row in assert_whole(fresh, leftovers=False)] == ["a", "b", "c"]
+
+
+def test_the_change_feed_of_a_table_of_nothing_but_tombstones_lacks_late_rows(store: Store) -> None:
+    """The file holds the late row dead, and the version had no change data: all of the file's rows were inserts."""
+    table = make(store, **{"changelog-producer": "lookup"})
+    put(table, (1, 7, "", "-D"))
+    put(table, (1, 6, "late", "+I"), (2, 1, "b", "+I"))
+    feed = deltalake.DeltaTable(table.location).load_cdf(starting_version=2)
+    assert [row["id"] for row in pa.table(feed.read_all()).to_pylist()] == [2]
+    assert examine(table.filestore).problems == ()
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "metadata"])
