@@ -14,6 +14,7 @@ import pyarrow as pa
 from filestore.delta.log import Commit
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.files.writer import TableFiles
+from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
@@ -137,7 +138,7 @@ def _scanned(change: _Rows, wanted: Schema) -> Iterator[pa.Table]:
 
 
 def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_version: int | None) -> list[AuditPart]:
-    """The changes after a version (None: all that are kept) up to another (None: the newest). Reads metadata only.
+    """The changes after a version (None: the first retained one) up to another (None: the newest). Reads metadata only.
 
     Rows have the columns that the table has now, whatever it had when they were written.
 
@@ -145,14 +146,16 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
         NotFound: there are no such versions.
         InvalidRequest: the first is after the second (``bad-versions``).
     """
-    last = store.state().version if to_version is None else to_version
-    first = store.log.oldest().version if from_version is None else from_version
+    newest = store.state()
+    last = newest.version if to_version is None else to_version
+    # the rows that older overwrites replaced may be gone, though their log entries are there
+    first = first_retained(newest) if from_version is None else from_version
     if first > last:
         raise InvalidRequest(
             f"from_version={first} is after to_version={last}: the audit log goes forward only", code="bad-versions"
         )
     store.snapshot(first)
-    table, definition = store.files(store.state()), store.definition(first)
+    table, definition = store.files(newest), store.definition(first)
     store.snapshot(last)
     buckets = range(table.definition.buckets)
     parts = []

@@ -9,6 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound
+from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.reading.difference import on_local_disk
@@ -120,7 +121,7 @@ def metadata_rows(store: FileStore, name: str, version: int) -> Iterator[pa.Tabl
         case "snapshots":
             return snapshots_of(_history(store, version))
         case "schemas":
-            oldest = store.state(store.log.versions()[0])
+            oldest = store.state(first_retained(store.state()))  # older ones may have expired whose log entries stay
             later = (commit for commit in store.log.commits_after(oldest.version) if commit.version <= version)
             return schemas_of(oldest, later)
     return OF_A_VERSION[name][1](store.state(version))

@@ -156,6 +156,21 @@ def assert_whole_from(table: Table) -> None:
     assert in_order(changes(table)) == in_order({**row, "_kind": "+I"} for row in rows(table))
 
 
+def test_system_tables_begin_at_the_first_retained_version(store: Store) -> None:
+    """The log's entries begin before it, at the checkpoint on which it stands: those versions are gone."""
+    options = LIFE | {"checkpoint.interval": "5", "snapshot.num-retained.min": "1"}
+    table = store.create_table("shop.old", "id BIGINT, v INT", primary_key=["id"], options=options)
+    for number in range(8):
+        put(table, number, overwrite=number % 2 == 1)
+    assert table.expire().first == 8
+    put(table, 9)
+    assert table.filestore.log.versions()[0] == 5
+    assert [row["version"] for row in table.system("schemas").to_arrow().to_pylist()] == [8]
+    assert [row["version"] for row in table.system("snapshots").to_arrow().to_pylist()] == [10, 9, 8]
+    audited = table.system("audit_log").to_arrow().to_pylist()
+    assert [(row["rowkind"], row["id"], row["_commit_version"]) for row in audited] == [("+I", 9, 10)]
+
+
 # ------------------------------------------------------------------------------------------------------- following
 
 
