@@ -1,15 +1,17 @@
-"""What differs between two versions, told from their files and vectors alone, slot by slot.
+"""What differs between two versions, told from their files, vectors and pending runs alone, slot by slot.
 
 Files that both versions have with the same dead rows are not read. Of the others, rows that only one version has are
-merged in key order: a key on both sides is an update, or no change if its row is the same, as after a compaction.
+merged in key order: a key on both sides is an update, or no change if its row is the same, as after a compaction. Of a
+slot with pending runs the rows are those that our readers see.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 import numpy as np
@@ -18,12 +20,13 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
-from filestore.delta.vectors import positions
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
+from filestore.reading.overlay import PendingSlot, pending_slots
+from filestore.reading.slot_view import SlotView, slot_view
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.rows.keys import Key, changes, decode_key
 from filestore.rows.reshape import reshaped
@@ -32,7 +35,15 @@ from filestore.sorting.merge import merge
 from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, writing
 
-__all__ = ["Compared", "SlotDifference", "Spill", "changed_rows", "differences", "on_local_disk"]
+__all__ = [
+    "Compared",
+    "SlotDifference",
+    "Spill",
+    "changed_rows",
+    "differences",
+    "file_differences",
+    "on_local_disk",
+]
 
 Spill = Callable[[], AbstractContextManager[RunFiles]]
 """Opens a place for sorted runs; leaving it removes them."""
@@ -44,27 +55,47 @@ _KINDS = tuple(str(kind) for kind in (RowKind.DELETE, RowKind.INSERT, RowKind.UP
 
 @dataclass(frozen=True, slots=True)
 class SlotDifference:
-    """The files of a slot in which two versions differ. Picklable.
+    """What two versions have of a slot in which they differ. Picklable.
 
     Attributes:
         slot: The slot.
-        before: Files that the later version lacks, or has with other dead rows.
-        after: Files that the earlier version lacks, or has with other dead rows.
+        before: Files that the later version lacks, or has with other dead rows; all files if runs are pending.
+        after: Files that the earlier version lacks, or has with other dead rows; all files if runs are pending.
+        pending: The runs that are pending in the earlier version and in the later one.
     """
 
     slot: Slot
     before: tuple[DataFile, ...]
     after: tuple[DataFile, ...]
+    pending: tuple[PendingSlot | None, PendingSlot | None] = (None, None)
 
 
 def differences(before: TableState, after: TableState) -> list[SlotDifference]:
-    """The slots whose files differ between two versions of a table, in any order of them. Pure."""
+    """The slots whose rows may differ between two versions of a table, in any order of them. Pure."""
+    found = {difference.slot: difference for difference in file_differences(before.files, after.files)}
+    pending = [{slot.slot: slot for slot in pending_slots(state)} for state in (before, after)]
+    same_rules = before.definition == after.definition
+    files = before.slots(), after.slots()
+    for slot in {*pending[0], *pending[1]}:
+        old, new = pending[0].get(slot), pending[1].get(slot)
+        if slot in found or not (same_rules and _same(old, new)):
+            found[slot] = SlotDifference(slot, files[0].get(slot, ()), files[1].get(slot, ()), (old, new))
+    return list(found.values())
+
+
+def file_differences(before: Mapping[str, DataFile], after: Mapping[str, DataFile]) -> list[SlotDifference]:
+    """The slots whose files differ, given all files by path: what readers see that know no runs. Pure."""
     found: dict[Slot, tuple[list[DataFile], list[DataFile]]] = {}
-    for side, here, there in ((0, before.files, after.files), (1, after.files, before.files)):
+    for side, here, there in ((0, before, after), (1, after, before)):
         for path, file in here.items():
             if (other := there.get(path)) is None or other.vector != file.vector:
                 found.setdefault(file.slot, ([], []))[side].append(file)
     return [SlotDifference(slot, tuple(gone), tuple(come)) for slot, (gone, come) in found.items()]
+
+
+def _same(old: PendingSlot | None, new: PendingSlot | None) -> bool:
+    """Whether the runs meet the same: files, and deletes that are remembered."""
+    return old is not None and new is not None and old.runs == new.runs and set(old.base) == set(new.base)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +118,8 @@ def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -
 
     With a key they come in its order. Without one rows are not told apart: those of files that are gone leave (``-D``),
     those of new files come (``+I``), so a compaction shows as both. Memory: a row group for each run of files that
-    overlap, of which there are at most `_OPEN_ROW_GROUPS`; more are written as small runs to a local disk first.
+    overlap, of which there are at most `_OPEN_ROW_GROUPS`; more are written as small runs to a local disk first. With
+    pending runs, what an overlay takes (`filestore.reading.overlay`).
 
     Args:
         compared: The versions, which have one key.
@@ -98,24 +130,43 @@ def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -
         NotFound: a file of the earlier version was cleaned away.
         Unsupported: ``schema-changed``: a value does not fit the wanted columns, which are those of an older version.
     """
-    sources = _sources(compared, difference)
-    keys = compared.after.definition.sort_key
-    if not keys:
-        for source in sorted(sources, key=lambda s: s.side):
-            for rows in source.rows():
-                yield _with_kinds(rows, np.full(rows.num_rows, source.side))
-        return
-    by = [*keys, _SIDE]
     with ExitStack() as stack:
-        chains = _chains(sources)
-        if len(chains) <= _OPEN_ROW_GROUPS:
-            pieces: Iterable[pa.Table] = merge([_rows_of(some) for some in chains], by)
-        else:
-            files = stack.enter_context(spill())
-            runs = [files.put(rows) for some in chains for rows in _unless_empty(_rows_of(some))]
-            pieces = (pa.Table.from_batches([batch]) for batch in files.merged(runs, by))
-        for piece in whole_keys(pieces, keys):
+        disk = cache(lambda: stack.enter_context(spill()))
+        before = _view(compared, 0, difference.before, difference.pending[0], disk)
+        after = _view(compared, 1, difference.after, difference.pending[1], disk)
+        sources = _sources(compared.wanted, before, after)
+        keys = compared.after.definition.sort_key
+        if not keys:
+            for source in sorted(sources, key=lambda s: s.side):
+                for rows in source.rows():
+                    yield _with_kinds(rows, np.full(rows.num_rows, source.side))
+            return
+        merged = [run for run in (before.merged, after.merged) if run is not None]
+        for piece in whole_keys(_in_order(_chains(sources), merged, [*keys, _SIDE], disk), keys):
             yield from _told(piece, keys)
+
+
+def _view(
+    compared: Compared,
+    side: int,
+    files: Sequence[DataFile],
+    pending: PendingSlot | None,
+    disk: Callable[[], RunFiles],
+) -> SlotView:
+    table = (compared.before, compared.after)[side]
+    return slot_view(table, files, pending, disk, lambda frame: _shaped(frame, table, compared.wanted, side))
+
+
+def _in_order(
+    chains: Sequence[Sequence[_Source]], merged: Sequence[str], by: Sequence[str], disk: Callable[[], RunFiles]
+) -> Iterator[pa.Table]:
+    """The rows of all chains of files, and of runs that are on the disk already."""
+    if len(chains) + len(merged) > _OPEN_ROW_GROUPS:
+        files = disk()
+        runs = [files.put(rows) for some in chains for rows in _unless_empty(_rows_of(some))]
+        yield from (pa.Table.from_batches([batch]) for batch in files.merged([*runs, *merged], by))
+        return
+    yield from merge([*map(_rows_of, chains), *(disk().read(run) for run in merged)], by)
 
 
 def _unless_empty(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
@@ -141,21 +192,18 @@ def on_local_disk() -> Iterator[RunFiles]:
 class _Source:
     """Rows of a file that one version has and the other lacks: all live ones, or those at some positions."""
 
-    table: TableFiles
+    view: SlotView
     wanted: Schema
     file: DataFile
     side: int
     positions: npt.NDArray[np.int64] | None
 
     def rows(self) -> Iterator[pa.Table]:
-        written = self.table.definition.schema
-        schema, wanted = _nullable(written), _nullable(self.wanted)
-        for frame in self._frames(schema.names):
-            rows = reshaped(arrow_table(frame, schema), written, self.wanted).cast(wanted)
-            yield rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, self.side, dtype=np.int8)))
+        for frame in self._frames(self.view.table.definition.schema.names):
+            yield _shaped(frame, self.view.table, self.wanted, self.side)
 
     def _frames(self, names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        groups = RowGroups(self.table, self.file)
+        groups = RowGroups(self.view.table, self.file, self.view.killed.get(self.file.path))
         if self.positions is not None:
             yield from groups.read_at(self.positions, names)
             return
@@ -165,31 +213,32 @@ class _Source:
                 yield groups.read(group, names, alive)
 
 
+def _shaped(frame: pl.DataFrame, table: TableFiles, wanted: Schema, side: int) -> pa.Table:
+    """Rows of one version in the wanted columns, and the side that they are on."""
+    written = table.definition.schema
+    rows = reshaped(arrow_table(frame, _nullable(written)), written, wanted).cast(_nullable(wanted))
+    return rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, side, dtype=np.int8)))
+
+
 def _nullable(schema: Schema) -> pa.Schema:
     return pa.schema([field.with_nullable(True) for field in schema.to_arrow()])
 
 
-def _sources(compared: Compared, difference: SlotDifference) -> list[_Source]:
-    sides = ({f.path: f for f in difference.before}, {f.path: f for f in difference.after})
+def _sources(wanted: Schema, before: SlotView, after: SlotView) -> list[_Source]:
     found = []
-    for side, other, table in ((0, 1, compared.before), (1, 0, compared.after)):
-        for path, file in sides[side].items():
-            there = sides[other].get(path)
-            if there is None:
-                found.append(_Source(table, compared.wanted, file, side, None))
-            elif len(alive := np.setdiff1d(_dead(table, there), _dead(table, file), assume_unique=True)):
-                found.append(_Source(table, compared.wanted, file, side, alive))
+    for side, here, there in ((0, before, after), (1, after, before)):
+        for path, file in here.files.items():
+            if (other := there.files.get(path)) is None:
+                found.append(_Source(here, wanted, file, side, None))
+            elif len(alive := np.setdiff1d(there.dead(other), here.dead(file), assume_unique=True)):
+                found.append(_Source(here, wanted, file, side, alive))
     return found
-
-
-def _dead(table: TableFiles, file: DataFile) -> npt.NDArray[np.int64]:
-    return positions(table.storage, table.location, file.vector).astype(np.int64)
 
 
 def _chains(sources: Iterable[_Source]) -> list[list[_Source]]:
     """Sources of one side whose keys do not overlap, one behind the other: read so, one of them is open at a time."""
     chains: list[tuple[int, Key, list[_Source]]] = []
-    bounds = ((_bounds(source.file, source.table), source) for source in sources)
+    bounds = ((_bounds(source.file, source.view.table), source) for source in sources)
     for (low, high), source in sorted(bounds, key=lambda pair: pair[0][0]):
         for number, (side, last, files) in enumerate(chains):
             if side == source.side and last < low:

@@ -71,18 +71,10 @@ class ChangesPart:
 def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
     """What makes the rows of one version those of another, which may be an earlier one. Reads metadata only.
 
-    Rows have the columns that the table has now, whatever it had then.
-
-    Raises:
-        Unsupported: one of them has pending runs (``pending-runs``).
+    Rows have the columns that the table has now, whatever it had then; they are those that our readers see, who merge
+    pending runs.
     """
     before, after = store.state(from_version), store.state(to_version)
-    if pending := [state.version for state in (before, after) if state.pending()]:
-        raise Unsupported(
-            f"version {pending[0]} has pending runs, whose changes are told once they are folded: take versions of "
-            "folds (compact with full = true makes one)",
-            code="pending-runs",
-        )
     newest = store.state().definition
     compared = Compared(store.files(before), store.files(after), newest.schema)
     return [ChangesPart(compared, difference, changes_schema(newest)) for difference in differences(before, after)]

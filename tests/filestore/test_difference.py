@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import filestore.reading.difference
+from compaction.folding import commit_folds, fold_slots, fold_table, plan_folds
 from compaction.local import compact_table
 from filestore.delta.conflict import Proposal
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
 from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
+from filestore.reading.scan import plan_scan, scan_table
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape, tiny_row_groups
 from tests.model.steps import rows_of
-from tests.tables import create, define, in_order, read, seeded, write
+from tests.tables import create, define, in_order, prepare, read, seeded, write
 
 Row = dict[str, Any]
 
@@ -55,7 +59,7 @@ def drop(store: FileStore, specs: list[tuple[tuple[str, str | None], ...]]) -> N
     store.commit(state, proposal, lambda *_: pytest.fail("a drop is never rebased"))
 
 
-def check(store: FileStore, keyed: bool) -> None:
+def check(store: FileStore, keyed: bool, read: Callable[[FileStore, int], list[Row]] = read) -> None:
     """Every pair of versions, forwards and backwards."""
     states = [read(store, version) for version in store.log.versions()]
     for before, old in enumerate(states):
@@ -129,6 +133,143 @@ def test_many_files_that_overlap_are_merged_by_way_of_the_disk(monkeypatch: pyte
             keys = [(change["name"], change["n"]) for change in changes]
             assert keys == sorted(keys)
             check_least(store, changes)
+
+
+# ---------------------------------------------------------------------------------------------------- pending runs
+
+LATER: Mapping[str, Mapping[str, object]] = {
+    "deduplicate": {},
+    "sequence": {"sequence_field": "s"},
+    "partial-update": {
+        "merge__engine": "partial-update",
+        "partial__update_remove__record__on__delete": "true",
+        "fields_s_sequence__group": "v",
+    },
+    "aggregation": {
+        "merge__engine": "aggregation",
+        "aggregation_remove__record__on__delete": "true",
+        "fields_v_aggregate__function": "max",
+        "fields_s_aggregate__function": "sum",
+    },
+    "first-row": {"merge__engine": "first-row", "ignore__delete": "true"},
+}
+_ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "id": st.integers(0, 9),
+            "p": st.sampled_from("xy"),
+            "s": st.none() | st.integers(0, 3),
+            "v": st.none() | st.sampled_from("ab"),
+        },
+        optional={"_kind": st.sampled_from(["+I", "+U", "-D"])},
+    ),
+    min_size=1,
+    max_size=6,
+)
+_STEPS = st.lists(
+    st.tuples(st.sampled_from(["run", "run", "run", "fold", "fold some", "compact", "overwrite", "drop"]), _ROWS),
+    min_size=2,
+    max_size=7,
+)
+
+
+def seen(store: FileStore, version: int) -> list[Row]:
+    """A version's rows as our readers see them."""
+    state = store.state(version)
+    return in_order(scan_table(store.files(state), plan_scan(state)).to_pylist())
+
+
+def put(store: FileStore, rows: list[Row]) -> None:
+    prepare(store, rows, later=True).commit()
+
+
+def pending_table(folder: Path, **options: object) -> FileStore:
+    definition = define(
+        "id BIGINT, p STRING, s INT, v STRING",
+        ["id", "p"],
+        ["p"],
+        bucket=2,
+        target__file__size="1 b",
+        write__mode="merge-on-read",
+        **options,
+    )
+    return create(folder / "t", definition, ambient=seeded(1))
+
+
+@pytest.mark.parametrize("engine", LATER)
+def test_before_and_changes_are_after_with_pending_runs(engine: str) -> None:
+    """On either side, on both, or folded in between: the rows of all versions are those that our readers see."""
+
+    @settings(max_examples=settings.default.max_examples // 4)
+    @given(steps=_STEPS)
+    def holds(steps: list[tuple[str, list[Row]]]) -> None:
+        with tiny_row_groups(), memory_folder() as folder:
+            store = pending_table(folder, row__group_rows=3, **LATER[engine])
+            for kind, rows in steps:
+                live(store, kind, rows)
+            check(store, keyed=True, read=seen)
+
+    holds()
+
+
+def live(store: FileStore, kind: str, rows: list[Row]) -> None:
+    match kind:
+        case "run":
+            put(store, rows)
+        case "fold":
+            fold_table(store, full=True)
+        case "fold some":
+            if tasks := plan_folds(store.state(), store.ambient.now_ms(), full=True)[:1]:
+                commit_folds(store, store.state(), tasks, fold_slots(store.files(store.state()), tasks))
+        case "compact":
+            compact_table(store, full=True)
+        case "drop":
+            drop(store, [(("p", rows[0]["p"]),)])
+        case _:
+            write(store, [row | {"_kind": "+I"} for row in rows], overwrite=True)
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 2)
+    with tiny_row_groups(), memory_folder() as folder:
+        store = pending_table(folder, row__group_rows=3, **LATER[engine])
+        for version in range(6):
+            put(store, [{"id": n, "p": "x", "s": version, "v": "a"} for n in range(version, 18, version + 1)])
+            if version == 2:
+                fold_table(store, full=True)
+        check(store, keyed=True, read=seen)
+
+
+def test_slots_whose_runs_are_the_same_are_not_read() -> None:
+    with memory_folder() as folder:
+        store = pending_table(folder)
+        put(store, [{"id": n, "p": "x", "s": 0, "v": "a"} for n in range(50)])
+        put(store, [{"id": 1, "p": "y", "s": 0, "v": "a"}])
+        assert {one.slot.partition for one in differences(store.state(1), store.state(2))} == {(("p", "y"),)}
+        assert differences(store.state(2), store.state(2)) == []
+        assert [row["_kind"] for row in told(store, 2, 1)] == ["-D"]
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
+def test_a_fold_is_no_change_whatever_the_types(engine: str) -> None:
+    columns = "id BIGINT, f DOUBLE, l ARRAY<INT>, m MAP<STRING, INT>, s STRUCT<a: INT, b: STRING>, d DECIMAL(20,2)"
+    row = {"f": float("nan"), "l": [1, None], "m": {"k": 1}, "s": {"a": None, "b": "x"}, "d": None}
+    with memory_folder() as folder:
+        options = {"write__mode": "merge-on-read", "merge__engine": engine}
+        store = create(folder / "t", define(columns, ["id"], **options), ambient=seeded(1))
+        prepare(store, _typed(store, [{"id": n, **row} for n in range(3)]), later=True).commit()
+        fold_table(store, full=True)
+        prepare(store, _typed(store, [{"id": 0, **row}, {"id": 1, **row, "l": [1]}]), later=True).commit()
+        fold_table(store, full=True)
+        assert told(store, 1, 2) == told(store, 3, 4) == []
+        kinds = ["-U", "+U"]
+        assert [(r["_kind"], r["id"]) for r in told(store, 1, 3)] == [(kind, 1) for kind in kinds]
+        assert [(r["_kind"], r["id"]) for r in told(store, 2, 3)] == [(kind, 1) for kind in kinds]
+        assert [(r["_kind"], r["id"]) for r in told(store, 4, 1)] == [(kind, 1) for kind in kinds]
+
+
+# ---------------------------------------------------------------------------------------------------- what is read
 
 
 def test_what_both_versions_have_is_not_read() -> None:
