@@ -66,7 +66,7 @@ class Drop:
         if not self.unless_changed:
             return frozenset()
         buckets = range(state.definition.buckets)
-        chosen = {slot.partition for slot in state.slots() if slot.partition in self.partitions}
+        chosen = {slot.partition for slot in (*state.slots(), *state.pending()) if slot.partition in self.partitions}
         return frozenset(Slot(partition, bucket) for partition in chosen for bucket in buckets)
 
 

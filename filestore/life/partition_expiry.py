@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Partition
+from filestore.model.files import DataFile, Partition, PendingRun
 from filestore.model.partition_set import PartitionSet
 from filestore.model.partition_time import partition_time
 
@@ -31,9 +32,10 @@ class PartitionAge:
 
 
 def partition_ages(state: TableState) -> dict[Partition, PartitionAge]:
-    """The age of each partition by the table's ``partition.expiration-strategy``."""
-    files: dict[Partition, list[DataFile]] = {}
-    for file in state.files.values():
+    """The age of each partition by the table's ``partition.expiration-strategy``; pending runs are files of theirs."""
+    held: Iterable[DataFile | PendingRun] = chain(state.files.values(), *state.pending().values())
+    files: dict[Partition, list[DataFile | PendingRun]] = {}
+    for file in held:
         files.setdefault(file.slot.partition, []).append(file)
     keep: timedelta | None = state.definition.options["partition.expiration-time"]
     times = _times(files, state.definition)
@@ -55,7 +57,7 @@ def expired_partitions(state: TableState, now_ms: int) -> PartitionSet:
 
 
 def _times(
-    files: Mapping[Partition, Iterable[DataFile]], definition: TableDefinition
+    files: Mapping[Partition, Iterable[DataFile | PendingRun]], definition: TableDefinition
 ) -> dict[Partition, datetime | None]:
     options = definition.options
     if options["partition.expiration-strategy"] == "update-time" or not definition.partition_by:

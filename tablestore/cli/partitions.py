@@ -24,18 +24,19 @@ _Specs = Annotated[
 def list_partitions(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
 ) -> None:
-    """List a table's partitions with their rows, files, bytes, and when they expire."""
+    """List a table's partitions with their rows, changes that wait for a fold, files, bytes, and when they expire."""
     with open_table(name, catalog, token) as table:
         found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
     if as_json:
         print_json(found)
         return
     print_table(
-        ["partition", "rows", "files", "bytes", "last update (UTC)", "expires (UTC)"],
+        ["partition", "rows", "pending", "files", "bytes", "last update (UTC)", "expires (UTC)"],
         [
             (
                 ",".join(f"{name}={value}" for name, value in row["partition"].items()) or "-",
                 f"{row['live_record_count']:,}",
+                f"{row['pending_record_count']:,}",
                 row["file_count"],
                 f"{row['file_size_in_bytes']:,}",
                 f"{row['last_update_time']:%Y-%m-%d %H:%M:%S}",
@@ -43,7 +44,7 @@ def list_partitions(
             )
             for row in found
         ],
-        right=["rows", "files", "bytes"],
+        right=["rows", "pending", "files", "bytes"],
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.life.partition_expiry import partition_ages
 from filestore.model.definition import TableDefinition
-from filestore.model.files import DataFile, Partition
+from filestore.model.files import DataFile, Partition, PendingRun, Slot
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
 
@@ -31,6 +32,9 @@ _COUNTS = [
     ("file_size_in_bytes", pa.int64()),
     ("file_count", pa.int64()),
     ("last_update_time", _TIME),
+    ("pending_run_count", pa.int64()),
+    ("pending_record_count", pa.int64()),
+    ("pending_size_in_bytes", pa.int64()),
 ]
 _SNAPSHOTS = pa.schema(
     [
@@ -78,6 +82,7 @@ _FILES = pa.schema(
         ("max_key", pa.string()),
         ("stats", pa.string()),
         ("creation_time", _TIME),
+        ("pending", pa.bool_()),
     ]
 )
 _ROWS = 10_000
@@ -149,40 +154,52 @@ def _tags(state: TableState) -> Iterator[dict[str, Any]]:
 
 
 def _partitions(state: TableState) -> Iterator[dict[str, Any]]:
-    files: dict[Partition, list[DataFile]] = {}
-    for file in state.files.values():
-        files.setdefault(file.slot.partition, []).append(file)
+    held: dict[Partition, tuple[list[DataFile], list[PendingRun]]] = {}
+    for slot, (files, runs) in _held(state).items():
+        some = held.setdefault(slot.partition, ([], []))
+        some[0].extend(files)
+        some[1].extend(runs)
     ages = partition_ages(state)
-    for partition, some in sorted(files.items(), key=lambda item: _null_first(item[0])):
-        yield {"partition": partition, **_counts(some), "expiration_time": ages[partition].expires}
+    for partition, some in sorted(held.items(), key=lambda item: _null_first(item[0])):
+        yield {"partition": partition, **_counts(*some), "expiration_time": ages[partition].expires}
 
 
 def _buckets(state: TableState) -> Iterator[dict[str, Any]]:
     definition = state.definition
-    for slot, some in sorted(state.slots().items(), key=lambda item: (_null_first(item[0].partition), item[0].bucket)):
+    held = sorted(_held(state).items(), key=lambda item: (_null_first(item[0].partition), item[0].bucket))
+    for slot, (files, runs) in held:
         yield {
             "partition": slot.partition,
             "bucket": slot.bucket,
-            **_counts(some),
-            "levels": sorted({file.level for file in some}),
-            "sorted_runs": len(sorted_runs(some, definition)) if definition.primary_key else None,
+            **_counts(files, runs),
+            "levels": sorted({file.level for file in files}),
+            "sorted_runs": len(sorted_runs(files, definition)) if definition.primary_key else None,
         }
 
 
+def _held(state: TableState) -> dict[Slot, tuple[tuple[DataFile, ...], tuple[PendingRun, ...]]]:
+    """What each slot has: files, and runs that are pending."""
+    files, runs = state.slots(), state.pending()
+    return {slot: (files.get(slot, ()), runs.get(slot, ())) for slot in (*files, *runs)}
+
+
 def _files(state: TableState) -> Iterator[dict[str, Any]]:
-    for _, file in sorted(state.files.items()):
+    held: Iterable[DataFile | PendingRun] = chain(state.files.values(), *state.pending().values())
+    for file in sorted(held, key=lambda file: file.path):
+        own = file if isinstance(file, DataFile) else None
         yield {
             "partition": file.slot.partition,
             "bucket": file.slot.bucket,
             "file_path": file.path,
-            "level": file.level,
+            "level": own and own.level,
             "record_count": file.rows,
-            "live_record_count": file.live_rows,
+            "live_record_count": own and own.live_rows,
             "file_size_in_bytes": file.size,
             "min_key": file.min_key,
             "max_key": file.max_key,
-            "stats": file.stats,
+            "stats": own and own.stats,
             "creation_time": _time(file.modified_ms),
+            "pending": own is None,
         }
 
 
@@ -202,14 +219,17 @@ OF_A_VERSION: Mapping[str, tuple[pa.Schema, Callable[[TableState], Iterator[pa.T
 """Those that are told from one version: their columns, and the rows of it."""
 
 
-def _counts(files: Iterable[DataFile]) -> dict[str, Any]:
-    listed = list(files)
+def _counts(files: Sequence[DataFile], runs: Sequence[PendingRun]) -> dict[str, Any]:
+    held: Iterable[DataFile | PendingRun] = (*files, *runs)
     return {
-        "record_count": sum(file.rows for file in listed),
-        "live_record_count": sum(file.live_rows for file in listed),
-        "file_size_in_bytes": sum(file.size for file in listed),
-        "file_count": len(listed),
-        "last_update_time": _time(max(file.modified_ms for file in listed)),
+        "record_count": sum(file.rows for file in files),
+        "live_record_count": sum(file.live_rows for file in files),
+        "file_size_in_bytes": sum(file.size for file in files),
+        "file_count": len(files),
+        "last_update_time": _time(max(file.modified_ms for file in held)),
+        "pending_run_count": len(runs),
+        "pending_record_count": sum(run.rows for run in runs),
+        "pending_size_in_bytes": sum(run.size for run in runs),
     }
 
 

@@ -30,12 +30,13 @@ def left(table: Table) -> list[int]:
 
 def test_partitions_are_listed(run: Run, sales: Table) -> None:
     lines = run("partitions", "list", "shop.sales").stdout.splitlines()
-    assert lines[0].split() == ["partition", "rows", "files", "bytes", "last", "update", "(UTC)", "expires", "(UTC)"]
-    assert [line.split()[:3] for line in lines[1:]] == [
-        ["day=2999-01-01,region=eu", "1", "1"],
-        ["day=2999-01-01,region=us", "1", "1"],
-        ["day=2999-01-02,region=eu", "1", "1"],
-        ["day=once,region=None", "1", "1"],
+    columns = ["partition", "rows", "pending", "files", "bytes", "last", "update", "(UTC)", "expires", "(UTC)"]
+    assert lines[0].split() == columns
+    assert [line.split()[:4] for line in lines[1:]] == [
+        ["day=2999-01-01,region=eu", "1", "0", "1"],
+        ["day=2999-01-01,region=us", "1", "0", "1"],
+        ["day=2999-01-02,region=eu", "1", "0", "1"],
+        ["day=once,region=None", "1", "0", "1"],
     ]
     assert lines[1].endswith("2999-01-08 00:00:00")
     assert lines[4].endswith("-")

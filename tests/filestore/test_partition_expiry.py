@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,7 @@ from filestore.life.partition_expiry import expired_partitions, partition_ages
 from filestore.model.files import DataFile, Partition, Slot
 from filestore.model.partition_time import Formatter, TimestampPattern, partition_time
 from filestore.model.table_options import TableOptions
-from tests.tables import define
+from tests.tables import Clock, create, define, seeded, write
 
 HOUR = timedelta(hours=1)
 
@@ -137,6 +138,19 @@ def test_by_update_time_the_newest_file_counts() -> None:
     assert days_of(expired_partitions(table, NOW_MS)) == ["2001-01-01", "2099-01-01", None]
     ages = partition_ages(table)
     assert ages[(("day", "2001-01-02"),)].expires == NOW
+
+
+def test_by_update_time_pending_runs_count_too(folder: Path) -> None:
+    options = {"partition_expiration__time": "1 h", "partition_expiration__strategy": "update-time"}
+    definition = define("id BIGINT, day DATE", ["id", "day"], ["day"], bucket=1, write__mode="merge-on-read", **options)
+    clock = Clock(NOW_MS)
+    store = create(folder / "t", definition, ambient=seeded(1, clock))
+    for day in ("2001-01-01", "2001-01-02"):
+        write(store, [{"id": 1, "day": date.fromisoformat(day)}], later=day == "2001-01-02")
+    clock.ms += 1_800_000
+    write(store, [{"id": 2, "day": date(2001, 1, 1)}], later=True)
+    assert days_of(expired_partitions(store.state(), NOW_MS + 4_000_000)) == ["2001-01-02"]
+    assert set(partition_ages(store.state())) == {(("day", "2001-01-01"),), (("day", "2001-01-02"),)}
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,41 @@ def test_buckets_count_runs_and_levels(store: Store) -> None:
     assert told(plain, "buckets")[0]["sorted_runs"] is None
 
 
+def test_pending_runs_are_counted_and_listed(store: Store) -> None:
+    """Also in slots that have nothing else; what files hold is counted as ever."""
+    table = store.create_table(
+        "shop.later",
+        "id BIGINT, day DATE, name STRING",
+        primary_key=["id", "day"],
+        partition_by=["day"],
+        options={"bucket": "2", "write-mode": "merge-on-read", "partition.expiration-time": "9999 d"},
+    )
+    table.write(some(DAYS[0], 1, 2, 3))
+    (partition,) = told(table, "partitions")
+    assert [partition[name] for name in ("record_count", "file_count", "pending_record_count")] == [0, 0, 3]
+    assert partition["expiration_time"] is not None
+    table.compact(full=True)
+    table.write(some(DAYS[0], 1, 4).append_column("_kind", pa.array(["-D", "+I"])))
+    table.write(some(DAYS[1], 5))
+    files, buckets, partitions = (told(table, name) for name in ("files", "buckets", "partitions"))
+    runs = [run for runs in table.filestore.state().pending().values() for run in runs]
+    assert {row["file_path"] for row in files if row["pending"]} == {run.path for run in runs}
+    assert {row["file_path"] for row in files if not row["pending"]} == {file.path for file in table.files()}
+    assert {(row["level"], row["live_record_count"], row["stats"]) for row in files if row["pending"]} == {
+        (None, None, None)
+    }
+    assert [row["partition"] for row in partitions] == [{"day": day} for day in DAYS]
+    assert [row["live_record_count"] for row in partitions] == [3, 0]
+    assert [row["pending_record_count"] for row in partitions] == [2, 1]
+    assert partitions[1]["last_update_time"].timestamp() * 1000 == pytest.approx(max(run.modified_ms for run in runs))
+    for counted in (buckets, partitions):
+        assert sum(row["pending_run_count"] for row in counted) == len(runs)
+        assert sum(row["pending_size_in_bytes"] for row in counted) == sum(run.size for run in runs)
+        assert sum(row["live_record_count"] for row in counted) == 3
+    (only_runs,) = [row for row in buckets if row["partition"] == {"day": DAYS[1]}]
+    assert (only_runs["file_count"], only_runs["levels"], only_runs["sorted_runs"]) == (0, [], 0)
+
+
 def test_tags_are_those_of_the_version(sales: Table) -> None:
     assert told(sales, "tags") == []
     state = sales.filestore.state()
