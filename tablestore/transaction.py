@@ -139,10 +139,10 @@ class TableWriter:
         return nullcontext() if self._config is None else lease(self._files.location, commit_id)
 
     def _write(self, run: Runner, base: TableState, proposal: Proposal, replacing: Replacement | None) -> Snapshot:
-        met = base.met(self._ambient.now_ms())
+        met = base.met(self._ambient.now_ms()) if replacing is None else {}
         job = WriteJob(
             self._files.files(base),
-            met if replacing is None else {},
+            met,
             self._log_of(base.definition) if replacing is None else None,
             f"{base.table_id}/{proposal.commit_id}",
             recorded(base.definition, empty=not met, overwrite=replacing is not None),

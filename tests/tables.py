@@ -152,9 +152,8 @@ def prepare(
     definition = base.definition
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
-    met = base.met(store.ambient.now_ms())
-    live = {} if overwrite else met
-    producer = recorded(definition, empty=not met, overwrite=overwrite)
+    live = {} if overwrite else base.met(store.ambient.now_ms())
+    producer = recorded(definition, empty=not live, overwrite=overwrite)
     result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, producer, later=later)))
     looked_up = definition.primary_key and not overwrite and not later
     touched = frozenset(r.slot for r in result.results) if looked_up else frozenset()

@@ -127,6 +127,15 @@ def test_the_first_write_that_lost_its_race_writes_all_its_changes(folder: Path)
     assert_healthy(reopen(store))
 
 
+def test_a_late_row_in_a_table_that_only_remembers_deletes_is_no_insert(folder: Path) -> None:
+    """The table had no file, so all rows of the write were left to be taken for inserts, the late ones too."""
+    store = feed(folder, "id BIGINT, s INT, v STRING", sequence_field="s")
+    write(store, [{"id": 1, "s": 5, "_kind": "-D"}])
+    write(store, [{"id": 1, "s": 4, "v": "late"}, {"id": 2, "s": 1, "v": "a"}])
+    assert changes(store, 2) == [("insert", {"id": 2, "s": 1, "v": "a"})]
+    assert_exact(store, by_deltalake(store))
+
+
 TYPES = (
     "id BIGINT, b BOOLEAN, d DOUBLE, m DECIMAL(20,2), t TIMESTAMP, n TIMESTAMP_NTZ, y DATE, x BINARY, "
     "l ARRAY<INT>, s STRUCT<a: INT, c: STRING>, k MAP<STRING, INT>"
