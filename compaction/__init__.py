@@ -8,6 +8,7 @@
     lease      held by a heartbeat                    schedule     when (APScheduler)
     threads    tasks in one process                   tombstones   runs of deleted keys
     refold     an older version's runs, for a rollback
+    replacing  which rows an overwrite changes
 
 A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours. A fold
 changes none for our readers; for all others it is the commit that does.

@@ -15,7 +15,9 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from compaction.folding import fold_table
+from compaction.leftovers import remove
 from compaction.refold import Refolded, refold
+from compaction.replacing import changes_in_threads
 from filestore.delta.conflict import METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
@@ -26,6 +28,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
+from filestore.reading.replaced_rows import ReplacedRows
 from filestore.table import FileStore
 from log.store import LogConfig, LogWriter
 from log.systems import open_log
@@ -128,6 +131,7 @@ class _Rollback:
         self._commit_id = commit_id
         self._recovery = recovery
         self._transactions: list[LogTransaction] = []
+        self._changes = ReplacedRows(changes_in_threads)
 
     def run(self, base: TableState) -> Snapshot:
         """One attempt, from a version without pending runs."""
@@ -136,7 +140,8 @@ class _Rollback:
             return self._files.snapshot(base.version)
         self._tell(base, what.slots, f"rollback.{base.version}")
         try:
-            snapshot = self._files.commit(base, self._proposal(base, what), self._again).snapshot
+            proposal = self._proposal(base, what, what.slots)
+            snapshot = self._files.commit(base, proposal, self._again).snapshot
         except CommitUnknown:
             raise  # nobody knows: log transactions must stay
         except TableStoreError:
@@ -148,7 +153,7 @@ class _Rollback:
     def _restored(self, base: TableState) -> Restored:
         return restored(base, self._target, self._files.ambient.now_ms())
 
-    def _proposal(self, base: TableState, what: Restored) -> Proposal:
+    def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
         return Proposal(
             operation=Operation.ROLLBACK,
             commit_id=self._commit_id,
@@ -156,6 +161,7 @@ class _Rollback:
             adds=what.adds,
             vectors=what.vectors,
             removes=what.removes,
+            changes=self._changes.of_files(self._files.files(base), what.differences(base), changed),
             tombstones=what.remembered,
             forgotten=what.forgotten,  # a delete that is rolled back must not make rows late
             transactions=tuple(self._transactions),
@@ -174,7 +180,7 @@ class _Rollback:
         what = self._restored(state)
         if changed.rows_changed:
             self._tell(state, changed.rows_changed, f"again.{state.version}")
-        return replace(self._proposal(state, what), base_version=proposal.base_version)
+        return replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
 
     def _tell(self, base: TableState, slots: frozenset[Slot], attempt: str) -> None:
         if self._log is None:
@@ -205,12 +211,14 @@ class _Rollback:
 
     def _finish(self, snapshot: Snapshot) -> None:
         """The snapshot stands, so no error may say that it failed: the next writer mends what is left."""
+        remove(self._files.files(self._target), self._changes.unused)
         try:
             self._recovery.commit(snapshot.transactions)
         except TableStoreError as error:
             logger.warning("version %d is committed; its log follows later: %s", snapshot.version, error)
 
     def _discard(self) -> None:
+        remove(self._files.files(self._target), self._changes.written)
         try:
             self._recovery.abort(self._transactions)
             self._recovery.abort_strays(self._commit_id, ())

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
+from compaction.replacing import changes_in_threads
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.changelog.images import recorded
@@ -22,8 +23,10 @@ from filestore.delta.conflict import BASE_EXPIRED, METADATA_CHANGED, AppVersion,
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.reading.replaced_rows import ChangeRunner, ReplacedRows
 from filestore.table import FileStore
 from filestore.writing.slot_result import SlotResult, brought_files, named_files
 from filestore.writing.write import WriteResult
@@ -46,10 +49,24 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
 class TableWriter:
-    """Writes one table, one write at a time. `log` gives its log with a definition's columns, or None without one."""
+    """Writes one table, one write at a time.
 
-    def __init__(self, files: FileStore, log: Callable[[TableDefinition], LogConfig | None], ambient: Ambient) -> None:
+    Args:
+        files: The table.
+        log: Gives its log with a definition's columns, or None without one.
+        ambient: Clock, ids, chance.
+        changes: Where it is worked out which rows an overwrite or a drop changes.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        log: Callable[[TableDefinition], LogConfig | None],
+        ambient: Ambient,
+        changes: ChangeRunner = changes_in_threads,
+    ) -> None:
         self._files = files
+        self._changes = changes
         self._log_of = log
         self._config = log(files.state().definition)
         self._ambient = ambient
@@ -170,7 +187,7 @@ class TableWriter:
                     transaction = log_control(log, f"{job.transaction_prefix}/control.0", self._config.buckets, message)
                 outcomes = (*outcomes, TaskOutcome(transaction=transaction))
         except BaseException:
-            attempt = _Attempt(self._files, self._config, proposal, WriteResult(_results(outcomes)))
+            attempt = self._attempt(proposal, outcomes, self._config)
             self._discard(attempt, [o.transaction for o in outcomes if o.transaction is not None])
             raise
         return outcomes
@@ -185,7 +202,7 @@ class TableWriter:
         )
 
     def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
-        attempt = _Attempt(self._files, self._log_of(base.definition), proposal, WriteResult(_results(outcomes)))
+        attempt = self._attempt(proposal, outcomes, self._log_of(base.definition))
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
         looked_up = base.definition.primary_key and not proposal.operation.replaces_partitions
         touches = frozenset(r.slot for r in attempt.result.results if looked_up and not r.runs)
@@ -195,6 +212,11 @@ class TableWriter:
             transactions=transactions,
             ended=self._recovery.ended,
         )
+        try:
+            proposal = attempt.told(proposal, base)
+        except BaseException:
+            self._discard(attempt, transactions)
+            raise
         try:
             committed = self._files.commit(base, proposal, attempt.rebase)
         except CommitUnknown:
@@ -207,6 +229,9 @@ class TableWriter:
             return committed
         self._finish(attempt, committed.snapshot)
         return committed
+
+    def _attempt(self, proposal: Proposal, outcomes: Sequence[TaskOutcome], log: LogConfig | None) -> _Attempt:
+        return _Attempt(self._files, log, proposal, WriteResult(_results(outcomes)), ReplacedRows(self._changes))
 
     def _finish(self, attempt: _Attempt, snapshot: Snapshot) -> None:
         self._later(snapshot, lambda: self._recovery.commit(snapshot.transactions))
@@ -243,28 +268,42 @@ class _Again(Conflict):
 class _Attempt:
     """The results of a write while it is fought through: rebased as often as other writers are faster."""
 
-    def __init__(self, files: FileStore, log: LogConfig | None, proposal: Proposal, result: WriteResult) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        log: LogConfig | None,
+        proposal: Proposal,
+        result: WriteResult,
+        replaced: ReplacedRows,
+    ) -> None:
         self._files = files
         self._log = log
+        self._replaced = replaced
         self.proposal = proposal
         self.result = result
         self.compensations: list[LogTransaction] = []
         self._written: set[str] = set()
         self._note(result)
 
+    def told(self, proposal: Proposal, state: TableState, changed: frozenset[Slot] = frozenset()) -> Proposal:
+        """With the change data of what it replaces; of slots whose rows others changed since, worked out again."""
+        if not proposal.operation.replaces_partitions:
+            return proposal
+        return self._replaced.of_overwrite(self._files.files(state), state, proposal, changed)
+
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        if proposal.operation.replaces_partitions:
+            if rows := changed.rows_changed & proposal.touches:
+                raise _Again(
+                    f"rows of {len(rows)} buckets changed while it was decided to drop them: retry",
+                    code="partition-changed",
+                )
+            return self.told(proposal, state, changed.rows_changed)
         if changed.rows_changed and state.definition.merges_values:
             raise _Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
             )
-        if proposal.operation is Operation.DROP_PARTITION:
-            if changed.rows_changed:
-                raise _Again(
-                    f"rows of {len(changed.rows_changed)} buckets changed while it was decided to drop them: retry",
-                    code="partition-changed",
-                )
-            return proposal
         table = self._files.files(state)
         base = state.met(self._files.ambient.now_ms())
         job = WriteJob(table, base, self._log, f"{state.table_id}/{proposal.commit_id}")
@@ -283,11 +322,11 @@ class _Attempt:
 
     def forget_unused(self) -> None:
         """Removes what the commit does not name: runs of deleted keys, and what a rebase replaced."""
-        self._delete(self._written - named_files(self.result.results))
+        self._delete((self._written - named_files(self.result.results)) | self._replaced.unused)
 
     def forget_files(self) -> None:
         """Removes everything: the attempt failed."""
-        self._delete(self._written)
+        self._delete(self._written | self._replaced.written)
 
     def _delete(self, paths: Iterable[str]) -> None:
         for path in sorted(paths):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,7 +9,6 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 
-from filestore.model.snapshot import Operation
 from filestore.table import FileStore
 from tests.tables import read
 
@@ -35,26 +33,11 @@ def by_version(rows: Sequence[Row]) -> dict[int, Changes]:
     return found
 
 
-def by_deltalake(store: FileStore) -> dict[int, Changes]:
-    """The changes as delta-rs reads them, of the versions that it reads right.
-
-    Of an overwrite whose removed files have vectors delta-rs 1.6 gives the dead rows instead of the live ones, or dies.
-    """
-    versions = range(1, store.state().version + 1)
-    found: dict[int, Changes] = {}
-    for trusted, run in itertools.groupby(versions, lambda version: _is_trusted(store, version)):
-        listed = list(run)
-        if trusted:
-            found |= {version: Counter() for version in listed} | by_version(
-                _load_cdf(store.location, listed[0], listed[-1])
-            )
-    return found
-
-
-def _is_trusted(store: FileStore, version: int) -> bool:
-    if store.snapshot(version).operation is not Operation.OVERWRITE:
-        return True
-    return all(file.vector is None for file in store.state(version - 1).files.values())
+def by_deltalake(store: FileStore, first: int = 1, last: int | None = None) -> dict[int, Changes]:
+    """The changes as delta-rs reads them, of versions that have none too."""
+    last = store.state().version if last is None else last
+    found: dict[int, Changes] = {version: Counter() for version in range(first, last + 1)}
+    return found | by_version(_load_cdf(store.location, first, last)) if found else found
 
 
 def _load_cdf(location: str, first: int, last: int) -> list[dict[str, Any]]:
@@ -66,10 +49,8 @@ def _load_cdf(location: str, first: int, last: int) -> list[dict[str, Any]]:
     return found.to_pylist()  # type: ignore[no-any-return]
 
 
-def changes_between(before: Sequence[Row], after: Sequence[Row], key: Sequence[str], *, overwrite: bool) -> Changes:
-    """The exact changes from one state to another. Of an overwrite all rows leave and all come."""
-    if overwrite:
-        return Counter([("delete", _row(row)) for row in before] + [("insert", _row(row)) for row in after])
+def changes_between(before: Sequence[Row], after: Sequence[Row], key: Sequence[str]) -> Changes:
+    """The exact changes from one state to another."""
     old, new = ({tuple(row[name] for name in key): row for row in rows} for rows in (before, after))
     changes: Changes = Counter()
     for at in {*old, *new}:
@@ -89,8 +70,7 @@ def assert_exact(store: FileStore, found: Mapping[int, Changes]) -> None:
     for version in range(1, store.state().version + 1):
         after = read(store, version)
         if version in found:
-            overwrite = store.snapshot(version).operation is Operation.OVERWRITE
-            wanted = changes_between(before, after, store.state().definition.primary_key, overwrite=overwrite)
+            wanted = changes_between(before, after, store.state().definition.primary_key)
             got = found[version]
             assert got == wanted, f"version {version}: too much {got - wanted}, missing {wanted - got}"
         before = after

@@ -27,6 +27,7 @@ from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
+from filestore.reading.replaced_rows import ReplacedRows
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
@@ -123,12 +124,15 @@ class PreparedWrite:
     log: ChangeSink | None = None
     rebases: list[frozenset[Slot]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
+    replaced: ReplacedRows = field(default_factory=ReplacedRows)
 
     def commit(self) -> Committed:
         return self.store.commit(self.base, self.proposal, self._rebase)
 
     def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         self.rebases.append(changed.slots)
+        if proposal.operation.replaces_partitions:
+            return self.replaced.of_overwrite(self.store.files(state), state, proposal, changed.rows_changed)
         table, live = self.store.files(state), state.met(self.store.ambient.now_ms())
         stale = self.result.to_look_up_again(changed.slots, state.definition)
         again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in stale]
@@ -165,7 +169,10 @@ def prepare(
         touches=touched,
         app=app,
     )
-    return PreparedWrite(store, base, result, result.apply(proposal), log)
+    proposal, replaced = result.apply(proposal), ReplacedRows()
+    if overwrite:
+        proposal = replaced.of_overwrite(store.files(base), base, proposal)
+    return PreparedWrite(store, base, result, proposal, log, replaced=replaced)
 
 
 def write(store: FileStore, rows: Iterable[Row] | pa.Table, **how: Any) -> Committed:

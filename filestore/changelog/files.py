@@ -8,6 +8,7 @@ from typing import Self
 import pyarrow as pa
 
 from filestore import layout
+from filestore.changelog.images import change_schema
 from filestore.files.columns import stored_rows
 from filestore.files.sink import ParquetSink
 from filestore.files.writer import TableFiles, encoding_of
@@ -32,13 +33,16 @@ class ChangeWriter:
         if rows.num_rows == 0:
             return
         rows = stored_rows(rows, self._table.definition.schema)
-        if self._sink is None:
-            self._path = layout.change_path(self._table.ambient.new_id())
-            how = encoding_of(self._table.definition, rows)
-            self._sink = ParquetSink(self._table.storage, self._table.path(self._path), rows.schema, **how)
-        self._sink.write(rows)
-        if self._sink.bytes_written >= self._target_bytes:
+        sink = self._sink or self._open(rows.schema, **encoding_of(self._table.definition, rows))
+        sink.write(rows)
+        if sink.bytes_written >= self._target_bytes:
             self._roll()
+
+    def begin(self) -> None:
+        """Opens a file, which is there in the end even if no change comes."""
+        definition = self._table.definition
+        none = stored_rows(change_schema(definition).empty_table(), definition.schema)
+        self._open(none.schema, compression=definition.options["file.compression"])
 
     def finish(self) -> tuple[ChangeFile, ...]:
         """Closes what is open, and makes everything durable."""
@@ -46,6 +50,11 @@ class ChangeWriter:
         for file in self._done:
             self._table.storage.sync(self._table.path(file.path))
         return tuple(self._done)
+
+    def _open(self, schema: pa.Schema, **how: object) -> ParquetSink:
+        self._path = layout.change_path(self._table.ambient.new_id())
+        self._sink = ParquetSink(self._table.storage, self._table.path(self._path), schema, **how)
+        return self._sink
 
     def _roll(self) -> None:
         if self._sink is not None:

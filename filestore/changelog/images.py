@@ -37,7 +37,8 @@ def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> Ch
     Args:
         definition: The table's.
         empty: The table holds no row and remembers no delete, so that every row that is put is an insert.
-        overwrite: The rows replace the table's: all of those leave.
+        overwrite: The rows replace the table's: what that changes is told when all are written
+            (`filestore.reading.replaced_rows`).
     """
     producer = definition.changelog_producer
     if overwrite or not definition.primary_key or (empty and producer.images):

@@ -24,8 +24,9 @@ from filestore.layout import join
 from filestore.life.retention import is_retained
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
-from filestore.model.files import Slot
+from filestore.model.files import DataFile, Slot
 from filestore.model.snapshot import Operation
+from filestore.reading.replaced_rows import tells_replaced
 
 __all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 
@@ -34,7 +35,9 @@ Counts = Counter[str]
 BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
 """What reading an entry raises that is not as FORMAT.md says."""
 
-_CHANGING = (Operation.WRITE, Operation.FOLD)
+_MERGING = (Operation.WRITE, Operation.FOLD)
+_REPLACING = (Operation.OVERWRITE, Operation.DROP_PARTITION, Operation.ROLLBACK)
+_CHANGING = (*_MERGING, *_REPLACING)
 """Commits that may write change data down."""
 
 
@@ -64,7 +67,9 @@ def _check(log: DeltaLog, findings: Findings, before: TableState, after: TableSt
             findings.add(Invariant.CHANGE_FILE, f"version {entry.version}: {path} {counts}", path)
             return None
         found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
-    if definition.changelog_producer.images and entry.snapshot().operation in _CHANGING:
+    operation = entry.snapshot().operation
+    exact = definition.changelog_producer.images and operation in _MERGING
+    if exact or (tells_replaced(definition) and operation in _REPLACING):
         _check_counts(findings, before, after, entry, found)
     return None
 
@@ -117,9 +122,15 @@ def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]
 def _check_counts(
     findings: Findings, before: TableState, after: TableState, entry: Commit, found: Mapping[Slot, Counts]
 ) -> None:
-    grown, plain = _growth(before, after, entry.actions)
-    if not found and plain:
-        return  # readers take the rows of the new files for inserts
+    grown, come, gone = _growth(before, after, entry.actions)
+    plain = all(file.vector is None for file in (*come, *gone))
+    operation = entry.snapshot().operation
+    if not found and plain and (not gone or (operation in _REPLACING and not come)):
+        return  # readers take the rows of whole files for inserts, or for deletes
+    if not found and operation in _REPLACING and (come or gone):
+        message = f"version {entry.version} is a {operation} of which readers cannot infer the changes, and has none"
+        findings.add(Invariant.CHANGE_COUNT, message, version=entry.version)
+        return
     for slot in {*grown, *found}:
         counts = found.get(slot, Counter())
         images = counts[ChangeType.UPDATE_BEFORE], counts[ChangeType.UPDATE_AFTER]
@@ -133,17 +144,14 @@ def _check_counts(
             )
 
 
-def _growth(before: TableState, after: TableState, actions: Sequence[Action]) -> tuple[Counter[Slot], bool]:
-    """How many live rows each slot has more than before, and whether the commit only adds files without vectors."""
+def _growth(
+    before: TableState, after: TableState, actions: Sequence[Action]
+) -> tuple[Counter[Slot], list[DataFile], list[DataFile]]:
+    """How many live rows each slot has more than before, the files that come, and those that leave."""
+    gone = [before.files[file_key(action["remove"])] for action in actions if "remove" in action]
+    come = [after.files[file_key(action["add"])] for action in actions if "add" in action]
     grown: Counter[Slot] = Counter()
-    plain = True
-    for action in actions:
-        if (remove := action.get("remove")) is not None:
-            file = before.files[file_key(remove)]
-            grown[file.slot] -= file.live_rows
-            plain = False
-        elif (add := action.get("add")) is not None:
-            file = after.files[file_key(add)]
-            grown[file.slot] += file.live_rows
-            plain = plain and file.vector is None
-    return grown, plain
+    for sign, files in ((-1, gone), (1, come)):
+        for file in files:
+            grown[file.slot] += sign * file.live_rows
+    return grown, come, gone

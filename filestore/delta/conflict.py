@@ -10,7 +10,8 @@ schema or protocol         fail                        fail         fail        
 the same commit id         done                        done         done            done
 the same app and batch     done                        done         done            done
 
-Overwrites and drops take from whole partitions, those that `Proposal.replaces` names. An expiry of partitions that were
+Overwrites and drops take from whole partitions, those that `Proposal.replaces` names. Where a changelog tells what they
+take, it is told again of slots that changed. An expiry of partitions that were
 not updated for long touches their slots too: if rows changed there in between, it has to be decided again.
 """
 
@@ -89,6 +90,8 @@ class Proposal:
         whole_table: It was worked out from all files and all remembered deletes: a change of any in between has to be
             looked at.
         definition: What the table is from this commit on, if it changes that.
+        compared: Its change data was told from the files that it replaces: a change of those in between has to be
+            looked at.
         settled: It holds only for a version without pending runs: it fails if there is one when it is committed.
         notes: What the snapshot says to people.
     """
@@ -115,6 +118,7 @@ class Proposal:
     watches: frozenset[str] = frozenset()
     whole_table: bool = False
     definition: TableDefinition | None = None
+    compared: bool = False
     settled: bool = False
     notes: tuple[str, ...] = ()
 
@@ -165,11 +169,17 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     _check_domains(proposal, between)
     changed = _changes(between)
     writes = [commit for commit in between if commit.snapshot().operation is not Operation.COMPACT]
-    slots = _slots(changed, state) | _buried(between if proposal.whole_table else writes, state)
+    buried = _buried(between if proposal.whole_table else writes, state)
+    slots = frozenset(slot for slot in _slots(changed, state) | buried if _looks_at(proposal, slot))
     rows = _slots([c for c in changed if c["dataChange"]], state) | _buried(writes, state)
-    if not proposal.whole_table:
-        slots &= proposal.touches
     return Rebase(slots, slots & rows) if slots else Clear()
+
+
+def _looks_at(proposal: Proposal, slot: Slot) -> bool:
+    """Whether a change of the slot's files has to be looked at."""
+    if proposal.compared and slot.partition in proposal.replaces:
+        return True
+    return proposal.whole_table or slot in proposal.touches
 
 
 def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:

@@ -13,6 +13,7 @@ from filestore.model.files import DataFile, Slot, Tombstones
 from filestore.model.schema import Column
 from filestore.model.table_options import TableOptions
 from filestore.model.types import to_sql
+from filestore.reading.difference import SlotDifference, file_differences
 
 __all__ = ["Restored", "as_defined_now", "restored"]
 
@@ -41,6 +42,12 @@ class Restored:
     def nothing(self) -> bool:
         """Whether all is as it was then."""
         return not (self.slots or self.remembered or self.forgotten)
+
+    def differences(self, base: TableState) -> list[SlotDifference]:
+        """In which files the version differs from what it becomes."""
+        changed = (*self.removes, *(file.path for file in self.vectors))
+        after = {file.path: file for file in (*self.adds, *self.vectors)}
+        return file_differences({path: base.files[path] for path in changed}, after)
 
 
 def restored(base: TableState, target: TableState, now_ms: int) -> Restored:

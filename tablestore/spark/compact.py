@@ -1,4 +1,4 @@
-"""A compaction, or the folds before it, as one Spark job: each bucket is a task.
+"""A compaction, the folds before it, or the change data of an overwrite, as one Spark job: each bucket is a task.
 
 The driver plans and commits, and holds metadata only.
 
@@ -20,12 +20,16 @@ from pyspark.sql import functions as F  # noqa: N812  # the name that every Spar
 from compaction.folding import FoldRunner, FoldTask, fold_runs, forget_folds
 from compaction.local import Runner, forget_compaction
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
+from compaction.replacing import forget_changes
 from filestore.errors import TableStoreError, Unavailable
 from filestore.files.writer import TableFiles
+from filestore.model.files import ChangeFile
+from filestore.reading.difference import SlotDifference
+from filestore.reading.replaced_rows import ChangeRunner, write_changes
 from filestore.writing.slot_result import SlotResult
 from tablestore.spark.write import at_home, known_error
 
-__all__ = ["spark_compaction", "spark_folds"]
+__all__ = ["spark_changes", "spark_compaction", "spark_folds"]
 
 _OUTCOME = "task int, outcome binary"
 
@@ -42,6 +46,11 @@ def spark_compaction(spark: SparkSession) -> Runner:
 def spark_folds(spark: SparkSession) -> FoldRunner:
     """Runs the folds of a merge-on-read table in a session's workers."""
     return lambda table, tasks: _run(spark, table, tasks, _attempt_fold, forget_folds)
+
+
+def spark_changes(spark: SparkSession) -> ChangeRunner:
+    """Works out which rows an overwrite or a drop changes in a session's workers."""
+    return lambda table, tasks: _run(spark, table, tasks, _attempt_changes, forget_changes)
 
 
 def _run(
@@ -87,6 +96,10 @@ def _attempt(table: TableFiles, task: CompactionTask) -> CompactionResult | Tabl
 
 def _attempt_fold(table: TableFiles, task: FoldTask) -> SlotResult | TableStoreError:
     return _or_error(lambda: fold_runs(table, task))
+
+
+def _attempt_changes(table: TableFiles, task: SlotDifference) -> tuple[ChangeFile, ...] | TableStoreError:
+    return _or_error(lambda: write_changes(table, task))
 
 
 def _or_error(work: Callable[[], Result]) -> Result | TableStoreError:

@@ -22,7 +22,7 @@ from filestore.model.snapshot import Snapshot
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
-from tablestore.spark.compact import spark_compaction, spark_folds
+from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.reading import row_limit
@@ -223,7 +223,8 @@ class SparkStore:
             return known
         table = self.store.table(name)
         writer = _Writer(
-            table.writer(), InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark))
+            TableWriter(table.filestore, table.handle.log, table.handle.ambient, spark_changes(self.spark)),
+            InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark)),
         )
         return self._writers.setdefault(table.handle.table_id, writer)
 

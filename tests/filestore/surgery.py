@@ -18,7 +18,7 @@ from filestore.checks.report import Invariant
 from filestore.delta.vectors import VectorFileBuilder
 from filestore.model.changes import AddColumn, Change, RenameColumn, SetOption
 from filestore.table import FileStore
-from tests.tables import write
+from tests.tables import read, write
 
 __all__ = ["DAMAGES", "Damage", "edit_entry"]
 
@@ -269,6 +269,11 @@ def _no_text(count: int) -> pa.Array:
     return pa.Array.from_buffers(pa.string(), count, binary.buffers())
 
 
+def _untold_overwrite(store: FileStore) -> None:
+    version = write(store, read(store), overwrite=True).snapshot.version
+    edit_entry(store, version, lambda actions: [actions.remove(a) for a in list(actions) if "cdc" in a])
+
+
 def _overwritten(store: FileStore, **changes: Any) -> None:
     """An overwrite of the whole table with rows in one partition, that says something else."""
     committed = write(store, [{"id": 1, "p": "x", "need": "a", "v": 0.0}], overwrite=True)
@@ -493,5 +498,6 @@ _CHANGES: dict[str, tuple[Invariant, Damage]] = {
         Invariant.CHANGE_COUNT,
         on_entry(_CHANGED, lambda actions: [actions.remove(a) for a in list(actions) if "cdc" in a]),
     ),
+    "an overwrite does not say what it changed": (Invariant.CHANGE_COUNT, _untold_overwrite),
 }
 DAMAGES = _LOG | _FILES | _LEFTOVERS | _CHANGES

@@ -136,6 +136,31 @@ def test_a_late_row_in_a_table_that_only_remembers_deletes_is_no_insert(folder: 
     assert_exact(store, by_deltalake(store))
 
 
+def test_an_overwrite_changes_the_rows_that_differ(folder: Path) -> None:
+    store = feed(folder)
+    write(store, [{"id": n, "v": "a"} for n in range(4)])
+    write(store, [{"id": 3, "v": "dead"}])
+    write(
+        store, [{"id": 0, "v": "a"}, {"id": 1, "v": "b"}, {"id": 3, "v": "dead"}, {"id": 9, "v": "a"}], overwrite=True
+    )
+    assert sorted(map(str, changes(store, 3))) == [
+        "('delete', {'id': 2, 'v': 'a'})",
+        "('insert', {'id': 9, 'v': 'a'})",
+        "('update_postimage', {'id': 1, 'v': 'b'})",
+        "('update_preimage', {'id': 1, 'v': 'a'})",
+    ]
+    write(store, read(store), overwrite=True)
+    files = [action["cdc"]["path"] for action in store.log.commit(4).actions if "cdc" in action]
+    assert [pq.read_metadata(Path(store.location) / path).num_rows for path in files] == [0], "none, and it says so"
+    write(store, [], overwrite=True)
+    write(store, [{"id": 1, "v": "a"}], overwrite=True)
+    assert [len(changes(store, version)) for version in (4, 5, 6)] == [0, 0, 0], "the last two are inferred"
+    assert_exact(store, by_deltalake(store))
+    for first in range(1, 7):
+        assert by_deltalake(store, first, 6) == {v: found for v, found in by_deltalake(store).items() if v >= first}
+    assert_healthy(store)
+
+
 TYPES = (
     "id BIGINT, b BOOLEAN, d DOUBLE, m DECIMAL(20,2), t TIMESTAMP, n TIMESTAMP_NTZ, y DATE, x BINARY, "
     "l ARRAY<INT>, s STRUCT<a: INT, c: STRING>, k MAP<STRING, INT>"

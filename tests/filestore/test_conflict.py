@@ -14,7 +14,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.model.files import DataFile, DeletionVector, Slot
 from filestore.model.log_range import LogRange, LogTransaction
-from filestore.model.partition_set import ALL_PARTITIONS
+from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 from tests.tables import define
 
@@ -203,3 +203,15 @@ def test_ended_transactions_leave_the_list_and_nothing_is_written_when_nothing_c
     assert second.open_transactions == (two,)
     assert second.log_identity == {"topic": "x"}
     assert "domainMetadata" not in kinds(plan_actions(proposal(ended=frozenset(["t1"])), second, 1))
+
+
+def test_an_overwrite_that_tells_its_changes_looks_at_what_it_replaces() -> None:
+    mine = PartitionSet.of([A.partition])
+    for compared, replaces, found in (
+        (True, ALL_PARTITIONS, Rebase(frozenset({A}), frozenset({A}))),
+        (True, mine, Rebase(frozenset({A}), frozenset({A}))),
+        (True, NO_PARTITIONS, Clear()),
+        (False, ALL_PARTITIONS, Clear()),
+    ):
+        overwrite = proposal(Operation.OVERWRITE, replaces=replaces, compared=compared)
+        assert judge(overwrite, state(), [adds(A)]) == found

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import pyarrow as pa
 import pytest
 
+from compaction.folding import fold_table
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake
-from tests.faults import FailAt, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage
 from tests.warehouses import assert_whole, orphans
-from tests.writers import on, put, runner
+from tests.writers import on, put, runner, sorted_batches
 
 ENGINES = ["deduplicate", "partial-update", "first-row"]
 
@@ -65,6 +67,110 @@ def test_a_commit_that_fails_leaves_no_change_file(store: Store, engine: str) ->
     assert fault.fired
     assert orphans(table) == []
     assert_whole(table)
+
+
+# ----------------------------------------------------------------------------------- commits that replace files
+
+REPLACED = {"changelog-producer": "lookup", "bucket": "2"}
+KINDS = [
+    {},
+    {"changelog-producer": "input"},
+    {"write-mode": "merge-on-read"},
+    {"write-mode": "merge-on-read", "changelog-producer": "full-compaction"},
+    {"merge-engine": "partial-update"},
+]
+
+
+def parted(store: Store, options: dict[str, str]) -> Table:
+    """Rows of two partitions, some of them dead in their files, and with runs some that no fold has merged."""
+    columns = "id BIGINT, name STRING, p STRING"
+    table = store.create_table(
+        "shop.parted", columns, primary_key=["id", "p"], partition_by=["p"], options=REPLACED | options
+    )
+    for name in ("old", "new"):
+        table.write(rows_of("x", *range(8 if name == "old" else 3), name=name))
+        table.write(rows_of("y", 1, 2, name=name))
+        table.compact() if name == "old" else fold_table(table.filestore, full=True)
+    table.write(rows_of("x", 5, 20, name="pending"))
+    return table
+
+
+def rows_of(p: str, *ids: int, name: str = "a") -> pa.Table:
+    return pa.table({"id": ids, "name": [name] * len(ids), "p": [p] * len(ids)})
+
+
+def assert_exact_from(table: Table, first: int) -> None:
+    """Of the versions from that one on, also by a reader that begins there."""
+    last = table.filestore.state().version
+    found = by_deltalake(table.filestore, first, last)
+    assert_exact(table.filestore, found)
+    for begin in range(first, last + 1):
+        assert by_deltalake(table.filestore, begin, last) == {v: c for v, c in found.items() if v >= begin}
+
+
+@pytest.mark.parametrize("options", KINDS, ids=repr)
+def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store, options: dict[str, str]) -> None:
+    table = parted(store, options)
+    back = table.compact(full=True) or table.snapshots(1)[0]
+    table.write(rows_of("x", 1, 5, name="pending"))
+    first = table.filestore.state().version + 1
+    table.write(rows_of("x", 1, 2, 30, name="new"), overwrite="dynamic")
+    table.write(rows_of("x", 1, 2, 30, name="new"), overwrite={"p": "x"})
+    table.drop_partitions([{"p": "y"}])
+    table.rollback(back.version)
+    table.write(pa.concat_tables([rows_of("x", 1, name="last"), rows_of("z", 1)]), overwrite=True)
+    assert_exact_from(table, first)
+    assert_whole(table, leftovers=False)
+
+
+@pytest.mark.parametrize("options", KINDS, ids=repr)
+def test_an_overwrite_that_lost_the_race_tells_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
+    table = parted(store, options)
+    table.compact(full=True)
+    first = table.filestore.state().version + 1
+
+    def run(job: WriteJob) -> Sequence[TaskOutcome]:
+        batches = sorted_batches(table, pa.concat_tables([rows_of("x", 1, 2, 40, name="new"), rows_of("y", 2)]))
+        outcomes = [job.run(batches, "0.0")]
+        other = store.table("shop.parted")
+        other.write(pa.concat_tables([rows_of("x", 2, 40, 41, name="new"), rows_of("z", 7)]))
+        fold_table(other.filestore, full=True)
+        return outcomes
+
+    faster = faster_at_the_commit(table, lambda: store.table("shop.parted").write(rows_of("x", 1, 50, name="other")))
+    on(table, faster).write(run, overwrite="dynamic")
+    fold_table(table.filestore, full=True)
+    if options.get("changelog-producer") != "input":
+        assert_exact_from(table, first)
+    overwrite = next(s.version for s in table.snapshots() if s.operation == "OVERWRITE")
+    assert overwrite >= first + 2, "others were faster, before it was told and after"
+    assert_exact(table.filestore, by_deltalake(table.filestore, overwrite, overwrite))
+    assert_whole(table, leftovers=False)
+
+
+def faster_at_the_commit(table: Table, write: Callable[[], object]) -> FaultyStorage:
+    """A storage on which another writer commits right before the first entry of the log is written."""
+    left = [write]
+
+    def hook(call: Call) -> None:
+        if left and call.operation == "write_new" and "_delta_log/" in call.path:
+            left.pop()()
+
+    return FaultyStorage(LocalStorage(), hook)
+
+
+@pytest.mark.parametrize("path", ["_change_data/", "_delta_log/"])
+def test_an_overwrite_that_fails_leaves_nothing(store: Store, path: str) -> None:
+    table = parted(store, {})
+    before = assert_whole(table)
+    operation = "write_new" if path == "_delta_log/" else "open_write"
+    fault = FailAt(2 if path == "_change_data/" else 1, Unavailable("injected"), operation=operation, path=path)
+    batches = sorted_batches(table, rows_of("x", *range(10), name="new"))
+    with pytest.raises(Unavailable):
+        on(table, FaultyStorage(LocalStorage(), fault)).write(lambda job: [job.run(batches, "0.0")], overwrite=True)
+    assert fault.fired
+    assert orphans(table) == []
+    assert assert_whole(table) == before
 
 
 def test_a_task_that_fails_takes_its_change_files_along(store: Store) -> None:

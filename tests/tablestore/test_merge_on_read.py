@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compaction.folding import FoldTask, commit_folds, fold_runs, fold_slots, fold_table, plan_folds
-from filestore.errors import Conflict, InvalidRequest, Unsupported
+from filestore.errors import Conflict, InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
