@@ -213,7 +213,8 @@ class TableWriter:
             ended=self._recovery.ended,
         )
         try:
-            proposal = attempt.told(proposal, base)
+            with self._files.preparing(base):
+                proposal = attempt.told(proposal, base)
         except BaseException:
             self._discard(attempt, transactions)
             raise
