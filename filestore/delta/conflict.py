@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from filestore.delta.actions import TOMBSTONES_DOMAIN, slot_of, tombstones
+from filestore.delta.actions import RUN_DOMAIN, TOMBSTONES_DOMAIN, pending_run, slot_of, tombstones
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
@@ -172,6 +172,9 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     buried = _buried(between if proposal.whole_table else writes, state)
     slots = frozenset(slot for slot in _slots(changed, state) | buried if _looks_at(proposal, slot))
     rows = _slots([c for c in changed if c["dataChange"]], state) | _buried(writes, state)
+    if proposal.operation is Operation.DROP_PARTITION:
+        came = proposal.touches & _brought(between, state)
+        slots, rows = slots | came, rows | came
     return Rebase(slots, slots & rows) if slots else Clear()
 
 
@@ -189,6 +192,16 @@ def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
         tombstones(domain["configuration"], state.definition.partition_by).slot
         for domain in named
         if domain["domain"].startswith(TOMBSTONES_DOMAIN)
+    )
+
+
+def _brought(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
+    """Slots to which runs came that wait to be merged."""
+    named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
+    return frozenset(
+        pending_run(domain["configuration"], state.definition.partition_by).slot
+        for domain in named
+        if domain["domain"].startswith(RUN_DOMAIN) and not domain["removed"]
     )
 
 
