@@ -195,11 +195,17 @@ def check_stray_options(definition: TableDefinition, known: Collection[str] = ()
         InvalidRequest: ``merge-engine``.
     """
     for name, field in definition.merging.fields.items():
-        if name not in known and field.distinct and field.function != "collect":
-            raise _error(
-                f"fields.{name}.distinct = true is for aggregate-function collect, and column {name!r} has "
-                f"{field.function}: leave it out, or set fields.{name}.aggregate-function = collect"
-            )
+        if name in known:
+            continue
+        for option, given, function in (
+            ("distinct", field.distinct, "collect"),
+            ("list-agg-delimiter", field.delimiter != FieldMerge().delimiter, "listagg"),
+        ):
+            if given and field.function != function:
+                raise _error(
+                    f"fields.{name}.{option} is for aggregate-function {function}, and column {name!r} has "
+                    f"{field.function}: leave it out, or set fields.{name}.aggregate-function = {function}"
+                )
 
 
 def _check_names(definition: TableDefinition, values: set[str]) -> None:

@@ -230,6 +230,7 @@ def test_partitions_and_composite_keys(store: Store) -> None:
         ({**SUMS, "fields.n.aggregate-function": "listagg"}, "takes strings"),
         ({**SUMS, "fields.t.nested-key": "a"}, "nested_update"),
         ({**SUMS, "fields.t.distinct": "true"}, "'t' has max"),
+        ({**SUMS, "fields.t.list-agg-delimiter": ";"}, "'t' has max"),
         ({**SUMS, "fields.n.sequence-group": "t"}, "partial-update"),
         ({"merge-engine": "first-row", "sequence.field": "n"}, "leave sequence.field out"),
         ({"merge-engine": "partial-update", "fields.n,n.sequence-group": "t"}, "two sequence groups"),
