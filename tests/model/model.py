@@ -30,7 +30,7 @@ from tests.tables import (
     seeded,
 )
 
-__all__ = ["SHAPES", "Model", "Shape", "apply_rows", "difference", "tiny_row_groups"]
+__all__ = ["SHAPES", "Model", "Shape", "apply_rows", "difference", "living", "tiny_row_groups"]
 
 Row = dict[str, Any]
 Rows = dict[tuple[Any, ...], Row]
