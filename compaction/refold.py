@@ -68,7 +68,7 @@ def refold(store: FileStore, state: TableState) -> Refolded:
 
 
 def _merged(table: TableFiles, tasks: list[FoldTask]) -> list[SlotResult]:
-    """Without change data: a rollback has none."""
+    """Without change data: the rollback tells it from the files before and after."""
     return in_threads("fold", partial(_fold, table), tasks, partial(forget_folds, table))
 
 

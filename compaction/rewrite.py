@@ -7,19 +7,18 @@ row groups. Where the writing runs is the caller's choice: in threads here, or a
 
 from __future__ import annotations
 
-import logging
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import polars as pl
 
+from compaction.leftovers import discard, remove
 from compaction.merge import cut
 from compaction.rebase import died_meanwhile, keys_at, without
+from compaction.threads import in_threads
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
-from filestore.errors import Conflict, Unavailable
+from filestore.errors import Conflict
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.definition import TableDefinition
@@ -29,8 +28,6 @@ from filestore.rows.frames import arrow_table, polars_schema
 from filestore.table import FileStore
 
 __all__ = ["RewriteRunner", "RewriteTask", "TableRewrite", "rewrite_file", "rewrite_files"]
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +83,11 @@ def _columns(before: Schema, after: Schema) -> list[pl.Expr]:
 
 def rewrite_files(tasks: Sequence[RewriteTask]) -> list[tuple[DataFile, ...]]:
     """Does the tasks in threads, one for each core. If one fails, the others' files are removed."""
-    with ThreadPoolExecutor(os.cpu_count() or 1, "rewrite") as pool:
-        futures = [pool.submit(rewrite_file, task) for task in tasks]
-        failed = next((f for f in futures if f.exception() is not None), None)
-    if failed is not None:
-        done = (file for future in futures if future.exception() is None for file in future.result())
-        _remove(tasks[0].after, (file.path for file in done))
-    return [future.result() for future in futures]
 
+    def forget(written: Iterable[tuple[DataFile, ...]]) -> None:
+        discard(tasks[0].after, (file for files in written for file in files))
 
-def _remove(table: TableFiles, paths: Iterable[str]) -> None:
-    """Removes what nothing refers to; what cannot be removed now is an orphan for the doctor to list."""
-    for path in sorted(paths):
-        try:
-            table.storage.delete(table.path(path))
-        except Unavailable as error:
-            logger.warning("%s stays behind: %s", path, error)
+    return in_threads("rewrite", rewrite_file, tasks, forget)
 
 
 @dataclass(slots=True)
@@ -157,8 +143,8 @@ class TableRewrite:
         """Removes files of rows that died or left meanwhile, and vectors that were replaced."""
         alive = [file for done in self._done.values() for file in done.alive]
         vectors = {vector_file(file.vector) for file in alive if file.vector is not None}
-        _remove(self._after, self._made - {file.path for file in alive} - vectors)
+        remove(self._after, self._made - {file.path for file in alive} - vectors)
 
     def discard(self) -> None:
         """Removes everything."""
-        _remove(self._after, self._made)
+        remove(self._after, self._made)

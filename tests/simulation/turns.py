@@ -105,7 +105,7 @@ class _Inline(Executor):
 def single_threaded() -> Iterator[None]:
     """Threads of the kernel do their work where they are asked for it, on every machine as on one with two cores."""
     with ExitStack() as stack:
-        for module in ("compaction.threads", "compaction.rewrite", "filestore.reading.scan"):
+        for module in ("compaction.threads", "filestore.reading.scan"):
             stack.enter_context(patch(f"{module}.ThreadPoolExecutor", _Inline))
         stack.enter_context(patch.object(os, "cpu_count", lambda: 2))
         yield
