@@ -192,23 +192,16 @@ def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
 
 def run_action(run: PendingRun) -> Action:
     """A run becomes pending. Each has a domain of its own, so that a commit says only what it changes."""
-    configuration = {
-        "path": run.path,
-        "partitionValues": dict(run.slot.partition),
-        "bucket": run.slot.bucket,
-        "size": run.size,
-        "rows": run.rows,
-        "modificationTime": run.modified_ms,
-        "minKey": run.min_key,
-        "maxKey": run.max_key,
-        "version": run.version,
-    }
-    return domain_action(RUN_DOMAIN + run.id, configuration)
+    return domain_action(RUN_DOMAIN + run.id, {**_told(run), "version": run.version})
 
 
 def tombstones_action(run: Tombstones) -> Action:
     """Deleted keys are remembered."""
-    configuration = {
+    return domain_action(TOMBSTONES_DOMAIN + run.id, _told(run))
+
+
+def _told(run: PendingRun | Tombstones) -> dict[str, Any]:
+    return {
         "path": run.path,
         "partitionValues": dict(run.slot.partition),
         "bucket": run.slot.bucket,
@@ -218,39 +211,30 @@ def tombstones_action(run: Tombstones) -> Action:
         "minKey": run.min_key,
         "maxKey": run.max_key,
     }
-    return domain_action(TOMBSTONES_DOMAIN + run.id, configuration)
-
-
-def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:
-    """Back from `tombstones_action`'s configuration."""
-    value = json.loads(configuration)
-    values = value["partitionValues"]
-    return Tombstones(
-        path=value["path"],
-        slot=Slot(tuple((name, values[name]) for name in partition_by), value["bucket"]),
-        size=value["size"],
-        rows=value["rows"],
-        modified_ms=value["modificationTime"],
-        stats="{}",
-        min_key=value["minKey"],
-        max_key=value["maxKey"],
-    )
 
 
 def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
     """Back from `run_action`'s configuration."""
     value = json.loads(configuration)
+    return PendingRun(**_read(value, partition_by), version=value["version"])
+
+
+def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:
+    """Back from `tombstones_action`'s configuration."""
+    return Tombstones(**_read(json.loads(configuration), partition_by), stats="{}")
+
+
+def _read(value: Mapping[str, Any], partition_by: Sequence[str]) -> dict[str, Any]:
     values = value["partitionValues"]
-    return PendingRun(
-        path=value["path"],
-        slot=Slot(tuple((name, values[name]) for name in partition_by), value["bucket"]),
-        size=value["size"],
-        rows=value["rows"],
-        modified_ms=value["modificationTime"],
-        min_key=value["minKey"],
-        max_key=value["maxKey"],
-        version=value["version"],
-    )
+    return {
+        "path": value["path"],
+        "slot": Slot(tuple((name, values[name]) for name in partition_by), value["bucket"]),
+        "size": value["size"],
+        "rows": value["rows"],
+        "modified_ms": value["modificationTime"],
+        "min_key": value["minKey"],
+        "max_key": value["maxKey"],
+    }
 
 
 def no_domain_action(domain: str, former: str) -> Action:
