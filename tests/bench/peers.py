@@ -75,9 +75,11 @@ class Ours:
         self.lake.write("bench.orders", rows)
 
     def table(self) -> DataFrame:
-        """Of a table with pending runs, the overlay is made anew each time."""
-        shutil.rmtree(Path(self.managed.location, layout.OVERLAYS), ignore_errors=True)
         return self.lake.read("bench.orders")
+
+    def forget_overlay(self) -> None:
+        """Who reads next makes the overlay of pending runs, as the first reader of a version does."""
+        shutil.rmtree(Path(self.managed.location, layout.OVERLAYS), ignore_errors=True)
 
     def reopened(self) -> Table:
         """The table as a program sees it that has not read it yet."""
