@@ -24,6 +24,7 @@ settings.register_profile(
     "thorough", deadline=None, print_blob=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("fast", settings.get_profile("thorough"), max_examples=5)
+settings.register_profile("soak", settings.get_profile("thorough"), max_examples=400)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
 
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "spark": "spark"}

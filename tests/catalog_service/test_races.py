@@ -28,6 +28,7 @@ from tests.processes import PROCESSES
 ORDERS = CreateTable.of("orders", "id BIGINT, name STRING", primary_key=["id"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("if_not_exists", [False, True])
 @pytest.mark.parametrize("over", ["http", "embedded"])
 def test_processes_race_to_create_one_table(warehouse: str, over: str, if_not_exists: bool) -> None:

@@ -34,6 +34,7 @@ def process(warehouse: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             running.kill()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
 def test_it_prints_its_url_serves_and_stops(warehouse: str, stop: signal.Signals) -> None:
     with process(warehouse) as (running, url):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from tablestore import Table
 from tests.cli.programs import Program
@@ -34,6 +35,7 @@ def test_a_truncated_file_is_found_and_named(start: Start, orders: Table) -> Non
     assert program.err.lines == []
 
 
+@pytest.mark.slow
 def test_the_same_as_json(start: Start, orders: Table) -> None:
     path = damaged(orders)
     program = start("doctor", "shop.orders", "--json")
@@ -43,6 +45,7 @@ def test_the_same_as_json(start: Start, orders: Table) -> None:
     assert {f["path"] for f in report["findings"] if f["severity"] == "problem"} == {path}
 
 
+@pytest.mark.slow
 def test_leftovers_are_listed_and_are_no_problem(start: Start, orders: Table) -> None:
     orders.write(pa.table({"id": [1], "status": ["OPEN"]}))
     live = Path(orders.location, orders.files()[0].path)

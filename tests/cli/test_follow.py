@@ -23,6 +23,7 @@ def put(table: Table, *ids: int, status: str = "OPEN") -> int:
     return table.write(pa.table({"id": ids, "status": [status] * len(ids)})).version
 
 
+@pytest.mark.slow
 def test_changes_are_printed_while_writes_go_on(start: Start, orders: Table) -> None:
     put(orders, 1, 2)
     program = start("follow", "shop.orders", "--format", "json")
@@ -52,6 +53,7 @@ def test_latest_passes_over_what_was_there(start: Start, orders: Table) -> None:
     assert program.wait() == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_it_while_nothing_comes(start: Start, orders: Table) -> None:
     program = start("follow", "shop.orders")
     program.err.until_any("following shop.orders")
@@ -60,6 +62,7 @@ def test_ctrl_c_ends_it_while_nothing_comes(start: Start, orders: Table) -> None
     assert program.out.lines == []
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_without_a_word(store: Store, orders: Table) -> None:
     put(orders, *range(8000))
     command = [sys.executable, "-m", "tablestore.cli", "follow", "shop.orders", "--catalog", store.target]

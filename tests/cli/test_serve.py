@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
@@ -37,6 +38,7 @@ def test_commands_work_over_rest_and_ctrl_c_ends_the_service(start: Start, run: 
     assert run("tables", catalog=url).stderr.startswith("error[")
 
 
+@pytest.mark.slow
 def test_a_token_is_asked_for_and_taken(start: Start, run: Run, tmp_path: Path) -> None:
     url = url_of(start("serve", "--warehouse", tmp_path / "served", "--port", 0, "--token", "s3cret"))
     refused = run("databases", catalog=url)
@@ -46,6 +48,7 @@ def test_a_token_is_asked_for_and_taken(start: Start, run: Run, tmp_path: Path) 
     assert run("databases", "--token", "s3cret", catalog=url).exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_one_line(start: Start, tmp_path: Path) -> None:
     port = url_of(start("serve", "--warehouse", tmp_path / "a", "--port", 0)).rsplit(":", 1)[1]
     second = start("serve", "--warehouse", tmp_path / "b", "--port", port)

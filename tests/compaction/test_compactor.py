@@ -209,6 +209,7 @@ def test_a_compactor_whose_storage_fails_tries_again(tmp_path: Path, after: bool
 # ------------------------------------------------------------------------------------------------ the lease
 
 
+@pytest.mark.slow
 def test_the_heartbeat_outlives_the_time_that_was_asked_for(store: Store, catalog: Catalog) -> None:
     worn(store, writes=1)
     with leased(catalog, "shop", "orders", LeaseRequest(owner="a", seconds=4), AMBIENT) as lease:

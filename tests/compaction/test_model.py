@@ -107,4 +107,4 @@ def test_no_compaction_changes_a_row(shape: Shape) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_no_compaction_changes_a_row_in_a_long_life(shape: Shape) -> None:
-    run(shape, examples=25, steps=25)
+    run(shape, examples=settings.default.max_examples * 3 // 10, steps=25)

@@ -435,6 +435,7 @@ class LogStoreTests:
         transaction = prepared(log, config, 0, changes([1]))
         assert ids_of(log.read([transaction])) == [1]
 
+    @pytest.mark.slow
     def test_four_processes_write_at_once(self, log: LogStore, config: LogConfig) -> None:
         writers, commits, rows = 4, 5, 300
         ids = [[transaction_id(config, f"{w}.0") for _ in range(commits)] for w in range(writers)]

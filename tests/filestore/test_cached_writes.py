@@ -101,7 +101,7 @@ def history(kind: type[FileStore], folder: Path, options: Mapping[str, object], 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limits", LIMITS)
-@settings(max_examples=10)
+@settings(max_examples=min(10, settings.default.max_examples // 2))
 @given(steps=STEPS)
 def test_a_table_is_the_same_byte_by_byte(kind: str, limits: str, steps: list[Any]) -> None:
     options = {"row__group_rows": 3, "checkpoint_interval": 1000, **KINDS[kind], **LIMITS[limits]}
@@ -286,6 +286,7 @@ def write_and_wait(location: str, folder: str, told: Connection) -> None:
             told.send(Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else folder)
 
 
+@pytest.mark.slow
 def test_a_killed_writer_leaves_no_file(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "anothers").write_text("stays")
     store = stored(folder / "t", Clock(), **LOOKUP, **ON_DISK)

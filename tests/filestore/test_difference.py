@@ -229,6 +229,7 @@ def live(store: FileStore, kind: str, rows: list[Row]) -> None:
             write(store, [row | {"_kind": "+I"} for row in rows], overwrite=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
 def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 2)

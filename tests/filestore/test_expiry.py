@@ -110,6 +110,7 @@ def test_what_is_retained_reads_as_before_and_the_rest_is_gone(folder: Path) -> 
     assert store.state().version == 14 + 1 + sum(map(bool, rounds))
 
 
+@pytest.mark.slow
 def test_a_table_can_live_on_after_its_first_versions(folder: Path) -> None:
     store = table(folder)
     for until in range(20, 60, 6):

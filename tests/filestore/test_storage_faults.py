@@ -47,6 +47,7 @@ def rows(store: FileStore, version: int | None = None) -> dict[int, int]:
 # --------------------------------------------------------------------------------------- errors, torn files, slowness
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("later", [False, True], ids=["merge-on-write", "merge-on-read"])
 @pytest.mark.parametrize("one_in", [60, 150])
 def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:

@@ -127,6 +127,7 @@ def test_deaths_of_a_writer_with_kafka(store: Store, kafka_broker: KafkaBroker, 
         assert replay(foreign.changes(), ["id"]) == assert_whole(table)
 
 
+@pytest.mark.slow
 def test_a_few_deaths_of_a_writer(store: Store, folder: Path, seed: int) -> None:
     """The same in seconds, for each run of the fast tests."""
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})

@@ -193,4 +193,4 @@ def test_any_life_of_a_table_keeps_what_it_promises() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_any_long_life_of_a_table_keeps_what_it_promises() -> None:
-    run(40, 40)
+    run(settings.default.max_examples // 2, 40)

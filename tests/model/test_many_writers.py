@@ -115,7 +115,7 @@ def test_sixteen_writers(folder: Path, sequence: str | None) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("sequence", [None, "s"])
 def test_sixteen_writers_with_many_commits(folder: Path, sequence: str | None) -> None:
-    commits = 20 if sequence else 50  # each write meets the deletes that all before it left
+    commits = 8 if sequence else 50  # each write meets the deletes that all before it left
     run_threads(folder, 16, commits, sequence, seed=random.randrange(10**6))
 
 

@@ -103,7 +103,7 @@ def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
-    run(shape, examples=30, steps=20)
+    run(shape, examples=settings.default.max_examples * 3 // 10, steps=20)
 
 
 @pytest.mark.slow

@@ -197,6 +197,7 @@ HOW: Mapping[str, dict[str, str]] = {
 STEPS = st.sampled_from(["write"] * 4 + ["add"] * 2 + ["drop", "rename", "rename", "widen", "widen", "move", "compact"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @given(
     how=st.sampled_from(sorted(HOW)),

@@ -220,6 +220,7 @@ def test_a_writer_that_folds_meanwhile_looks_its_keys_up_again(store: Store) -> 
 CHANGING = {"write_new", "replace", "delete"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),
     [(Unavailable, False), (Unavailable, True), (Killed, True)],

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -147,6 +148,7 @@ def made(store: Store, mode: str, write_mode: str, *, partitioned: bool, ordered
     )
 
 
+@pytest.mark.slow
 @given(
     st.lists(STEP, min_size=2, max_size=9),
     st.sampled_from(["rewrite", "metadata"]),
