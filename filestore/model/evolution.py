@@ -28,7 +28,7 @@ from filestore.model.changes import (
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition, check_definition
 from filestore.model.merging import check_stray_options
 from filestore.model.schema import Column, Schema, check_fields
-from filestore.model.sql import parse_columns
+from filestore.model.sql import parse_type
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
@@ -280,26 +280,11 @@ def _loosen(definition: TableDefinition, name: str) -> TableDefinition:
 
 def _type(column: str, given: str | pa.DataType) -> pa.DataType:
     if isinstance(given, str):
-        return _parsed(column, given)
+        return parse_type(given, column)
     try:
         return canonical(given)
     except Unsupported as error:
         raise InvalidRequest(f"column {column!r}: {error.message}", code="unsupported-type") from error
-
-
-def _parsed(column: str, text: str) -> pa.DataType:
-    try:
-        columns = parse_columns(f"c {text}").columns
-    except InvalidRequest as error:
-        if error.code != "bad-column-list":
-            raise
-        columns = ()
-    if len(columns) != 1 or columns[0] != Column("c", columns[0].type):
-        raise InvalidRequest(
-            f"column {column!r}: {text!r} is no type; write it as in BIGINT, DECIMAL(10,2) or ARRAY<STRING>",
-            code="unsupported-type",
-        )
-    return columns[0].type
 
 
 # -------------------------------------------------------------------------------------------------------- refusals

@@ -1,6 +1,6 @@
 """SQL column lists, such as ``id BIGINT NOT NULL, name STRING COMMENT '…'`` (FORMAT.md section 3).
 
-sqlglot's Spark dialect reads them.
+sqlglot reads them, in Spark's dialect with metadata columns.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
+from filestore.model.sql_dialect import ColumnListDialect, MetadataConstraint
+from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.text import check_text
-from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ
+from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ, quoted
 
-__all__ = ["parse_columns", "parse_type"]
+__all__ = ["parse_columns", "parse_table_columns", "parse_type"]
 
 _T = exp.DataType.Type
 _SHOWN = 200  # characters of a bad text in the message
@@ -42,28 +44,63 @@ _PRIMITIVES: dict[object, pa.DataType] = {
 
 
 def parse_columns(text: str, primary_key: Collection[str] = ()) -> Schema:
-    """The schema of a column list. A key column is NOT NULL unless the text says NULL, as in standard SQL.
+    """The schema of a managed table's column list; otherwise as `parse_table_columns`.
 
     Raises:
-        InvalidRequest: not a column list (``bad-column-list``), an unknown type (``unsupported-type``), or
-            ``bad-text``.
+        InvalidRequest: as there, or ``metadata-column``: a managed table has none.
     """
+    return managed_schema(_columns(text, primary_key))
+
+
+def parse_table_columns(text: str, primary_key: Collection[str] = ()) -> TableColumns:
+    """The columns of a column list, metadata columns too.
+
+    A key column is NOT NULL unless the text says NULL, as in standard SQL. The key of a metadata column is its name
+    unless the text says another.
+
+    Raises:
+        InvalidRequest: not a column list (``bad-column-list``), an unknown type (``unsupported-type``),
+            ``bad-text``, or what `TableColumns` refuses.
+    """
+    return TableColumns(_columns(text, primary_key))
+
+
+def parse_type(text: str, column: str = "c") -> pa.DataType:
+    """The canonical type of one SQL type, such as ``DECIMAL(10, 2)`` or ``ARRAY<STRING>``.
+
+    Args:
+        text: The type alone.
+        column: Whose type it is, for the message.
+
+    Raises:
+        InvalidRequest: ``unsupported-type``, or ``bad-text``.
+    """
+    try:
+        columns = _columns(f"{quoted(column or 'c')} {text}", ())
+    except InvalidRequest as error:
+        if error.code != "bad-column-list":
+            raise
+        columns = ()
+    if len(columns) != 1 or columns[0] != Column(column or "c", columns[0].type):
+        raise InvalidRequest(
+            f"column {column!r}: {text!r} is no type; write it as in BIGINT, DECIMAL(10,2) or ARRAY<STRING>",
+            code="unsupported-type",
+        )
+    return columns[0].type
+
+
+def _columns(text: str, primary_key: Collection[str]) -> tuple[Column | MetadataColumn, ...]:
     check_text("the column list", text)
     try:
         if not _balanced(text):
             raise _bad_list(text)
-        statement = sqlglot.parse_one(f"CREATE TABLE t ({text}\n)", read="spark")
+        statement = sqlglot.parse_one(f"CREATE TABLE t ({text}\n)", read=ColumnListDialect)
     except (SqlglotError, RecursionError) as error:
         raise _bad_list(text) from error
     parsed = statement.this
     if not isinstance(parsed, exp.Schema) or not parsed.expressions:
         raise _bad_list(text)
-    return Schema(tuple(_column(definition, text, primary_key) for definition in parsed.expressions))
-
-
-def parse_type(text: str) -> pa.DataType:
-    """The canonical type of one SQL type, such as ``DECIMAL(10, 2)`` or ``ARRAY<STRING>``."""
-    return parse_columns(f"c {text}").columns[0].type
+    return tuple(_column(definition, text, primary_key) for definition in parsed.expressions)
 
 
 def _balanced(text: str) -> bool:
@@ -87,23 +124,35 @@ def _short(text: str) -> str:
     return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "…")
 
 
-def _column(definition: exp.Expression, text: str, primary_key: Collection[str]) -> Column:
+def _column(definition: exp.Expression, text: str, primary_key: Collection[str]) -> Column | MetadataColumn:
     if not isinstance(definition, exp.ColumnDef) or definition.kind is None:
         raise _bad_list(text)
-    nullable, comment = definition.name not in primary_key, None
+    name, kind = definition.name, _type(definition.kind, definition.name)
+    nullable, comment, metadata = name not in primary_key, None, None
     for constraint in definition.constraints:
-        kind = constraint.kind
-        if isinstance(kind, exp.NotNullColumnConstraint):
-            nullable = bool(kind.args.get("allow_null"))
-        elif isinstance(kind, exp.CommentColumnConstraint):
-            comment = kind.this.name
+        said = constraint.kind
+        if isinstance(said, exp.NotNullColumnConstraint):
+            nullable = bool(said.args.get("allow_null"))
+        elif isinstance(said, exp.CommentColumnConstraint):
+            comment = said.this.name
+        elif isinstance(said, MetadataConstraint) and metadata is None:
+            metadata = said
         else:
             raise InvalidRequest(
-                f"column {definition.name!r}: {constraint.sql('spark')!r} is not supported here; only NOT NULL and "
-                "COMMENT are",
+                f"column {name!r}: {_refused(constraint)}; only NOT NULL, COMMENT and one METADATA [FROM 'key'] "
+                "[VIRTUAL] are",
                 code="bad-column-list",
             )
-    return Column(definition.name, _type(definition.kind, definition.name), nullable, comment)
+    if metadata is None:
+        return Column(name, kind, nullable, comment)
+    key = name if metadata.this is None else metadata.this.name
+    return MetadataColumn(name, kind, key, metadata.args["virtual"], nullable, comment)
+
+
+def _refused(constraint: exp.ColumnConstraint) -> str:
+    if isinstance(constraint.kind, MetadataConstraint):
+        return "a second METADATA is not supported"
+    return f"{constraint.sql('spark')!r} is not supported here"
 
 
 def _type(kind: exp.Expression, column: str) -> pa.DataType:
@@ -119,7 +168,7 @@ def _type(kind: exp.Expression, column: str) -> pa.DataType:
         if kind.this == _T.STRUCT and kind.expressions:
             return pa.struct([_struct_field(f, column) for f in kind.expressions])
     raise InvalidRequest(
-        f"column {column!r} has type {kind.sql('spark')}, which is not supported: use BOOLEAN, TINYINT, SMALLINT, "
+        f"column {column!r} has type {kind.sql()}, which is not supported: use BOOLEAN, TINYINT, SMALLINT, "
         "INT, BIGINT, FLOAT, DOUBLE, DECIMAL(p,s), STRING, BINARY, DATE, TIMESTAMP, TIMESTAMP_NTZ, ARRAY<…>, "
         "MAP<…> or STRUCT<…>",
         code="unsupported-type",
@@ -146,5 +195,10 @@ def _decimal(kind: exp.DataType, column: str) -> pa.DataType:
 def _struct_field(definition: exp.Expression, column: str) -> pa.Field:
     if not isinstance(definition, exp.ColumnDef) or definition.kind is None:
         raise InvalidRequest(f"column {column!r}: a STRUCT lists fields as `name: TYPE`", code="bad-column-list")
+    if any(isinstance(c.kind, MetadataConstraint) for c in definition.constraints):
+        raise InvalidRequest(
+            f"column {column!r}: the STRUCT field {definition.name!r} cannot be METADATA, only a whole column can",
+            code="bad-column-list",
+        )
     required = any(isinstance(c.kind, exp.NotNullColumnConstraint) for c in definition.constraints)
     return pa.field(definition.name, _type(definition.kind, column), nullable=not required)

@@ -1,0 +1,57 @@
+"""sqlglot's Spark dialect with metadata columns, as Flink has them: ``METADATA [FROM 'key'] [VIRTUAL]`` (FLIP-107).
+
+They are constraints of a column, so METADATA and VIRTUAL are words only behind a column's type: elsewhere they are
+names. ``BYTES``, Flink's word for BINARY, is known as well, since it stands in each example of the key ``headers``.
+"""
+
+from __future__ import annotations
+
+from sqlglot import TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.parser import Parser
+
+from filestore.errors import InvalidRequest
+
+__all__ = ["ColumnListDialect", "MetadataConstraint"]
+
+_FORM = "write it as in `at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`"
+
+
+class MetadataConstraint(exp.Expression, exp.ColumnConstraintKind):
+    """``METADATA [FROM 'key'] [VIRTUAL]``: `this` is the key as a literal or None, `virtual` a boolean."""
+
+    arg_types = {"this": False, "virtual": True}  # noqa: RUF012
+
+
+def _metadata(parser: Parser) -> MetadataConstraint:
+    key = None
+    if parser._match(TokenType.FROM):
+        key = parser._parse_string()
+        if key is None:
+            raise InvalidRequest(
+                f"METADATA FROM is followed by {parser._curr.text!r} and not by a key in quotes: {_FORM}",
+                code="bad-column-list",
+            )
+    return MetadataConstraint(this=key, virtual=bool(parser._match_text_seq("VIRTUAL")))
+
+
+def _stray_virtual(parser: Parser) -> MetadataConstraint:
+    raise InvalidRequest(f"VIRTUAL stands where no METADATA is before it: {_FORM}", code="bad-column-list")
+
+
+class ColumnListDialect(Spark):
+    """Spark's, and what the module says."""
+
+    class Tokenizer(Spark.Tokenizer):
+        """Text to tokens."""
+
+        KEYWORDS = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}  # noqa: RUF012
+
+    class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
+        """Tokens to expressions."""
+
+        CONSTRAINT_PARSERS = {  # noqa: RUF012
+            **Spark.Parser.CONSTRAINT_PARSERS,
+            "METADATA": _metadata,
+            "VIRTUAL": _stray_virtual,
+        }

@@ -1,0 +1,197 @@
+"""The columns of a table as they are declared: physical ones, and metadata columns (FLIP-107; log/METADATA.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.schema import Column, Schema
+from filestore.model.text import check_text
+from filestore.model.types import quoted, to_sql
+
+__all__ = ["FIELD_KEY", "FIELD_VIRTUAL", "MetadataColumn", "TableColumns", "managed_schema"]
+
+FIELD_KEY = b"tablestore.metadata-key"
+FIELD_VIRTUAL = b"tablestore.virtual"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataColumn:
+    """A column that is read from, and unless `virtual` written to, what a message has besides key and value.
+
+    Attributes:
+        name: What people and programs call it.
+        type: Its canonical Arrow type, as declared: values are cast from and to the key's own type.
+        key: Which metadata it is, such as ``timestamp`` or ``value.source.table``.
+        virtual: Whether it can be read only, and is no part of what is written.
+        nullable: Whether it may be null.
+        comment: Free text.
+    """
+
+    name: str
+    type: pa.DataType
+    key: str
+    virtual: bool = False
+    nullable: bool = True
+    comment: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequest` (``metadata-key``, ``bad-text``) for a key that no metadata can have."""
+        check_text(f"the metadata key of column {self.name!r}", self.key)
+        if not self.key or self.key != self.key.strip():
+            raise InvalidRequest(
+                f"column {self.name!r} has the metadata key {self.key!r}, which is empty or has spaces at its ends: "
+                "name one as in 'timestamp'",
+                code="metadata-key",
+            )
+
+    def to_field(self) -> pa.Field:
+        """As a field of an Arrow schema, which says what it is."""
+        said = {} if self.comment is None else {b"comment": self.comment.encode()}
+        said |= {FIELD_KEY: self.key.encode(), FIELD_VIRTUAL: str(self.virtual).lower().encode()}
+        return pa.field(self.name, self.type, self.nullable, said)
+
+
+def managed_schema(columns: Iterable[Column | MetadataColumn]) -> Schema:
+    """The schema of a managed table of those columns, which are physical ones.
+
+    Raises:
+        InvalidRequest: ``metadata-column``: one is not; or as `Schema`.
+    """
+    physical = []
+    for column in columns:
+        if isinstance(column, MetadataColumn):
+            raise InvalidRequest(
+                f"column {column.name!r} is declared METADATA, and a managed table has none: its rows lie in files, "
+                "not in messages with a topic, an offset or a timestamp. Only tables with connector = kafka or "
+                "upsert-kafka have metadata columns: leave it out here, or declare it without METADATA and write its "
+                "values yourself",
+                code="metadata-column",
+            )
+        physical.append(column)
+    return Schema(tuple(physical))
+
+
+@dataclass(frozen=True, slots=True)
+class TableColumns:
+    """All columns of a table in declared order. Names differ also when case is ignored, as in a `Schema`."""
+
+    columns: tuple[Column | MetadataColumn, ...]
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequest`: as `Schema`, or ``metadata-key`` for two columns that write the same metadata."""
+        Schema(tuple(Column(c.name, c.type) for c in self.columns))  # the rules for names
+        if len(self.metadata) == len(self.columns):
+            raise InvalidRequest(
+                "every column is a METADATA column: declare at least one that a message's key or value holds",
+                code="empty-schema",
+            )
+        writes: dict[str, str] = {}
+        for column in self.metadata:
+            if column.virtual:
+                continue
+            if column.key in writes:
+                raise InvalidRequest(
+                    f"columns {writes[column.key]!r} and {column.name!r} would both write the metadata {column.key!r}: "
+                    "declare one of them VIRTUAL",
+                    code="metadata-key",
+                )
+            writes[column.key] = column.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Column names in declared order."""
+        return tuple(c.name for c in self.columns)
+
+    @property
+    def physical(self) -> Schema:
+        """The columns that keys and values of messages hold, in declared order."""
+        return Schema(tuple(c for c in self.columns if isinstance(c, Column)))
+
+    @property
+    def metadata(self) -> tuple[MetadataColumn, ...]:
+        """The metadata columns, in declared order."""
+        return tuple(c for c in self.columns if isinstance(c, MetadataColumn))
+
+    def check_physical(self, role: str, names: Collection[str]) -> None:
+        """Refuses metadata columns where only physical ones can be.
+
+        Args:
+            role: What the names are, for the message, such as ``primary key``.
+            names: Of columns; those that there are not are left to others to refuse.
+
+        Raises:
+            InvalidRequest: ``metadata-column``.
+        """
+        for column in self.metadata:
+            if column.name in names:
+                raise InvalidRequest(
+                    f"{role} column {column.name!r} is a METADATA column, which belongs to a message and not to the "
+                    f"row in it: the {role} consists of physical columns, which are {', '.join(self.physical.names)}",
+                    code="metadata-column",
+                )
+
+    def required(self, names: Collection[str]) -> TableColumns:
+        """The same with those physical columns NOT NULL, as a primary key implies; other names are left alone."""
+        return TableColumns(
+            tuple(replace(c, nullable=False) if isinstance(c, Column) and c.name in names else c for c in self.columns)
+        )
+
+    def to_arrow(self) -> pa.Schema:
+        """As an Arrow schema whose fields say which of them are metadata columns."""
+        return pa.schema([c.to_field() if isinstance(c, MetadataColumn) else _to_field(c) for c in self.columns])
+
+    @classmethod
+    def from_arrow(cls, schema: pa.Schema) -> TableColumns:
+        """From Arrow; `metadata_column` makes fields of metadata columns.
+
+        Raises:
+            InvalidRequest: as `Schema.from_arrow`, or ``metadata-key``: a field's own metadata has no meaning here.
+        """
+        return cls(tuple(_from_field(f) for f in schema))
+
+    def to_sql(self) -> str:
+        """As a SQL column list: ``id BIGINT NOT NULL, at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL``."""
+        return ", ".join(_to_sql(c) if isinstance(c, MetadataColumn) else Schema((c,)).to_sql() for c in self.columns)
+
+
+def _to_field(column: Column) -> pa.Field:
+    said = None if column.comment is None else {b"comment": column.comment.encode()}
+    return pa.field(column.name, column.type, column.nullable, said)
+
+
+def _from_field(field: pa.Field) -> Column | MetadataColumn:
+    (column,) = Schema.from_arrow(pa.schema([field])).columns
+    said: dict[bytes, bytes] = field.metadata or {}
+    if FIELD_KEY not in said and FIELD_VIRTUAL not in said:
+        return column
+    virtual = said.get(FIELD_VIRTUAL, b"false")
+    if FIELD_KEY not in said or virtual not in (b"true", b"false"):
+        raise InvalidRequest(
+            f"the field {field.name!r} has {said}, which makes it neither a physical nor a metadata column: make "
+            "it with tablestore.metadata_column(name, type, key, virtual=…)",
+            code="metadata-key",
+        )
+    try:
+        key = said[FIELD_KEY].decode()
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(
+            f"the metadata key of column {field.name!r} is no UTF-8 ({error.reason}): write it as text", code="bad-text"
+        ) from error
+    return MetadataColumn(column.name, column.type, key, virtual == b"true", column.nullable, column.comment)
+
+
+def _to_sql(column: MetadataColumn) -> str:
+    parts = [quoted(column.name), to_sql(column.type), "" if column.nullable else "NOT NULL"]
+    parts += ["METADATA FROM", _literal(column.key), "VIRTUAL" if column.virtual else ""]
+    if column.comment is not None:
+        parts += ["COMMENT", _literal(column.comment)]
+    return " ".join(part for part in parts if part)
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
