@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from catalog_service.column_wire import column_infos
 from catalog_service.definitions import effective_options
 from catalog_service.lease_wire import LeaseInfo
 from catalog_service.schema import DatabaseRow, LeaseRow, TableRow
 from catalog_service.wire import (
-    ColumnInfo,
     CurrentSnapshot,
     DatabaseInfo,
     SnapshotInfo,
@@ -16,9 +16,7 @@ from catalog_service.wire import (
     TableSummary,
 )
 from filestore.delta.state import TableState
-from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
-from filestore.model.types import to_sql
 
 __all__ = ["database_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
 
@@ -53,7 +51,7 @@ def table_info(row: TableRow, location: str, state: TableState | None) -> TableI
         name=row.name,
         table_id=row.table_id,
         location=location,
-        columns=_columns(definition.schema),
+        columns=column_infos(definition.schema),
         primary_key=list(definition.primary_key),
         partition_by=list(definition.partition_by),
         options=definition.options.as_dict(),
@@ -75,10 +73,6 @@ def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
         metrics=dict(snapshot.metrics),
         notes=list(snapshot.notes),
     )
-
-
-def _columns(schema: Schema) -> list[ColumnInfo]:
-    return [ColumnInfo(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment) for c in schema]
 
 
 def _current(state: TableState) -> CurrentSnapshot:

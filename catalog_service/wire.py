@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Any, Literal, Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from catalog_service.column_wire import ColumnInfo, ColumnSpec, column_specs
+from catalog_service.messages import AnswerModel, OptionText, RequestModel
 from filestore.model.schema import Schema
-from filestore.model.text import check_texts
-from filestore.model.types import to_sql
+from filestore.model.table_columns import TableColumns
 
 __all__ = [
     "AlterTable",
@@ -37,35 +38,6 @@ __all__ = [
 _TABLE_ID = "6f1c2f0e-9d3b-4c39-8a53-0c7f0a2d7c11"
 _LOCATION = "/data/warehouse/shop/orders"
 _CREATED = "2026-11-21T12:00:00Z"
-
-
-def _option_text(value: Any) -> Any:
-    """JSON's numbers and booleans as options are written: 4 is "4", true is "true"."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
-OptionText = Annotated[str, BeforeValidator(_option_text)]
-
-
-class RequestModel(BaseModel):
-    """Unknown members are refused: a misspelt one would be silently without effect."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _storable(cls, data: Any) -> Any:
-        """Before anything else: what UTF-8 cannot say could not even be named in an answer."""
-        check_texts(data)
-        return data
-
-
-class AnswerModel(BaseModel):
-    """Unknown members are ignored: a newer service may say more."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
 
 
 # ---------------------------------------------------------------------------------------------- databases
@@ -110,26 +82,6 @@ class DatabasePage(AnswerModel):
 
 
 # ---------------------------------------------------------------------------------------------- tables
-
-
-class ColumnSpec(RequestModel):
-    """A column of a new table."""
-
-    name: str
-    type: str = Field(description="SQL's spelling.", examples=["BIGINT", "DECIMAL(10,2)", "ARRAY<STRING>"])
-    nullable: bool | None = Field(
-        None, description="Left out, a primary-key column is NOT NULL and any other may be null."
-    )
-    comment: str | None = None
-
-
-class ColumnInfo(AnswerModel):
-    """A column of a table."""
-
-    name: str
-    type: str
-    nullable: bool
-    comment: str | None = None
 
 
 class CreateTable(RequestModel):
@@ -178,16 +130,16 @@ class CreateTable(RequestModel):
     def of(
         cls,
         name: str,
-        schema: Schema | str,
+        schema: Schema | TableColumns | str,
         *,
         primary_key: Sequence[str] = (),
         partition_by: Sequence[str] = (),
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CreateTable:
-        """From a schema or a SQL column list."""
+        """From columns or a SQL column list."""
         text = schema if isinstance(schema, str) else None
-        columns = None if isinstance(schema, str) else tuple(_spec(schema))
+        columns = None if isinstance(schema, str) else tuple(column_specs(schema))
         return cls(
             name=name,
             columns=columns,
@@ -391,7 +343,3 @@ class Problem(BaseModel):
     instance: str = Field(description="The path that was asked for.")
     code: str = Field(description="Stable.")
     errors: list[Violation] | None = Field(None, description="With `invalid-request`: each place.")
-
-
-def _spec(schema: Schema) -> list[ColumnSpec]:
-    return [ColumnSpec(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment) for c in schema]

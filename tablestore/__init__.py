@@ -31,6 +31,7 @@ from filestore.model.rowkind import RowKind
 from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from tablestore.columns import metadata_column
     from tablestore.scan import Scan
     from tablestore.store import Store, connect
     from tablestore.table import Table
@@ -51,6 +52,7 @@ __all__ = [
     "Unavailable",
     "Unsupported",
     "connect",
+    "metadata_column",
 ]
 
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
@@ -60,6 +62,7 @@ _LAZY = {
     "Store": "tablestore.store",
     "Table": "tablestore.table",
     "connect": "tablestore.store",
+    "metadata_column": "tablestore.columns",
 }
 
 

@@ -14,6 +14,7 @@ from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
+from filestore.model.table_columns import TableColumns
 from filestore.storage import LocalStorage
 from tablestore.handle import TableHandle
 from tablestore.table import Table
@@ -139,8 +140,8 @@ def _split(name: str) -> tuple[str, str]:
     return database, table
 
 
-def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | str:
+def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | TableColumns | str:
     if isinstance(schema, str):
         return schema
-    parsed = Schema.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
+    parsed = TableColumns.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
     return parsed.required(primary_key)

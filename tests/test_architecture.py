@@ -99,6 +99,7 @@ def test_public_names_of_the_door() -> None:
         "Unavailable",
         "Unsupported",
         "connect",
+        "metadata_column",
     }
     for name in tablestore.__all__:
         assert getattr(tablestore, name).__doc__, name

@@ -83,6 +83,17 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
     "schema-default": ({"columns": None, "schema": "id INT DEFAULT 1"}, "bad-column-list", "not supported"),
     "schema-both": ({"schema": "id BIGINT"}, "invalid-request", "either 'columns' or 'schema'"),
     "schema-neither": ({"columns": None}, "invalid-request", "either 'columns' or 'schema'"),
+    "schema-metadata": (
+        {"columns": None, "schema": "id BIGINT, day DATE, at TIMESTAMP METADATA FROM 'timestamp'"},
+        "metadata-column",
+        "connector = kafka or upsert-kafka",
+    ),
+    "column-metadata": ({"columns": [ID, {"name": "at", "type": "INT", "metadata": {}}]}, "metadata-column", "'at'"),
+    "column-metadata-in-type": (
+        {"columns": [ID, {"name": "at", "type": "INT METADATA"}]},
+        "unsupported-type",
+        "METADATA in 'nullable', 'comment' and 'metadata'",
+    ),
     "member-unknown": ({"primary_keys": ["id"]}, "invalid-request", "primary_keys"),
     "member-type": ({"primary_key": "id"}, "invalid-request", "primary_key"),
     "bucket-key": ({"options": {"bucket": 2, "bucket-key": "day"}}, "bucket-key", "primary key"),

@@ -1,0 +1,74 @@
+"""Columns as they cross HTTP; a part of `catalog_service.wire`."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from catalog_service.messages import AnswerModel, RequestModel
+from filestore.model.schema import Column, Schema
+from filestore.model.table_columns import MetadataColumn, TableColumns
+from filestore.model.types import to_sql
+
+__all__ = ["ColumnInfo", "ColumnSpec", "MetadataInfo", "MetadataSpec", "column_infos", "column_specs"]
+
+
+class MetadataSpec(RequestModel):
+    """What makes a column a metadata column: METADATA [FROM 'key'] [VIRTUAL] in SQL."""
+
+    key: str | None = Field(None, description="Which metadata; left out, the column's name.", examples=["timestamp"])
+    virtual: bool = Field(False, description="Whether it can be read only, and is no part of what is written.")
+
+
+class MetadataInfo(AnswerModel):
+    """What makes a column a metadata column."""
+
+    key: str
+    virtual: bool
+
+
+class ColumnSpec(RequestModel):
+    """A column of a new table."""
+
+    name: str
+    type: str = Field(description="SQL's spelling.", examples=["BIGINT", "DECIMAL(10,2)", "ARRAY<STRING>"])
+    nullable: bool | None = Field(
+        None, description="Left out, a primary-key column is NOT NULL and any other may be null."
+    )
+    comment: str | None = None
+    metadata: MetadataSpec | None = Field(
+        None, description="Of a metadata column, which tables with connector = kafka or upsert-kafka may have."
+    )
+
+
+class ColumnInfo(AnswerModel):
+    """A column of a table."""
+
+    name: str
+    type: str
+    nullable: bool
+    comment: str | None = None
+    metadata: MetadataInfo | None = Field(None, description="Of a metadata column; null of a physical one.")
+
+
+def column_specs(columns: Schema | TableColumns) -> list[ColumnSpec]:
+    """Columns as a request has them."""
+    return [
+        ColumnSpec(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment, metadata=_spec(c))
+        for c in columns.columns
+    ]
+
+
+def column_infos(columns: Schema | TableColumns) -> list[ColumnInfo]:
+    """Columns as an answer has them."""
+    return [
+        ColumnInfo(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment, metadata=_info(c))
+        for c in columns.columns
+    ]
+
+
+def _spec(column: Column | MetadataColumn) -> MetadataSpec | None:
+    return MetadataSpec(key=column.key, virtual=column.virtual) if isinstance(column, MetadataColumn) else None
+
+
+def _info(column: Column | MetadataColumn) -> MetadataInfo | None:
+    return MetadataInfo(key=column.key, virtual=column.virtual) if isinstance(column, MetadataColumn) else None
