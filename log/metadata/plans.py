@@ -20,7 +20,7 @@ from filestore.model.table_columns import MetadataColumn, TableColumns
 from filestore.model.types import to_sql
 from log.metadata.binding import Bound, bind, listed, writable
 from log.metadata.keys import MetadataKey, Origin
-from log.metadata.values import read_values, written_values
+from log.metadata.values import read_values, unreadable, written_values
 
 __all__ = ["ReadPlan", "WritePlan", "metadata_field", "plan_read", "plan_write"]
 
@@ -66,6 +66,19 @@ class ReadPlan:
             for column in self.columns
         ]
         return _table(columns, self.declared, rows)
+
+    def unreadable(self, rows: pa.Table) -> dict[int, str]:
+        """The rows that `read` would refuse, and why: for whoever skips malformed messages, or puts them aside.
+
+        Args:
+            rows: As `read` takes them.
+        """
+        wrong: dict[int, str] = {}
+        for column in self.columns:
+            if isinstance(column, Bound):
+                found = unreadable(rows.column(metadata_field(column.key.name)), column)
+                wrong = dict(found) | wrong
+        return dict(sorted(wrong.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
@@ -9,7 +11,7 @@ from filestore.model.types import to_sql
 from log.metadata.binding import Bound
 from log.metadata.casts import Convert
 
-__all__ = ["read_values", "written_values"]
+__all__ = ["read_values", "unreadable", "written_values"]
 
 _SHOWN = 60  # characters of a bad value in the message
 
@@ -20,14 +22,18 @@ def read_values(values: pa.ChunkedArray, bound: Bound) -> pa.ChunkedArray:
     Raises:
         InvalidRequest: ``bad-value``: one does not fit; the message names its row.
     """
-    key = bound.key.type
+    try:
+        return _converted(values, bound.column.type, _reading(bound))
+    except pa.ArrowInvalid as error:
+        _, message = next(unreadable(values, bound))
+        raise InvalidRequest(message, code="bad-value") from error
 
-    def convert(chunk: pa.Array) -> pa.Array:
-        return bound.cast.read(chunk if chunk.type == key else chunk.cast(key))
 
-    wrong = bound.column.type == key
-    remedy = "leave the column out, or skip such messages" if wrong else f"declare the column {to_sql(key)}"
-    return _converted(values, bound.column.type, bound, convert, remedy)
+def unreadable(values: pa.ChunkedArray, bound: Bound) -> Iterator[tuple[int, str]]:
+    """The rows whose values `read_values` would refuse, in order, and why."""
+    same = bound.column.type == bound.key.type
+    remedy = "leave the column out, or skip such messages" if same else f"declare the column {to_sql(bound.key.type)}"
+    return _misfits(values, bound, _reading(bound), remedy)
 
 
 def written_values(values: pa.ChunkedArray, bound: Bound) -> pa.ChunkedArray:
@@ -36,37 +42,44 @@ def written_values(values: pa.ChunkedArray, bound: Bound) -> pa.ChunkedArray:
     Raises:
         InvalidRequest: ``bad-value``: one does not fit; the message names its row.
     """
-    return _converted(values, bound.key.type, bound, bound.cast.write, "correct it, or make it NULL")
-
-
-def _converted(
-    values: pa.ChunkedArray, kind: pa.DataType, bound: Bound, convert: Convert, remedy: str
-) -> pa.ChunkedArray:
     try:
-        return pa.chunked_array([convert(chunk) for chunk in values.chunks], kind)
+        return _converted(values, bound.key.type, bound.cast.write)
     except pa.ArrowInvalid as error:
-        column, key = bound.column, bound.key
-        array = pa.concat_arrays(values.chunks)
-        row, reason = _first_misfit(array, convert, error)
-        raise InvalidRequest(
+        _, message = next(_misfits(values, bound, bound.cast.write, "correct it, or make it NULL"))
+        raise InvalidRequest(message, code="bad-value") from error
+
+
+def _reading(bound: Bound) -> Convert:
+    kind = bound.key.type
+    return lambda chunk: bound.cast.read(chunk if chunk.type == kind else chunk.cast(kind))
+
+
+def _converted(values: pa.ChunkedArray, kind: pa.DataType, convert: Convert) -> pa.ChunkedArray:
+    return pa.chunked_array([convert(chunk) for chunk in values.chunks], kind)
+
+
+def _misfits(values: pa.ChunkedArray, bound: Bound, convert: Convert, remedy: str) -> Iterator[tuple[int, str]]:
+    column, key = bound.column, bound.key
+    array = pa.concat_arrays(values.chunks) if values.num_chunks else pa.nulls(0, values.type)
+    for row, reason in _wrong_rows(array, convert, 0):
+        yield (
+            row,
             f"column {column.name!r} is {to_sql(column.type)} and its metadata {key.name!r} is {to_sql(key.type)}: "
             f"{_shown(array[row])} in row {row} does not fit ({reason}): {remedy}",
-            code="bad-value",
-        ) from error
+        )
 
 
-def _first_misfit(values: pa.Array, convert: Convert, error: pa.ArrowInvalid) -> tuple[int, pa.ArrowInvalid]:
-    """The first row that does not fit, and why. Halves the rows: what it costs is to convert them once more."""
-    fits, end = 0, len(values)
-    while end - fits > 1:
-        middle = (fits + end) // 2
-        try:
-            convert(values.slice(fits, middle - fits))
-        except pa.ArrowInvalid as nearer:
-            end, error = middle, nearer
-        else:
-            fits = middle
-    return fits, error
+def _wrong_rows(values: pa.Array, convert: Convert, before: int) -> Iterator[tuple[int, pa.ArrowInvalid]]:
+    """By halves: a conversion says that a value does not fit, and not which one. Few are expected not to."""
+    try:
+        convert(values)
+    except pa.ArrowInvalid as error:
+        if len(values) == 1:
+            yield before, error
+            return
+        middle = len(values) // 2
+        yield from _wrong_rows(values[:middle], convert, before)
+        yield from _wrong_rows(values[middle:], convert, before + middle)
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -20,7 +20,7 @@ from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ
 from log.metadata.binding import Bound
 from log.metadata.casts import cast_between, castable_types
 from log.metadata.keys import MetadataKey
-from log.metadata.values import read_values, written_values
+from log.metadata.values import read_values, unreadable, written_values
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MILLISECOND = datetime.timedelta(milliseconds=1)
@@ -181,18 +181,19 @@ def chunked(draw: st.DrawFn, values: list[Any], kind: pa.DataType) -> pa.Chunked
 def test_values_are_what_the_oracle_says(case: Case, way: str, data: st.DataObject) -> None:
     reading = way == "read"
     expected: list[Any] = []
-    misfit: int | None = None
+    misfits: list[int] = []
     values = data.draw(st.lists(st.none() | (case.keys if reading else case.columns), max_size=8))
     for row, value in enumerate(values):
         try:
             expected.append(None if value is None else (case.read if reading else case.write)(value))
         except Misfit:
-            misfit = row
-            break
+            misfits.append(row)
     given_kind, kind = (case.key, case.column) if reading else (case.column, case.key)
     given_values = chunked(data.draw, values, given_kind)
     convert = read_values if reading else written_values
-    if misfit is None:
+    if reading:
+        assert [row for row, _ in unreadable(given_values, bound(case))] == misfits
+    if not misfits:
         result = convert(given_values, bound(case))
         result.validate(full=True)
         assert result.type == kind
@@ -201,7 +202,7 @@ def test_values_are_what_the_oracle_says(case: Case, way: str, data: st.DataObje
     with pytest.raises(InvalidRequest) as caught:
         convert(given_values, bound(case))
     assert caught.value.code == "bad-value"
-    assert f" in row {misfit} does not fit (" in caught.value.message
+    assert f" in row {misfits[0]} does not fit (" in caught.value.message
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)

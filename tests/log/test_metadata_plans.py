@@ -263,6 +263,22 @@ def test_a_value_that_does_not_fit_its_column() -> None:
         "column 'o' is SMALLINT and its metadata 'offset' is BIGINT: 40000 in row 1 does not fit (Integer value 40000 "
         "not in range: -32768 to 32767): declare the column BIGINT"
     )
+    assert list(plan.unreadable(rows)) == [1, 2]
+    assert plan.unreadable(rows)[1] == caught.value.message
+
+
+def test_rows_that_cannot_be_read_are_all_found() -> None:
+    columns = parse_table_columns(
+        "id BIGINT, o TINYINT METADATA FROM 'offset' VIRTUAL, h MAP<STRING, STRING> METADATA FROM 'headers'"
+    )
+    plan = plan_read(columns, KEYS)
+    headers = pa.array([[("a", b"x")], [("a", b"\xff")], None, [("a", b"\xff")], []], KAFKA_KEYS[2].type)
+    rows = pa.table({"id": range(5), "_metadata.headers": headers, "_metadata.offset": [1, 200, 300, 4, 5]})
+    wrong = plan.unreadable(rows)
+    assert {row: message.split()[1] for row, message in wrong.items()} == {1: "'o'", 2: "'o'", 3: "'h'"}
+    left = rows.filter(pa.array([row not in wrong for row in range(5)]))
+    assert plan.read(left).column("id").to_pylist() == [0, 4]
+    assert plan.unreadable(left) == {}
 
 
 def test_only_columns_that_there_are_can_be_read() -> None:
