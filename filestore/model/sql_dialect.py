@@ -17,7 +17,7 @@ __all__ = ["ColumnListDialect", "MetadataConstraint"]
 _FORM = "write it as in `at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`"
 
 
-class MetadataConstraint(exp.Expression, exp.ColumnConstraintKind):
+class MetadataConstraint(exp.ColumnConstraintKind, exp.Expression):
     """``METADATA [FROM 'key'] [VIRTUAL]``: `this` is the key as a literal or None, `virtual` a boolean."""
 
     arg_types = {"this": False, "virtual": True}  # noqa: RUF012
