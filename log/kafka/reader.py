@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from filestore.errors import Corrupt, NotFound, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN
-from log.formats.debezium_json import ControlMessage, DebeziumJson, RowMessages
+from log.formats.log_record import ControlMessage, DebeziumJson, RowMessages
 from log.kafka.settings import consumer_settings, timeout_seconds, topic_of, translated
 from log.store import LogBatch, LogConfig, LogControl, gap
 

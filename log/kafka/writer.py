@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
-from log.formats.debezium_json import DebeziumJson, Messages
+from log.formats.log_record import DebeziumJson, Messages
 from log.kafka.settings import producer_settings, timeout_seconds, topic_of, translated
 from log.kafka.transactions import ProducerState, TransactionState
 from log.rows import conform, row_schema, slices

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.schema import Column, Schema
-from log.formats.debezium_json import ControlMessage, DebeziumJson, RowMessages
 from log.formats.json_rows import decode_rows, encode_rows
+from log.formats.log_record import ControlMessage, DebeziumJson, RowMessages
 from log.rows import conform, row_schema, slices
 from log.store import LogConfig
 from tests.log.schemas import same, tables

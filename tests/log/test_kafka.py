@@ -29,7 +29,7 @@ from filestore.errors import (
     Unavailable,
 )
 from filestore.model.log_range import LogRange, LogTransaction
-from log.formats.debezium_json import DebeziumJson
+from log.formats.log_record import DebeziumJson
 from log.kafka.reader import TOMBSTONE_HEADER
 from log.kafka.settings import translated
 from log.store import EndReport, LogConfig, LogStore

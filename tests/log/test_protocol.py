@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import log
-from log.formats.debezium_json import DebeziumJson
+from log.formats.log_record import DebeziumJson
 from tests.log.test_formats import EXAMPLE, TXN, config
 
 FOLDER = Path(log.__file__).parent
