@@ -17,6 +17,7 @@ it has before parsing.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 
 import polars as pl
@@ -26,7 +27,7 @@ import pyarrow.json as pa_json
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["decode_rows", "encode_rows"]
+__all__ = ["check_range", "decode_rows", "encode_rows", "leaves", "quoted"]
 
 _TIMESTAMP_FORMAT = "%Y-%m-%dT%H:%M:%S%.6f"
 _FIRST_MICROSECOND = -62_135_596_800_000_000  # 0001-01-01
@@ -41,7 +42,7 @@ def encode_rows(rows: pa.Table) -> pl.Series:
         InvalidRequest: ``log-value-range``: a date or timestamp outside the years 0001 to 9999.
     """
     for field in rows.schema:
-        _check_range(rows[field.name], field.name)
+        check_range(rows[field.name], field.name)
     frame = _frame(rows)
     text = _to_json(frame, rows.schema, floats_as_text=False)
     if not any(_has_float(f.type) for f in rows.schema):
@@ -69,6 +70,11 @@ def decode_rows(text: pl.Series, schema: pa.Schema) -> pa.Table:
     ]
     order = pl.concat([(~textual).arg_true(), textual.arg_true()]).arg_sort()
     return pa.concat_tables(parts).take(order.to_arrow()).combine_chunks()
+
+
+def quoted(text: str) -> str:
+    """A JSON string."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _floats_are_text(text: pl.Series) -> pl.Series:
@@ -126,8 +132,9 @@ def _frame(rows: pa.Table) -> pl.DataFrame:
     return frame
 
 
-def _check_range(column: pa.ChunkedArray, name: str) -> None:
-    for leaf in _leaves(column):
+def check_range(column: pa.ChunkedArray, name: str) -> None:
+    """Refuses dates and timestamps outside the years 0001 to 9999 (`log-value-range`), at any depth."""
+    for leaf in leaves(column):
         if pa.types.is_timestamp(leaf.type):
             bounds = pc.min_max(leaf.cast(pa.int64()))
             unit = 1
@@ -145,27 +152,27 @@ def _check_range(column: pa.ChunkedArray, name: str) -> None:
 
 
 def _is_finite(rows: pa.Table) -> bool:
-    floats = (leaf for column in rows.columns for leaf in _leaves(column) if pa.types.is_floating(leaf.type))
+    floats = (leaf for column in rows.columns for leaf in leaves(column) if pa.types.is_floating(leaf.type))
     return all(pc.all(pc.is_finite(leaf), min_count=0).as_py() for leaf in floats)
 
 
-def _leaves(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+def leaves(column: pa.ChunkedArray) -> Iterator[pa.Array]:
     """The arrays of scalars under a column."""
     for chunk in column.chunks:
-        yield from _leaves_of(chunk)
+        yield from _leaves_in(chunk)
 
 
-def _leaves_of(array: pa.Array) -> Iterator[pa.Array]:
+def _leaves_in(array: pa.Array) -> Iterator[pa.Array]:
     if not pa.types.is_nested(array.type):
         yield array
     elif pa.types.is_struct(array.type):
         for child in array.flatten():
-            yield from _leaves_of(child)
+            yield from _leaves_in(child)
     elif pa.types.is_map(array.type):
-        yield from _leaves_of(array.keys)
-        yield from _leaves_of(array.items)
+        yield from _leaves_in(array.keys)
+        yield from _leaves_in(array.items)
     else:
-        yield from _leaves_of(array.flatten())
+        yield from _leaves_in(array.flatten())
 
 
 # ------------------------------------------------------------------------------------------------ decoding

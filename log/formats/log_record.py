@@ -31,7 +31,7 @@ import pyarrow as pa
 
 from filestore.errors import Corrupt
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from log.formats.json_rows import decode_rows, encode_rows
+from log.formats.json_rows import decode_rows, encode_rows, quoted
 from log.store import LogConfig, parse_transaction_id
 
 __all__ = ["ControlMessage", "DebeziumJson", "Messages", "RowMessages"]
@@ -82,8 +82,8 @@ class DebeziumJson:
 
     def __init__(self, config: LogConfig) -> None:
         self._key = list(config.primary_key)
-        self._database = _quoted(config.database)
-        self._table = _quoted(config.table)
+        self._database = quoted(config.database)
+        self._table = quoted(config.table)
 
     def encode(self, rows: pa.Table, transaction_id: str, first: int, now_ms: int) -> Messages:
         """Changes as messages; the first has sequence number ``first``.
@@ -208,7 +208,3 @@ def _message(value: bytes) -> Mapping[str, Any]:
 def _to_bytes(texts: pl.Series) -> list[bytes]:
     values: list[bytes] = texts.cast(pl.Binary).to_list()
     return values
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

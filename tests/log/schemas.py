@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from filestore.model.rowkind import RowKind
 
-__all__ = ["cells", "same", "tables", "types"]
+__all__ = ["cells", "same", "scalars", "tables", "types"]
 
 FIRST, LAST = dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999)
 AWKWARD = ["", "NaN", "Infinity", '"NaN"', "null", "{}", '"before":', 'a"b\\c/\b\f\n\r\t\0\x1f\x7f', "\u2028\ufeff😀"]

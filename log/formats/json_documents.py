@@ -1,0 +1,201 @@
+"""Messages that are JSON objects, as a table of their members.
+
+A batch goes through Arrow's parser in one piece. What it does not take is halved until the messages that it does not
+take are alone, and these are read one by one by the rules of `json_values`, which take all that the parser takes, and
+say what is wrong. So a bad message costs itself and spoils no other, and a batch without one costs one pass. Maps are
+objects in JSON, for which Arrow's parser has no type: documents with them are all read one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.json as pa_json
+
+from log.formats.format import Index
+from log.formats.json_rows import leaves
+from log.formats.json_values import column_value, load
+
+__all__ = ["Documents", "parse_documents"]
+
+_ALONE = 32
+"""So many messages are read one by one rather than halved again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """Parsed messages.
+
+    Args:
+        members: A row for each document.
+        index: The position of its message; a message that is an array of objects gives several documents.
+        malformed: Position and reason of the others.
+    """
+
+    members: pa.Table
+    index: Index
+    malformed: Mapping[int, str]
+
+
+def parse_documents(
+    values: Sequence[bytes], schema: pa.Schema, *, textual: Collection[str] = (), arrays: bool = False
+) -> Documents:
+    """The members of messages; those that the schema lacks are passed over, absent ones are null.
+
+    Args:
+        values: Messages.
+        schema: The members wanted. Nullability is not looked at.
+        textual: Members under which all scalars are likely to be strings, whatever their types.
+        arrays: A message may be an array of such objects.
+    """
+    text = _texts(values).str.strip_chars(" \t\r\n")
+    # Between such texts a newline can stand nowhere inside a document, see `_parse`.
+    regular = text.str.starts_with("{") & text.str.ends_with("}")
+    if any(_has_map(f.type) for f in schema):
+        regular = regular & False
+    forms = [frozenset(textual), frozenset[str]()] if textual else [frozenset[str]()]
+    found = _Found(schema, arrays)
+    if len(places := regular.arg_true().to_numpy().astype(np.int64)):
+        _halve(text.gather(places) if not regular.all() else text, places, forms, found, values)
+    for place in (~regular).arg_true().to_list():
+        found.read(place, values[place])
+    return found.documents()
+
+
+def _texts(values: Sequence[bytes]) -> pl.Series:
+    """The messages as text; what is not UTF-8 is empty here, and told when it is read alone."""
+    try:
+        return pl.Series("v", values, dtype=pl.Binary).cast(pl.String)
+    except pl.exceptions.ComputeError:
+        return pl.Series("v", [v if _is_utf8(v) else b"" for v in values], dtype=pl.Binary).cast(pl.String)
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class _Found:
+    """What was parsed so far."""
+
+    def __init__(self, schema: pa.Schema, arrays: bool) -> None:
+        self.schema = pa.schema([pa.field(f.name, f.type) for f in schema])
+        self._arrays = arrays
+        self._tables: list[pa.Table] = []
+        self._index: list[Index] = []
+        self._alone: list[Any] = []
+        self._alone_index: list[int] = []
+        self._malformed: dict[int, str] = {}
+
+    def add(self, table: pa.Table, places: Index) -> None:
+        self._tables.append(table)
+        self._index.append(places)
+
+    def read(self, place: int, value: bytes) -> None:
+        """Reads one message by itself."""
+        try:
+            rows = list(self._rows(load(value)))
+        except ValueError as error:
+            self._malformed[place] = str(error)
+            return
+        self._alone += rows
+        self._alone_index += [place] * len(rows)
+
+    def _rows(self, document: Any) -> Iterator[dict[str, Any]]:
+        documents = document if self._arrays and isinstance(document, list) else [document]
+        for one in documents:
+            if not isinstance(one, dict):
+                raise ValueError(f"not a JSON object but {type(one).__name__}")
+            yield {f.name: column_value(one.get(f.name), f.type, f.name) for f in self.schema}
+
+    def documents(self) -> Documents:
+        columns = [pa.array([row[f.name] for row in self._alone], f.type) for f in self.schema]
+        tables = [*self._tables, pa.Table.from_arrays(columns, schema=self.schema)]
+        index = np.concatenate([*self._index, np.array(self._alone_index, np.int64)])
+        members = pa.concat_tables(tables).combine_chunks()
+        if len(self._index) + bool(self._alone) > 1:
+            order = np.argsort(index, kind="stable")
+            members, index = members.take(pa.array(order)), index[order]
+        return Documents(members, index, self._malformed)
+
+
+def _halve(
+    text: pl.Series, places: Index, forms: Sequence[frozenset[str]], found: _Found, values: Sequence[bytes]
+) -> None:
+    for form in forms:
+        try:
+            found.add(_parse(text, found.schema, form), places)
+            return
+        except (pa.ArrowInvalid, pl.exceptions.PolarsError):
+            continue
+    if len(text) <= _ALONE:
+        for place in places.tolist():
+            found.read(place, values[place])
+        return
+    middle = len(text) // 2
+    _halve(text[:middle], places[:middle], forms, found, values)
+    _halve(text[middle:], places[middle:], forms, found, values)
+
+
+def _parse(text: pl.Series, schema: pa.Schema, form: frozenset[str]) -> pa.Table:
+    # A string may not hold a newline, and no document goes on with "{" after a "}": so the border of two texts is one
+    # of two documents, and as many rows as texts means one row each.
+    joined = text.str.join("\n").cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
+    data = joined.buffers()[2]
+    wanted = pa.schema([pa.field(f.name, _parsed_type(f.type, f.name in form)) for f in schema])
+    table = pa_json.read_json(
+        pa.BufferReader(data),
+        read_options=pa_json.ReadOptions(use_threads=False, block_size=data.size + 1),
+        parse_options=pa_json.ParseOptions(explicit_schema=wanted, unexpected_field_behavior="ignore"),
+    )
+    if table.num_rows != len(text):
+        raise pa.ArrowInvalid(f"{len(text)} texts gave {table.num_rows} documents")
+    arrays = [_typed(table[f.name].combine_chunks(), f.type) for f in schema]
+    parsed = pa.Table.from_arrays(arrays, schema=schema)
+    for column in parsed.columns:
+        for leaf in leaves(column):
+            if pa.types.is_decimal(leaf.type):
+                leaf.validate(full=True)  # the parser lets digits pass that the precision has no room for
+    return parsed
+
+
+def _parsed_type(kind: pa.DataType, textual: bool) -> pa.DataType:
+    """The type as which Arrow's parser reads it."""
+    if pa.types.is_list(kind):
+        return pa.list_(_parsed_type(kind.value_type, textual))
+    if pa.types.is_struct(kind):
+        return pa.struct([(f.name, _parsed_type(f.type, textual)) for f in kind])
+    if pa.types.is_timestamp(kind) and kind.unit == "us" and not textual:
+        return kind
+    if textual or pa.types.is_binary(kind) or pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return pa.string()
+    return kind
+
+
+def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    if pa.types.is_struct(kind):
+        children = [_typed(array.field(i), f.type) for i, f in enumerate(kind)]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:1], array.null_count, array.offset, children)
+    if pa.types.is_list(kind):
+        children = [_typed(array.values, kind.value_type)]
+        return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, children)
+    if pa.types.is_binary(kind):
+        decoded = pl.Series(pl.from_arrow(array)).str.decode("base64")
+        return decoded.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kind)
+    return array.cast(kind)
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    if pa.types.is_list(kind):
+        return _has_map(kind.value_type)
+    return pa.types.is_map(kind) or (pa.types.is_struct(kind) and any(_has_map(f.type) for f in kind))
