@@ -25,6 +25,7 @@ __all__ = ["Documents", "parse_documents"]
 
 _ALONE = 32
 """So many messages are read one by one rather than halved again."""
+_SAMPLES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,19 +131,35 @@ class _Found:
 def _halve(
     text: pl.Series, places: Index, forms: Sequence[frozenset[str]], found: _Found, values: Sequence[bytes]
 ) -> None:
-    for form in forms:
-        try:
-            found.add(_parse(text, found.schema, form), places)
-            return
-        except (pa.ArrowInvalid, pl.exceptions.PolarsError):
-            continue
-    if len(text) <= _ALONE:
+    table = _parsed(text, forms, found.schema)
+    if table is not None:
+        found.add(table, places)
+        return
+    if len(text) <= _ALONE or _all_strange(text, forms, found.schema):
         for place in places.tolist():
             found.read(place, values[place])
         return
     middle = len(text) // 2
     _halve(text[:middle], places[:middle], forms, found, values)
     _halve(text[middle:], places[middle:], forms, found, values)
+
+
+def _all_strange(text: pl.Series, forms: Sequence[frozenset[str]], schema: pa.Schema) -> bool:
+    """Whether samples say that messages the parser does not take are everywhere: halving would only cost."""
+    step = len(text) // _SAMPLES
+    if step < 2 * _ALONE:
+        return False
+    samples = (text.slice(i * step, _ALONE) for i in range(_SAMPLES))
+    return all(_parsed(sample, forms, schema) is None for sample in samples)
+
+
+def _parsed(text: pl.Series, forms: Sequence[frozenset[str]], schema: pa.Schema) -> pa.Table | None:
+    for form in forms:
+        try:
+            return _parse(text, schema, form)
+        except (pa.ArrowInvalid, pl.exceptions.PolarsError):
+            continue
+    return None
 
 
 def _parse(text: pl.Series, schema: pa.Schema, form: frozenset[str]) -> pa.Table:

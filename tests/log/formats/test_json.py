@@ -163,6 +163,13 @@ def test_broken_messages_spoil_no_others() -> None:
     assert decoded.tombstones.tolist() == [i for i, m in enumerate(messages) if m is None]
 
 
+def test_batches_that_the_parser_never_takes_are_read_all_the_same() -> None:
+    loose = [f'{{"id":"{i}"}}'.encode() for i in range(1000)]
+    found = opened("json", SCHEMA).decode([*loose[:500], b"{", *loose[500:]])
+    assert found.rows["id"].to_pylist() == list(range(1000))
+    assert [m.index for m in found.malformed] == [500]
+
+
 def test_pieces_of_documents_that_fit_together_are_not_joined() -> None:
     pieces = [b'{"id":', b'1}{"id":2}', b'{"id":1,"name":"}', b'{","ok":true}', b'{"id":3}']
     decoded = opened("json", SCHEMA).decode(pieces)
