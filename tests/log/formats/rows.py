@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from filestore.errors import NotFound
 from log.formats.format import Format, Role
 from log.formats.opening import open_format
 from tests.log.schemas import cells, scalars, types
@@ -32,6 +33,8 @@ class Memory:
         return 70_000 + self.schemas.index(schema)
 
     def schema(self, number: int) -> str:
+        if not 0 <= number - 70_000 < len(self.schemas):
+            raise NotFound(f"no schema {number}")
         return self.schemas[number - 70_000]
 
 
