@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.changelog import ChangelogProducer
+from filestore.model.log_mode import LogMode, check_log, log_mode, tells_images, tells_input
 from filestore.model.merging import MergeEngine, MergeSpec, check_stray_options, merge_spec
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.table_options import TableOptions
@@ -67,8 +68,8 @@ class TableDefinition:
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
-                ``log-servers``, ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
-                ``bad-text``, or those of `check_fields` and
+                ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
+                ``bad-text``, or those of `check_fields`, `check_log` and
                 `TableOptions.parse`.
         """
         check_fields(schema)
@@ -128,6 +129,26 @@ class TableDefinition:
     def changelog_producer(self) -> ChangelogProducer:
         """What the table writes down of its changes."""
         return ChangelogProducer(self.options["changelog-producer"])
+
+    @property
+    def log_mode(self) -> LogMode:
+        """What the log tells of changes."""
+        return log_mode(self)
+
+    @property
+    def logs_images(self) -> bool:
+        """Whether the log tells the stored rows that a write replaces or takes away."""
+        return tells_images(self)
+
+    @property
+    def logs_input(self) -> bool:
+        """Whether the log tells the rows of a write as they came."""
+        return tells_input(self)
+
+    @property
+    def compacts_log(self) -> bool:
+        """Whether the broker may remove records that a later one of the same key supersedes."""
+        return "compact" in self.options["log.kafka.cleanup.policy"]
 
     @property
     def sort_key(self) -> tuple[str, ...]:
@@ -299,10 +320,7 @@ def _check_options(definition: TableDefinition) -> None:
     _check_changelog(definition)
     _check_expiry(definition)
     _check_retention(definition)
-    if options["log.system"] == "kafka" and not options["log.kafka.bootstrap.servers"]:
-        raise InvalidRequest(
-            "log.system = kafka needs log.kafka.bootstrap.servers, e.g. 'broker:9092'", code="log-servers"
-        )
+    check_log(definition)
 
 
 def _check_merge_on_read(definition: TableDefinition) -> None:

@@ -44,8 +44,12 @@ FIXED_OPTIONS: Mapping[str, str] = {
     "write-mode": "runs that wait to be merged belong to the former one",
     "log.system": "the table's offsets count in the former log",
     "log.consistency": "the log's records were written for the former one",
+    "log.delete-format": "readers tell by it which deletes a compacted topic may have lost",
+    "log.key.format": "the log's records are written in the former one",
+    "log.format": "the log's records are written in the former one",
     "log.kafka.topic": "the table's offsets count in the former topic",
     "log.kafka.replication-factor": "it is used when the topic is made; change it with Kafka's own tools",
+    "log.kafka.cleanup.policy": "the log's records were ordered for the former one",
 }
 """Options that stay as they were given when the table was made, and why."""
 

@@ -15,6 +15,7 @@ __all__ = [
     "column_names",
     "duration",
     "flag",
+    "lasting",
     "one_of",
     "share",
     "size",
@@ -108,6 +109,14 @@ def some_text(text: str) -> str:
     if not text.strip():
         raise ValueError("a text that is not empty")
     return text
+
+
+def lasting(text: str) -> timedelta:
+    """A time above zero."""
+    found = duration(text)
+    if not found:
+        raise ValueError("a time above zero such as '7 d'")
+    return found
 
 
 _TIME_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}

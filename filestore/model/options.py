@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filestore.model.functions import DEFAULT_FUNCTION, FUNCTIONS
+from filestore.model.log_options import LOG_OPTIONS
 from filestore.model.option_values import (
     Option,
     column_names,
@@ -331,41 +332,7 @@ OPTIONS: Mapping[str, Option] = {
             "How columns are dropped, renamed and widened: all files are written anew, and every reader keeps working; "
             "or only metadata changes, with features of Delta that some readers lack.",
         ),
-        Option(
-            "log.system",
-            "enum",
-            one_of("none", "embedded", "kafka"),
-            "embedded",
-            "Where changes are logged: nowhere, in SQLite files inside the table's folder, or in a Kafka topic.",
-        ),
-        Option(
-            "log.consistency",
-            "enum",
-            one_of("transactional"),
-            "transactional",
-            "When a reader of the log sees a change: once the snapshot that covers it is committed.",
-        ),
-        Option(
-            "log.kafka.bootstrap.servers",
-            "text",
-            some_text,
-            None,
-            "Kafka brokers as host:port, separated by commas; needed when log.system = kafka.",
-        ),
-        Option(
-            "log.kafka.topic",
-            "text",
-            some_text,
-            None,
-            "Topic of the log; default: <database>.<table>.<table uuid>.",
-        ),
-        Option(
-            "log.kafka.replication-factor",
-            "integer",
-            whole(1, 100),
-            "1",
-            "Replication factor of the topic that is created.",
-        ),
+        *LOG_OPTIONS,
     )
 }
 
