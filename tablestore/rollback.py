@@ -24,6 +24,7 @@ from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailab
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, as_defined_now, restored
 from filestore.model.files import Slot
+from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation, Snapshot
@@ -39,8 +40,10 @@ __all__ = ["rollback"]
 
 logger = logging.getLogger(__name__)
 
-_TRY_AGAIN = (RUNS_CAME, "run-gone", "merged-rows-changed")
-"""Conflicts with those who bring runs or fold them meanwhile."""
+_ROWS_CHANGED = "rolled-back-rows-changed"
+
+_TRY_AGAIN = (RUNS_CAME, "run-gone", "merged-rows-changed", _ROWS_CHANGED)
+"""Conflicts with those who bring runs or fold them meanwhile, or change rows that were told as they were."""
 
 
 def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
@@ -176,8 +179,10 @@ class _Rollback:
         )
 
     def _again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        """What was told already stays: behind the others' changes it leads to the same rows where it applies."""
+        """What was told as upserts stays: behind the others' changes it leads to the same rows where it applies."""
         what = self._restored(state)
+        if changed.rows_changed and self._transactions and _tells_former_rows(state):
+            raise Conflict("rows changed while it was told which ones a rollback replaces: retry", code=_ROWS_CHANGED)
         if changed.rows_changed:
             self._tell(state, changed.rows_changed, f"again.{state.version}")
         return replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
@@ -203,11 +208,12 @@ class _Rollback:
                 writer.control(bucket, {"control": "overwrite"})
             return
         versions = Compared(self._files.files(base), self._files.files(self._target), base.definition.schema)
+        complete = _tells_former_rows(base)
         differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
         for difference in sorted(differing, key=lambda difference: repr(difference.slot)):
             for rows in changed_rows(versions, difference, on_local_disk):
-                told = rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
-                writer.append(difference.slot.bucket, told)
+                upserts = pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE))
+                writer.append(difference.slot.bucket, rows if complete else rows.filter(upserts))
 
     def _finish(self, snapshot: Snapshot) -> None:
         """The snapshot stands, so no error may say that it failed: the next writer mends what is left."""
@@ -225,3 +231,8 @@ class _Rollback:
         except TableStoreError as error:
             # the error that led here is the one to tell; the lease's file tells the next writer
             logger.warning("leftovers of rollback %s stay behind: %s", self._commit_id, error)
+
+
+def _tells_former_rows(state: TableState) -> bool:
+    """Whether the log has the rows that a change replaces."""
+    return bool(state.definition.primary_key) and state.definition.log_mode is LogMode.ALL

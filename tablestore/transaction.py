@@ -300,14 +300,16 @@ class _Attempt:
                     code="partition-changed",
                 )
             return self.told(proposal, state, changed.rows_changed)
-        if changed.rows_changed and state.definition.merges_values:
+        if changed.rows_changed and self._rests_on_rows(state.definition):
             raise _Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
             )
         table = self._files.files(state)
         base = state.met(self._files.ambient.now_ms())
-        job = WriteJob(table, base, self._log, f"{state.table_id}/{proposal.commit_id}")
+        # where records tell stored rows, these are what they were: the log needs nothing more
+        log = None if state.definition.logs_images else self._log
+        job = WriteJob(table, base, log, f"{state.table_id}/{proposal.commit_id}")
         earlier = self.result.to_look_up_again(changed.slots, state.definition)
         outcome = job.run_again(earlier, f"again.{state.version}")
         self.result = self.result.with_slots(outcome.results)
@@ -317,6 +319,11 @@ class _Attempt:
             return rebased
         self.compensations.append(outcome.transaction)
         return replace(rebased, transactions=(*rebased.transactions, outcome.transaction))
+
+    def _rests_on_rows(self, definition: TableDefinition) -> bool:
+        """Whether what was merged, or what the log's records say, or their order, holds for the stored rows only."""
+        told = self._log is not None and (definition.logs_images or definition.compacts_log)
+        return definition.merges_values or told
 
     def _note(self, result: WriteResult) -> None:
         self._written |= brought_files(result.results)

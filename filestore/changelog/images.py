@@ -18,7 +18,7 @@ from filestore.rows.fitting import fitted
 from filestore.rows.frames import arrow_table, with_entries
 from filestore.rows.keys import changes
 
-__all__ = ["Met", "as_they_came", "change_schema", "images", "recorded", "unchanged"]
+__all__ = ["Met", "as_they_came", "change_schema", "images", "in_arrival_order", "recorded", "told", "unchanged"]
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -29,6 +29,7 @@ _TYPES = {
     RowKind.UPDATE_AFTER: ChangeType.UPDATE_AFTER,
     RowKind.DELETE: ChangeType.DELETE,
 }
+_KINDS = {str(change): str(kind) for kind, change in _TYPES.items()}
 
 
 def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> ChangelogProducer:
@@ -54,15 +55,20 @@ def change_schema(definition: TableDefinition) -> pa.Schema:
 
 def as_they_came(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     """A chunk's rows as changes: by key, and of a key in the order in which they arrived. Without a kind: inserts."""
+    rows = in_arrival_order(rows, definition)
     types = pa.repeat(str(ChangeType.INSERT), rows.num_rows)
     if KIND_COLUMN in rows.column_names:
         named = {str(kind): str(change) for kind, change in _TYPES.items()}
         types = pl.Series(rows.column(KIND_COLUMN)).replace_strict(named).to_arrow()
-    result = _typed(rows, types, change_schema(definition))
+    return _typed(rows, types, change_schema(definition))
+
+
+def in_arrival_order(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """A chunk's rows by key, and of a key in the order in which they arrived."""
     if ORDINAL_COLUMN not in rows.column_names:
-        return result
+        return rows
     key = np.concatenate([[0], np.cumsum(changes(rows, definition.sort_key))])
-    return result.take(pa.array(np.lexsort((rows.column(ORDINAL_COLUMN).to_numpy(), key))))
+    return rows.take(pa.array(np.lexsort((rows.column(ORDINAL_COLUMN).to_numpy(), key))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +114,18 @@ def images(
         types = pc.if_else(pa.array(known), str(ChangeType.UPDATE_AFTER), str(ChangeType.INSERT))
         parts.append(_typed(after, types, schema))
     return pa.concat_tables(parts)
+
+
+def told(changes: pa.Table, places: Rows) -> pa.Table:
+    """Images as the log tells them: key after key, a row that leaves right before the one that takes its place.
+
+    Args:
+        changes: What `images` gives.
+        places: For each the place of its key in the chunk.
+    """
+    kinds = pl.Series(changes.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS, return_dtype=pl.String).to_arrow()
+    rows = changes.drop_columns([CHANGE_TYPE_COLUMN]).append_column(KIND_COLUMN, kinds.cast(pa.string()))
+    return rows.take(pa.array(np.argsort(places, kind="stable")))
 
 
 def _typed(rows: pa.Table, types: pa.Array, schema: pa.Schema) -> pa.Table:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import as_they_came
+from filestore.changelog.images import as_they_came, in_arrival_order
 from filestore.delta.vectors import positions
 from filestore.files.columns import FileColumns
 from filestore.files.live_rows import take_rows
@@ -59,7 +59,8 @@ def fold(
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
     superseded, tally = Dying(table, base), Tally()
-    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=producer.images)
+    reads_old = producer.images or (log is not None and definition.logs_images)
+    lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
     with (
         DataWriter(table, slot) as writer,
@@ -67,7 +68,7 @@ def fold(
         ChangeWriter(table, slot) as changes,
     ):
         for chunk in chunks:
-            rows = checked(chunk, definition)
+            came = rows = checked(chunk, definition)
             if producer is ChangelogProducer.INPUT:
                 changes.write(as_they_came(rows, definition))
             if definition.primary_key:
@@ -81,10 +82,13 @@ def fold(
             writer.write(_only(rows, puts))
             deletes.write(_only(rows, ~puts))
             tally.add(puts, found.lost, found.same)
+            images = found.images(rows, puts, definition) if reads_old else rows.slice(0, 0)
             if producer.images:
-                changes.write(found.images(rows, puts, definition))
-            if log is not None and not found.lost.all():
-                log(slot, _only(rows, ~found.lost))
+                changes.write(images)
+            if log is not None and definition.logs_input:
+                log(slot, named_kinds(in_arrival_order(came, definition), np.zeros(came.num_rows, dtype=np.bool_)))
+            elif log is not None:
+                log(slot, found.told(images, puts) if definition.logs_images else _only(rows, ~found.lost))
         files = writer.finish()
         own = Dying(table, files)
         for number, dead_rows in born_dead:

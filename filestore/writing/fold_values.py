@@ -15,7 +15,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import as_they_came, images
+from filestore.changelog.images import as_they_came, images, told
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.lookup.file_lookup import FileLookup
@@ -69,7 +69,7 @@ def fold_values(
             if producer.images:
                 changes.write(_images(outcome, puts, definition))
             if log is not None:
-                _tell(log, slot, outcome, definition)
+                log(slot, _told(outcome, puts, definition))
         written = None if producer is ChangelogProducer.NONE else changes.finish()
         raw = SlotResult(slot, writer.finish(), deleted_keys=deletes.finish(), changes=written)
         return settled(table, raw, Dying(table, ()), superseded, tally)
@@ -209,13 +209,24 @@ def _images(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa
     return images(before, outcome.alive[replaced], puts, outcome.known[outcome.alive & outcome.changed], definition)
 
 
-def _tell(log: ChangeSink, slot: Slot, outcome: Outcome, definition: TableDefinition) -> None:
-    """The log gets whole rows, and of a deleted key the key."""
-    told = outcome.changed & (outcome.known | outcome.alive)
-    if not told.any():
-        return
+def _told(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
+    """What the log gets of a chunk."""
+    if not definition.logs_images:
+        return _upserts(outcome, definition)
+    changed, known, alive = outcome.changed, outcome.known, outcome.alive
+    places = np.concatenate([np.flatnonzero(known & changed), np.flatnonzero(alive & changed)])
+    return told(_images(outcome, puts, definition), places)
+
+
+def _upserts(outcome: Outcome, definition: TableDefinition) -> pa.Table:
+    """Whole rows; of a deleted key the row that was there, if it was read, else the key."""
+    wanted = outcome.changed & (outcome.known | outcome.alive)
     update = np.where(outcome.known, str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
     kinds = np.where(outcome.alive, update, str(RowKind.DELETE))
+    rows = outcome.rows.select(definition.schema.names)
+    if outcome.before is not None and not outcome.alive[wanted].all():
+        there, before = pl.lit(pl.Series(outcome.alive)), outcome.before
+        rows = rows.select(pl.when(there).then(name).otherwise(before[name]).alias(name) for name in rows.columns)
     schema = pa.schema([field.with_nullable(True) for field in definition.schema.to_arrow()])
-    rows = arrow_table(outcome.rows.select(definition.schema.names).filter(told), schema)
-    log(slot, rows.append_column(KIND_COLUMN, pa.array(kinds[told].tolist(), pa.string())))
+    result = arrow_table(rows.filter(wanted), schema)
+    return result.append_column(KIND_COLUMN, pa.array(kinds[wanted].tolist(), pa.string()))

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.changelog.images import Met, images, unchanged
+from filestore.changelog.images import Met, images, told, unchanged
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup, Matches
 from filestore.merge import deduplicate
@@ -26,6 +26,7 @@ from filestore.writing.slot_result import Dying
 __all__ = ["Found", "SlotLookup"]
 
 Mask = npt.NDArray[np.bool_]
+Rows = npt.NDArray[np.int64]
 
 
 @dataclass(slots=True)
@@ -56,10 +57,17 @@ class Found:
     def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
         """What the rows change, as change data."""
         gone = pl.concat([met.rows for met in self.replaced]) if self.replaced else None
-        probes = np.concatenate([np.empty(0, dtype=np.int64), *(met.probes for met in self.replaced)])
         comes = puts & ~self.dead
         after = rows.filter(pa.array(comes)) if comes.any() else None
-        return images(gone, puts[probes], after, self.known[comes], definition)
+        return images(gone, puts[self._probes()], after, self.known[comes], definition)
+
+    def told(self, changes: pa.Table, puts: Mask) -> pa.Table:
+        """What `images` gives as the log tells it."""
+        return told(changes, np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)]))
+
+    def _probes(self) -> Rows:
+        """The rows of the chunk whose stored ones leave the table."""
+        return np.concatenate([np.empty(0, dtype=np.int64), *(met.probes for met in self.replaced)])
 
 
 class SlotLookup:
