@@ -19,7 +19,7 @@ import pyarrow as pa
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
-from log.rows import BATCH_BYTES, BATCH_ROWS, conform, project, row_schema, slices
+from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, project, row_schema, slices
 from log.segments import CONTROL, DATA, Segment, Segments, create_file
 from log.store import EndReport, LogBatch, LogConfig, LogControl, gap, parse_transaction_id
 
@@ -112,6 +112,7 @@ class EmbeddedLog:
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
         """A batch is a stored record batch: at most `BATCH_ROWS` rows."""
         target = row_schema(self._config.schema, self._config.primary_key, columns)
@@ -126,9 +127,10 @@ class EmbeddedLog:
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
         """`events` without control records."""
-        for event in self.events(transactions, bucket=bucket, columns=columns):
+        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
             if isinstance(event, LogBatch):
                 yield event
 
@@ -144,6 +146,9 @@ class EmbeddedLog:
         """Deletes whole record batches; an offset inside one keeps its bytes and hides them."""
         for bucket, offset in before.items():
             self._partitions[bucket].trim(offset)
+
+    def keep_for(self, milliseconds: int | None) -> None:
+        """Nothing to set: `log.retention` says it to whom trims."""
 
     def close(self) -> None:
         """Closes the files."""
@@ -232,6 +237,7 @@ class EmbeddedLogWriter:
         self._partitions = partitions
         self._ambient = ambient
         self._schema = row_schema(config.schema, config.primary_key)
+        self._tombstones = config.primary_key if config.tombstones else None
         self._rows: dict[int, list[pa.Table]] = {}
         self._ranges: dict[int, LogRange] = {}
         self._finished = False
@@ -241,6 +247,8 @@ class EmbeddedLogWriter:
         self._require_unfinished()
         self._require_bucket(bucket)
         table = conform(rows, self._schema)
+        if self._tombstones is not None:
+            table = keys_of_deletes(table, self._tombstones)
         waiting = self._rows.setdefault(bucket, [])
         if table.num_rows:
             waiting.append(table)

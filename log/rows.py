@@ -12,7 +12,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 
-__all__ = ["BATCH_ROWS", "conform", "project", "row_schema", "slices"]
+__all__ = ["BATCH_ROWS", "conform", "keys_of_deletes", "project", "row_schema", "slices", "taking"]
 
 BATCH_ROWS = 65_536
 """Rows of a batch, at most, on either side: what bounds a writer's and a reader's memory."""
@@ -59,6 +59,27 @@ def conform(rows: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
     if not pc.all(pc.is_in(table[KIND_COLUMN], _kinds()), min_count=0).as_py():
         raise InvalidRequest(f"a value of {KIND_COLUMN} is none of {', '.join(_kinds().to_pylist())}", code="log-rows")
     return table
+
+
+def taking(rows: pa.Table) -> pa.ChunkedArray:
+    """For each change whether it takes a row away."""
+    return pc.is_in(rows[KIND_COLUMN], pa.array([str(k) for k in RowKind if not k.adds]))
+
+
+def keys_of_deletes(rows: pa.Table, primary_key: Sequence[str]) -> pa.Table:
+    """The changes as a log with tombstones has them: whatever takes a row away is a ``-D`` with the key alone."""
+    takes = taking(rows)
+    if not pc.any(takes).as_py():
+        return rows
+    arrays = [
+        pc.if_else(takes, str(RowKind.DELETE), rows[field.name])
+        if field.name == KIND_COLUMN
+        else rows[field.name]
+        if field.name in primary_key
+        else pc.if_else(takes, pa.scalar(None, field.type), rows[field.name])
+        for field in rows.schema
+    ]
+    return pa.table(arrays, schema=rows.schema)
 
 
 def project(rows: pa.Table, target: pa.Schema) -> pa.Table:

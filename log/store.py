@@ -56,6 +56,9 @@ class LogConfig:
         bootstrap_servers: Kafka's brokers.
         properties: Passed to the Kafka clients as they are.
         replication_factor: Of the topic, when it is created.
+        tombstones: A delete is a record without a value, of which only the key is known.
+        retention_ms: How long records are kept; None for the broker's time, and in an embedded log for ever.
+        cleanup_policy: Kafka's ``cleanup.policy`` of the topic.
     """
 
     system: str
@@ -70,6 +73,14 @@ class LogConfig:
     bootstrap_servers: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     replication_factor: int = 1
+    tombstones: bool = False
+    retention_ms: int | None = None
+    cleanup_policy: str = "delete"
+
+    @property
+    def compacts(self) -> bool:
+        """Whether records may be gone that a later one of the same key supersedes."""
+        return "compact" in self.cleanup_policy
 
 
 def log_config(
@@ -112,6 +123,9 @@ def log_config(
         bootstrap_servers=options["log.kafka.bootstrap.servers"] if system == "kafka" else None,
         properties=tuple(sorted(options.with_prefix("log.kafka.properties.").items())),
         replication_factor=options["log.kafka.replication-factor"],
+        tombstones=options["log.delete-format"] == "tombstone",
+        retention_ms=options.milliseconds("log.retention") if options["log.retention"] is not None else None,
+        cleanup_policy=options["log.kafka.cleanup.policy"],
     )
 
 
@@ -249,15 +263,24 @@ class LogStore(Protocol):
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
         """Rows and control records of exactly those transactions.
 
         Within a bucket they come in the order of ``transactions`` (the order of snapshots, which may differ
         from that of the log), and within a transaction in log order. A batch is bounded, so memory is.
+        From a topic that is compacted, records are missing that a later one of their key supersedes.
+
+        Args:
+            transactions: Named by snapshots.
+            bucket: Whose records; all if None.
+            columns: The columns wanted; all if None.
+            committed_ms: When the oldest of those snapshots was committed, in milliseconds since 1970 UTC: a topic that
+                is compacted forgets tombstones some time after. None: nobody knows.
 
         Raises:
-            NotFound: ``log-gap``: records are gone (retention, an abort), so reading goes on with
-                ``scan="full"`` only.
+            NotFound: ``log-gap``: records are gone (retention, an abort), or perhaps tombstones, so reading goes
+                on with ``scan="full"`` only.
         """
 
     def read(
@@ -266,6 +289,7 @@ class LogStore(Protocol):
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
         """`events` without the control records."""
 
@@ -277,6 +301,12 @@ class LogStore(Protocol):
 
     def trim(self, before: Mapping[int, int]) -> None:
         """Forgets, for each bucket named, the records below that offset."""
+
+    def keep_for(self, milliseconds: int | None) -> None:
+        """Sets how long records are kept; None for as long as the log's server does by itself.
+
+        An embedded log forgets nothing by itself: maintenance trims it.
+        """
 
     def close(self) -> None:
         """Lets go of files and connections."""

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import cast
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
+from filestore.ambient import Ambient
 from filestore.errors import Corrupt, NotFound, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN
 from log.formats.log_record import ControlMessage, DebeziumJson, RowMessages
-from log.kafka.settings import consumer_settings, timeout_seconds, topic_of, translated
+from log.kafka.settings import TOMBSTONE_HEADER, consumer_settings, timeout_seconds, topic_of, translated
 from log.store import LogBatch, LogConfig, LogControl, gap
 
-__all__ = ["TOMBSTONE_HEADER", "RangeReader"]
-
-TOMBSTONE_HEADER = "tablestore.txn"
-"""A null value has no room for its transaction: this header names it."""
+__all__ = ["RangeReader"]
 
 _FIRST_MESSAGES = 500
 _MOST_MESSAGES = 20_000
@@ -44,34 +42,43 @@ class RangeReader:
 
     Args:
         config: Whose topic.
+        ambient: The clock.
+        tombstones_kept_ms: Asks how long a compacted topic keeps tombstones.
     """
 
-    def __init__(self, config: LogConfig) -> None:
+    def __init__(self, config: LogConfig, ambient: Ambient, tombstones_kept_ms: Callable[[], int]) -> None:
         self._config = config
+        self._ambient = ambient
+        self._tombstones_kept_ms = tombstones_kept_ms
         self._format = DebeziumJson(config)
         self._idle: list[Consumer] = []
 
     def read(
-        self, transactions: Sequence[LogTransaction], bucket: int | None, schema: pa.Schema
+        self,
+        transactions: Sequence[LogTransaction],
+        bucket: int | None,
+        schema: pa.Schema,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
         """What `log.store.LogStore.events` says."""
         with self._consumer() as consumer:
             for transaction in transactions:
                 for part in transaction.ranges:
                     if bucket is None or part.bucket == bucket:
-                        yield from self._range(consumer, transaction.id, part, schema)
+                        yield from self._range(consumer, transaction.id, part, schema, committed_ms)
 
     def shows(self, transaction: LogTransaction) -> bool:
         """Whether a read_committed consumer gets the transaction's first records."""
         schema = pa.schema([pa.field(KIND_COLUMN, pa.string(), nullable=False)])
         consumer = Consumer(consumer_settings(self._config, committed=True))
         try:
-            first = next(self._range(consumer, transaction.id, transaction.ranges[0], schema), None)
+            now = self._ambient.now_ms()
+            first = next(self._range(consumer, transaction.id, transaction.ranges[0], schema, now), None)
         except NotFound:
             return False
         finally:
             consumer.close()
-        return first is not None
+        return first is not None or self._config.compacts  # what is superseded is no longer to be seen
 
     def close(self) -> None:
         """Closes the consumers."""
@@ -90,7 +97,12 @@ class RangeReader:
         self._idle.append(consumer)
 
     def _range(
-        self, consumer: Consumer, transaction_id: str, part: LogRange, schema: pa.Schema
+        self,
+        consumer: Consumer,
+        transaction_id: str,
+        part: LogRange,
+        schema: pa.Schema,
+        committed_ms: int | None,
     ) -> Iterator[LogBatch | LogControl]:
         where = f"table {self._config.database}.{self._config.table}, bucket {part.bucket}"
         cursor = _Cursor(consumer, self._config, part, where)
@@ -98,8 +110,8 @@ class RangeReader:
         while found < part.count:
             messages = cursor.fetch(part.count - found)
             if not messages:
-                missing = part.count - found
-                raise gap(where, f"{missing} of {part.count} records of transaction {transaction_id} are gone")
+                self._check_missing(part.count - found, f"of {part.count}", transaction_id, where, committed_ms)
+                return
             for piece in self._decoded(messages, transaction_id, schema, where):
                 end_offset = _offset(messages[piece.last]) + 1
                 if isinstance(piece, RowMessages):
@@ -108,6 +120,17 @@ class RangeReader:
                 else:
                     found += 1
                     yield LogControl(part.bucket, transaction_id, piece.payload, end_offset)
+
+    def _check_missing(self, missing: int, of: str, transaction_id: str, where: str, committed_ms: int | None) -> None:
+        """Raises unless what is missing is superseded for sure by records that are still to come."""
+        told = f"{missing} {of} records of transaction {transaction_id} are gone"
+        if not self._config.compacts:
+            raise gap(where, told)
+        if not self._config.tombstones:
+            return  # a delete is a record like any other: only a later one of its key removes it
+        kept_ms = self._tombstones_kept_ms()
+        if committed_ms is None or self._ambient.now_ms() - committed_ms >= kept_ms:
+            raise gap(where, f"{told}, and tombstones may be among them: the topic keeps them for {kept_ms} ms")
 
     def _decoded(
         self, messages: Sequence[Message], transaction_id: str, schema: pa.Schema, where: str

@@ -13,6 +13,7 @@ from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavaila
 from log.store import LogConfig
 
 __all__ = [
+    "TOMBSTONE_HEADER",
     "TRANSACTION_TIMEOUT_MS",
     "client_settings",
     "consumer_settings",
@@ -33,6 +34,9 @@ A broker takes 2147483647 for "never". But librdkafka computes ``transaction.tim
 overflows when it is turned into microseconds (rd_kafka_buf_calc_timeout): requests then time out before they
 are sent.
 """
+
+TOMBSTONE_HEADER = "tablestore.txn"
+"""A null value has no room for its transaction: this header names it."""
 
 _LARGEST_LIMIT = 2_147_483_647
 

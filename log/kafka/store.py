@@ -30,7 +30,7 @@ class KafkaLog:
         self._config = config
         self._ambient = ambient
         self._topic = Topic(config, ambient)
-        self._reader = RangeReader(config)
+        self._reader = RangeReader(config, ambient, self._topic.tombstone_retention_ms)
         self._transactions = TransactionClient(
             config.bootstrap_servers or "", dict(config.properties), timeout_seconds(config), ambient
         )
@@ -83,10 +83,11 @@ class KafkaLog:
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
         """Reads the ranges with read_uncommitted: the caller's snapshots say what is committed."""
         schema = row_schema(self._config.schema, self._config.primary_key, columns)
-        return self._reader.read(transactions, bucket, schema)
+        return self._reader.read(transactions, bucket, schema, committed_ms)
 
     def read(
         self,
@@ -94,9 +95,10 @@ class KafkaLog:
         *,
         bucket: int | None = None,
         columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
         """`events` without control records."""
-        for event in self.events(transactions, bucket=bucket, columns=columns):
+        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
             if isinstance(event, LogBatch):
                 yield event
 
@@ -111,6 +113,10 @@ class KafkaLog:
     def trim(self, before: Mapping[int, int]) -> None:
         """Kafka's DeleteRecords."""
         self._topic.trim(before)
+
+    def keep_for(self, milliseconds: int | None) -> None:
+        """The topic's ``retention.ms``."""
+        self._topic.keep_for(milliseconds)
 
     def close(self) -> None:
         """Closes consumers and connections."""

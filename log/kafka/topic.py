@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
     ConfigResource,
     DescribeClusterResult,
     NewTopic,
@@ -37,9 +39,11 @@ __all__ = ["Topic"]
 T = TypeVar("T")
 
 _TIMEOUT_LIMIT = "transaction.max.timeout.ms"
+_POLICY, _TIME = "cleanup.policy", "message.timestamp.type"
+_RETENTION, _TOMBSTONE_RETENTION = "retention.ms", "delete.retention.ms"
 # With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
 # lie.
-_TOPIC_CONFIG = {"cleanup.policy": "delete", "message.timestamp.type": "LogAppendTime"}
+_OWN_TIME = "LogAppendTime"
 # While partitions move, or right after they were made
 _TRANSIENT = frozenset(
     {
@@ -127,6 +131,21 @@ class Topic:
                 self._required()
                 self._retried(lambda: _all(self._admin.delete_records(asked)))
 
+    def keep_for(self, milliseconds: int | None) -> None:
+        """Sets ``retention.ms``; None leaves it to the broker."""
+        operation = AlterConfigOpType.DELETE if milliseconds is None else AlterConfigOpType.SET
+        value = None if milliseconds is None else str(milliseconds)
+        entry = ConfigEntry(_RETENTION, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
+        with translated(f"setting {_RETENTION} of topic {self.name}", self._config):
+            self._required()
+            self._admin.incremental_alter_configs([resource])[resource].result()
+
+    def tombstone_retention_ms(self) -> int:
+        """How long a compacted topic keeps tombstones."""
+        with translated(f"asking for the settings of topic {self.name}", self._config):
+            return int(str(self._described_settings()[_TOMBSTONE_RETENTION].value))
+
     def close(self) -> None:
         """Lets go of the connections."""
         self._client = None
@@ -139,7 +158,7 @@ class Topic:
 
     def _make(self) -> None:
         config = self._config
-        topic = NewTopic(self.name, config.buckets, config.replication_factor, config=_TOPIC_CONFIG)
+        topic = NewTopic(self.name, config.buckets, config.replication_factor, config=_settings(config))
         try:
             self._admin.create_topics([topic])[self.name].result()
         except KafkaException as error:
@@ -167,14 +186,19 @@ class Topic:
                 "choose another log.kafka.topic, or make the table with that many buckets",
                 code="log-exists",
             )
+        found = self._described_settings()
+        for name, wanted in _settings(self._config).items():
+            if not _agrees(name, str(found[name].value), wanted):
+                raise InvalidRequest(
+                    f"{action}: it exists with {name}={found[name].value}, and the table's options want {wanted}: "
+                    f"choose another log.kafka.topic, or set {name}={wanted} with Kafka's own tools",
+                    code="log-topic",
+                )
+
+    def _described_settings(self) -> dict[str, ConfigEntry]:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
-        policy = self._admin.describe_configs([resource])[resource].result()["cleanup.policy"].value
-        if "compact" in str(policy):
-            raise InvalidRequest(
-                f"{action}: it exists with cleanup.policy={policy}, which removes records: "
-                "choose another log.kafka.topic, or set cleanup.policy=delete",
-                code="log-topic",
-            )
+        found: dict[str, ConfigEntry] = self._admin.describe_configs([resource])[resource].result()
+        return found
 
     def _cluster(self) -> DescribeClusterResult:
         found: DescribeClusterResult = self._admin.describe_cluster().result()
@@ -223,6 +247,21 @@ class Topic:
             sleep=self._ambient.sleep,
             retry_error_callback=lambda _: None,
         )(seen)
+
+
+def _settings(config: LogConfig) -> dict[str, str]:
+    retention = {} if config.retention_ms is None else {_RETENTION: str(config.retention_ms)}
+    return {_POLICY: config.cleanup_policy, _TIME: _OWN_TIME} | retention
+
+
+def _agrees(name: str, found: str, wanted: str) -> bool:
+    """Whether a setting of a topic that is there will do: records may be kept for longer (-1: for ever)."""
+    match name:
+        case "retention.ms":
+            return int(found) < 0 or int(found) >= int(wanted)
+        case "cleanup.policy":
+            return set(found.split(",")) == set(wanted.split(","))
+    return found == wanted
 
 
 def _is_transient(error: BaseException) -> bool:

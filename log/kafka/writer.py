@@ -7,15 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson, Messages
-from log.kafka.settings import producer_settings, timeout_seconds, topic_of, translated
+from log.kafka.settings import TOMBSTONE_HEADER, producer_settings, timeout_seconds, topic_of, translated
 from log.kafka.transactions import ProducerState, TransactionState
-from log.rows import conform, row_schema, slices
+from log.rows import conform, row_schema, slices, taking
 from log.store import LogConfig
 
 __all__ = ["KafkaLogWriter", "TransactionDesk"]
@@ -70,7 +71,12 @@ class KafkaLogWriter:
         self._require_open(bucket)
         for piece in slices(conform(rows, self._schema), _CHUNK_ROWS, _CHUNK_BYTES):
             first = self._counts.get(bucket, 0)
-            self._produce(bucket, self._format.encode(piece, self._id, first, self._ambient.now_ms()))
+            messages = self._format.encode(piece, self._id, first, self._ambient.now_ms())
+            deletes = taking(piece) if self._config.tombstones else None
+            if deletes is not None and pc.any(deletes).as_py():
+                self._produce_with_tombstones(bucket, messages, deletes.to_pylist())
+            else:
+                self._produce(bucket, messages)
 
     def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
         """One message without a key."""
@@ -156,6 +162,26 @@ class KafkaLogWriter:
                 problem = next(m["_error"] for m in batch if "_error" in m)
                 raise Unavailable(f"writing log transaction {self._id}: {problem}", code="log-delivery")
             self._counts[bucket] = self._counts.get(bucket, 0) + len(batch)
+            producer.poll(0)
+
+    def _produce_with_tombstones(self, bucket: int, messages: Messages, deletes: Sequence[bool]) -> None:
+        """One by one, since batches have no headers, which name the transaction where there is no value."""
+        assert messages.keys is not None, "tombstones without keys"
+        headers: list[tuple[str, str | bytes | None]] = [(TOMBSTONE_HEADER, self._id.encode())]
+        last = len(messages.values) - 1
+        with translated(f"writing log transaction {self._id}", self._config):
+            producer = self._started()
+            self._wait_for_room(producer, messages.values)
+            for at, (key, value, dead) in enumerate(zip(messages.keys, messages.values, deletes, strict=True)):
+                producer.produce(
+                    self._topic,
+                    None if dead else value,
+                    key,
+                    bucket,
+                    headers=headers if dead else None,
+                    on_delivery=self._reporter(bucket) if at == last else None,
+                )
+            self._counts[bucket] = self._counts.get(bucket, 0) + len(messages.values)
             producer.poll(0)
 
     def _started(self) -> Producer:

@@ -131,6 +131,26 @@ class LogStoreTests:
         assert sorted(ids_of(log.read([transaction]))) == [0, 1, 2, 100, 101, 102]
         assert ids_of(log.read([transaction], bucket=2)) == [2, 102]
 
+    def test_with_tombstones_whatever_takes_a_row_away_is_a_delete_of_its_key(
+        self, log: LogStore, config: LogConfig, ambient: Ambient
+    ) -> None:
+        with open_log(replace(config, tombstones=True), ambient) as upserts:
+            writer = upserts.begin(transaction_id(config))
+            writer.append(0, changes([1, 2], "+I"))
+            mixed = pa.concat_tables([changes([1], "-D"), changes([3], "+U"), changes([2], "-U")])
+            writer.append(0, mixed)
+            transaction = writer.prepare()
+            assert transaction is not None
+            assert [r.count for r in transaction.ranges] == [5]
+            log.end([transaction], commit=True)
+            assert rows_of(upserts.read([transaction])) == [
+                (1, "name 1", 1, "+I"),
+                (2, "name 2", 2, "+I"),
+                (1, None, None, "-D"),
+                (3, "name 3", 3, "+U"),
+                (2, None, None, "-D"),
+            ]
+
     def test_only_the_columns_asked_for_come(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([7]))
         assert rows_of(log.read([transaction], columns=["name"])) == [("name 7", "+I")]

@@ -30,8 +30,7 @@ from filestore.errors import (
 )
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson
-from log.kafka.reader import TOMBSTONE_HEADER
-from log.kafka.settings import translated
+from log.kafka.settings import TOMBSTONE_HEADER, translated
 from log.store import EndReport, LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import (
@@ -74,10 +73,12 @@ class TestKafkaLog(LogStoreTests):
 
     def test_a_topic_of_the_users_own_is_taken_if_it_fits(self, kafka_broker: KafkaBroker) -> None:
         admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
-        fits, compacted = f"fits-{uuid.uuid4()}", f"compacted-{uuid.uuid4()}"
+        own_time = {"message.timestamp.type": "LogAppendTime"}
+        fits, *others = (f"own-{uuid.uuid4()}" for _ in range(4))
+        wrong = [own_time | {"cleanup.policy": "compact"}, {}, own_time | {"retention.ms": "59999"}]
         topics = [
-            NewTopic(fits, BUCKETS, 1),
-            NewTopic(compacted, BUCKETS, 1, config={"cleanup.policy": "compact"}),
+            NewTopic(name, BUCKETS, 1, config=settings)
+            for name, settings in zip((fits, *others), (own_time, *wrong), strict=True)
         ]
         for future in admin.create_topics(topics).values():
             future.result()
@@ -85,12 +86,16 @@ class TestKafkaLog(LogStoreTests):
             log.create()
             assert log.identity()["topic"] == fits
             log.drop()
-        with (
-            open_log(kafka_config(kafka_broker, **{"log.kafka.topic": compacted}), system_ambient()) as log,
-            pytest.raises(InvalidRequest, match="compact") as caught,
+        for name, problem in zip(
+            others, ("cleanup.policy=compact", "message.timestamp.type=CreateTime", "retention.ms=59999"), strict=True
         ):
-            log.create()
-        assert caught.value.code == "log-topic"
+            config = kafka_config(kafka_broker, **{"log.kafka.topic": name, "log.retention": "60 s"})
+            with open_log(config, system_ambient()) as log, pytest.raises(InvalidRequest, match=problem) as caught:
+                log.create()
+            assert caught.value.code == "log-topic"
+            with open_log(config, system_ambient()) as log:
+                assert log.exists()
+                log.drop()
 
     def test_a_topic_of_another_table_with_other_partitions_is_a_clear_error(
         self, log: LogStore, config: LogConfig, ambient: Ambient
