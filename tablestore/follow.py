@@ -132,8 +132,8 @@ class Follower:
 
     def _changes(self, records: RecordReader, step: Step, written: Schema, wanted: Schema) -> Iterator[pa.RecordBatch]:
         match step:
-            case FromLog(transactions=transactions):
-                for rows in records.read(transactions, written):
+            case FromLog(transactions=transactions, committed_ms=committed_ms):
+                for rows in records.read(transactions, written, committed_ms=committed_ms):
                     # as the snapshot's rows have it, so that all batches make one table
                     yield from rows.cast(change_schema(wanted.to_arrow())).to_batches()
             case Replaced(version):

@@ -8,22 +8,24 @@ An overwrite or a drop of partitions has no rows in the log: it is rows leaving 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from filestore.delta.state import TableState
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.scan import ScanPlan, plan_scan
+from tablestore.moments import milliseconds
 
 __all__ = ["FromLog", "Replaced", "Step", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
 class FromLog:
-    """Read these transactions' records, in this order."""
+    """Read these transactions' records, in this order; they were committed then, in milliseconds since 1970 UTC."""
 
     version: int
     transactions: tuple[LogTransaction, ...]
+    committed_ms: int = field(default=0, compare=False)
 
     @property
     def rows(self) -> int:
@@ -75,6 +77,6 @@ def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[Step]:
             case Operation.ROLLBACK if not keyed:
                 yield Replaced(snapshot.version)
             case Operation.WRITE | Operation.ROLLBACK if snapshot.transactions:
-                yield FromLog(snapshot.version, snapshot.transactions)
+                yield FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
             case _:
                 pass

@@ -47,7 +47,11 @@ class RecordReader:
         return self._log
 
     def read(
-        self, transactions: Sequence[LogTransaction], written: Schema, bucket: int | None = None
+        self,
+        transactions: Sequence[LogTransaction],
+        written: Schema,
+        bucket: int | None = None,
+        committed_ms: int | None = None,
     ) -> Iterator[pa.Table]:
         """The changes of transactions, with ``_kind``; of one bucket, if it is given.
 
@@ -55,6 +59,7 @@ class RecordReader:
             transactions: Of versions with the same columns.
             written: Those columns.
             bucket: Whose changes; all if None.
+            committed_ms: When the oldest of those versions was committed; see `LogStore.events`.
 
         Raises:
             NotFound: ``log-gap``.
@@ -63,7 +68,7 @@ class RecordReader:
         if written != self._config.schema:
             self.close()
             self._config = replace(self._config, schema=written)
-        for batch in self.log.read(transactions, bucket=bucket):
+        for batch in self.log.read(transactions, bucket=bucket, committed_ms=committed_ms):
             yield reshaped(pa.Table.from_batches([batch.rows]), written, self._wanted)
 
     def close(self) -> None:

@@ -91,7 +91,7 @@ class _BucketPartition(InputPartition):
                 if isinstance(part, _ScanPartition):
                     yield from part.rows()
                 else:
-                    yield from records.read(part.step.transactions, part.written, self.bucket)
+                    yield from records.read(part.step.transactions, part.written, self.bucket, part.step.committed_ms)
 
 
 class BatchReader(DataSourceReader):

@@ -115,7 +115,7 @@ class AuditPart:
             for commit in self.commits:
                 for change in commit.changes:
                     if isinstance(change, FromLog):
-                        found = log.read(change.transactions, commit.written, self.bucket)
+                        found = log.read(change.transactions, commit.written, self.bucket, change.committed_ms)
                     else:
                         found = _scanned(change, wanted)
                     for rows in found:
