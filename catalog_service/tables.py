@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from filestore import layout
-from filestore.alter import alter
+from filestore.alter import alter, plan_alter
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
@@ -21,7 +21,8 @@ from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 from filestore.table import FileStore
-from log.store import LogStore, log_config
+from log.retention import retention_changed
+from log.store import LogConfig, LogStore, log_config
 from log.systems import open_log
 
 __all__ = ["ManagedTables", "PhysicalTable", "TableSteps"]
@@ -140,7 +141,11 @@ class ManagedTables:
 
     def alter(self, table: PhysicalTable, changes: Sequence[Change]) -> Snapshot:
         """In the table's own log: the catalog keeps what it was created as."""
-        return alter(self._open(table), changes)
+        store = self._open(table)
+        definition = store.state().definition
+        before, after = (_log_config(table, d) for d in (definition, plan_alter(store, changes).definition))
+        with retention_changed(before, after, self._ambient):
+            return alter(store, changes)
 
     def snapshots(self, table: PhysicalTable, limit: int, before: int | None) -> list[Snapshot]:
         """Reads one commit for each snapshot."""
@@ -166,13 +171,7 @@ class ManagedTables:
 
     @contextmanager
     def _log(self, table: PhysicalTable) -> Iterator[LogStore | None]:
-        config = log_config(
-            table.definition,
-            database=table.database,
-            table=table.name,
-            table_id=table.table_id,
-            location=table.location,
-        )
+        config = _log_config(table, table.definition)
         if config is None:
             yield None
             return
@@ -184,3 +183,13 @@ class ManagedTables:
                 f"the log of {table.database}.{table.name} failed: {error}; check disk and permissions, then retry",
                 code="log-unavailable",
             ) from error
+
+
+def _log_config(table: PhysicalTable, definition: TableDefinition) -> LogConfig | None:
+    return log_config(
+        definition,
+        database=table.database,
+        table=table.name,
+        table_id=table.table_id,
+        location=table.location,
+    )

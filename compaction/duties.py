@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from compaction.folding import fold_slots, fold_table, forget_folds, plan_folds
 from compaction.local import compact_slots, compact_table, forget_compaction, plan_compaction
+from compaction.log_trim import trims_log
 from compaction.maintenance import maintain
 from compaction.tombstones import bury, plan_burials
 from filestore.delta.state import TableState
@@ -97,14 +98,15 @@ def _bury(store: FileStore, still_mine: StillMine) -> str | None:
 
 
 def _life_due(state: TableState, now_ms: int) -> bool:
-    """Whether versions may expire, a tag may be due, or readers may leave overlays.
+    """Whether versions may expire, a tag may be due, readers may leave overlays, or the log has to be trimmed.
 
     Versions may if there are more than are kept whatever their age.
     """
     options = state.definition.options
     kept = state.version - first_retained(state) + 1
     tagged = options["tag.automatic-creation"] != "none"
-    return bool(kept > options["snapshot.num-retained.min"] or tagged or state.definition.merges_on_read)
+    by_age = state.definition.merges_on_read or trims_log(state)
+    return bool(kept > options["snapshot.num-retained.min"] or tagged or by_age)
 
 
 def _live(store: FileStore, still_mine: StillMine) -> str | None:
@@ -115,6 +117,8 @@ def _live(store: FileStore, still_mine: StillMine) -> str | None:
         told.append(f"{len(done.expiry.files)} files of expired versions removed")
     if done.overlays:
         told.append(f"{done.overlays} old overlays removed")
+    if done.log_records:
+        told.append(f"{done.log_records} old records of the log removed")
     return ", ".join(told) or None
 
 

@@ -142,6 +142,10 @@ class EmbeddedLog:
         """From each partition's bounds."""
         return {b: p.bounds()[1] for b, p in enumerate(self._partitions)}
 
+    def older_than(self, time_ms: int) -> dict[int, int]:
+        """For each bucket the offset before which all records were written earlier, by ended transactions."""
+        return {b: p.older_than(time_ms) for b, p in enumerate(self._partitions)}
+
     def trim(self, before: Mapping[int, int]) -> None:
         """Deletes whole record batches; an offset inside one keeps its bytes and hides them."""
         for bucket, offset in before.items():

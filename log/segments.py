@@ -167,6 +167,21 @@ class Segments:
             start, end = db.execute("SELECT start_offset, end_offset FROM bounds").fetchone()
             return int(start), int(end)
 
+    def older_than(self, time_ms: int) -> int:
+        """The offset before which all records were written earlier, and none is of an open transaction."""
+        with self._reading() as db:
+            db.execute("BEGIN")
+            try:
+                young = "SELECT base_offset FROM segments WHERE written_ms >= ? ORDER BY base_offset LIMIT 1"
+                found = [
+                    db.execute(young, (time_ms,)).fetchone(),
+                    db.execute("SELECT min(first_offset) FROM open_transactions").fetchone(),
+                    db.execute("SELECT end_offset FROM bounds").fetchone(),
+                ]
+            finally:
+                db.execute("ROLLBACK")
+            return min(int(row[0]) for row in found if row is not None and row[0] is not None)
+
     def find(self, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
         """The transaction's record batches in the range, in order, without their payloads."""
         with self._reading() as db:

@@ -12,9 +12,8 @@ from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from compaction.maintenance import Maintenance, maintain
-from compaction.rewrite import TableRewrite
 from compaction.tombstones import bury
-from filestore.alter import alter, plan_alter
+from filestore.alter import plan_alter
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
@@ -34,6 +33,7 @@ from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
+from tablestore.altering import alter_table
 from tablestore.apps import app_version
 from tablestore.asked import Keys, asked_keys
 from tablestore.detail import detail_of
@@ -290,9 +290,9 @@ class Table:
             InvalidRequest: a change that cannot be made. Nothing was changed.
             NotFound: there is no such column.
             Conflict: other changes of the table were faster, again and again. Nothing was changed.
-            Unavailable: the storage did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
+            Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
-        return alter(self.filestore, parse_changes(changes), TableRewrite, lambda store: fold_table(store, full=True))
+        return alter_table(self.handle, self.filestore, parse_changes(changes))
 
     def plan_alter(self, *changes: Change | str) -> Evolution:
         """What `alter` would do, and which readers it would shut out. Changes nothing; errors as of `alter`."""

@@ -12,13 +12,14 @@ from kafka import KafkaConsumer
 from kafka import TopicPartition as ForeignPartition
 
 from filestore.ambient import system_ambient
-from filestore.errors import NotFound
+from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogTransaction
 from log.store import LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, rows_of
 from tests.log.foreign import SECONDS, kafka_config, until
 from tests.servers.kafka import KafkaBroker
+from tests.warehouses import warehouse
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -47,6 +48,25 @@ def test_a_log_made_with_retention_has_it_and_it_can_be_changed(kafka_broker: Ka
         log.keep_for(None)
         assert _setting(config, "retention.ms") == "604800000"
         log.drop()
+
+
+def test_altering_the_retention_changes_the_topic_or_nothing(kafka_broker: KafkaBroker) -> None:
+    with warehouse() as store:
+        options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap}
+        table = store.create_table("shop.t", "id BIGINT", primary_key=["id"], options=options)
+        config = table.handle.log(table.definition)
+        assert config is not None
+        table.alter("SET log.retention = 90 min")
+        assert _setting(config, "retention.ms") == str(90 * 60_000)
+        with pytest.raises(InvalidRequest, match="bucket"):
+            table.alter("SET log.retention = 1 min", "SET bucket = 2")
+        with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9"):
+            table.alter("SET log.kafka.bootstrap.servers = 127.0.0.1:9", "SET log.retention = 1 min")
+        assert table.definition.options.as_dict()["log.retention"] == "90 min"
+        assert _setting(config, "retention.ms") == str(90 * 60_000)
+        table.alter("UNSET log.retention")
+        assert _setting(config, "retention.ms") == "604800000"
+        store.drop_table("shop.t")
 
 
 def test_a_foreign_reader_sees_deletes_as_null_values(kafka_broker: KafkaBroker) -> None:
