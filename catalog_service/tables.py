@@ -6,6 +6,7 @@ What may call them, in which order, and what a crash between them leaves, is dec
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
+from filestore.model.log_mode import retention_note
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 from filestore.table import FileStore
@@ -26,6 +28,8 @@ from log.store import LogConfig, LogStore, log_config
 from log.systems import open_log
 
 __all__ = ["ManagedTables", "PhysicalTable", "TableSteps"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,8 @@ class ManagedTables:
                 # It is renamed into its place, so leases of a dropped table's writers must not be there.
                 self._storage.delete_tree(layout.join(table.location, layout.LOG_STORE))
             log.create()
+        if (note := retention_note(table.definition)) is not None:
+            logger.warning("table %s.%s: %s", table.database, table.name, note)
 
     def create_files(self, table: PhysicalTable) -> None:
         """Binds the log's identity into version 0."""

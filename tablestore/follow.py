@@ -18,6 +18,7 @@ from filestore.reading.scan import ScanPlan, plan_scan, scan
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.store import LogConfig
+from tablestore.defaults import starting_point
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
 from tablestore.records import RecordReader, definition_after
@@ -65,7 +66,7 @@ class Follower:
 
     def follow(
         self,
-        scan: str,
+        scan: str | None,
         timestamp: datetime | None,
         version: int | None,
         stop: Stop,
@@ -73,6 +74,7 @@ class Follower:
     ) -> Iterator[pa.RecordBatch]:
         """See `tablestore.Table.follow`."""
         state = self._files.state()
+        scan, timestamp = starting_point(scan, timestamp, state.definition.options)
         start = self._start(state, scan, timestamp, version)
         with_rows = version is None and scan == "full"
         if consumer is not None:

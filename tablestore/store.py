@@ -16,13 +16,20 @@ from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage import LocalStorage
+from tablestore.defaults import table_defaults
 from tablestore.handle import TableHandle
 from tablestore.table import Table
 
 __all__ = ["Store", "connect"]
 
 
-def connect(target: str, token: str | None = None, *, database: str | None = None) -> Store:
+def connect(
+    target: str,
+    token: str | None = None,
+    *,
+    database: str | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Store:
     """Connects to a table store.
 
     Args:
@@ -31,20 +38,32 @@ def connect(target: str, token: str | None = None, *, database: str | None = Non
             `Store.create_database`.
         token: Sent to a service that asks for one.
         database: For a warehouse: the URL of another catalog database than the SQLite file.
+        options: Options of the tables that are made here and do not say otherwise, each as
+            ``table-storage.<option>``, such as ``{"table-storage.log.system": "kafka"}``.
 
     Raises:
-        InvalidRequest: `target` is neither.
+        InvalidRequest: `target` is neither, or an option is none.
         Unavailable: the service or the warehouse does not answer.
     """
     if "://" not in target:
         target = local_path(target)  # Spark's planner is another process, perhaps in another folder
-    return Store(target, connect_catalog(target, token=token, database=database), system_ambient(), token)
+    defaults = table_defaults(options or {})
+    catalog = connect_catalog(target, token=token, database=database)
+    return Store(target, catalog, system_ambient(), token, defaults)
 
 
 class Store:
     """Databases and tables of one catalog. Close it, or use it in a ``with``."""
 
-    def __init__(self, target: str, catalog: Catalog, ambient: Ambient, token: str | None = None) -> None:
+    def __init__(
+        self,
+        target: str,
+        catalog: Catalog,
+        ambient: Ambient,
+        token: str | None = None,
+        defaults: Mapping[str, str] | None = None,
+    ) -> None:
+        self._defaults = dict(defaults or {})
         self.target = target
         self.token = token
         self._catalog = catalog
@@ -87,7 +106,7 @@ class Store:
             schema: Arrow, or a SQL column list such as ``"id BIGINT, name STRING"``.
             primary_key: Key columns: writes become upserts. They are NOT NULL, whether or not the schema says so.
             partition_by: Partition columns; with a primary key they must be part of it.
-            options: See the options reference.
+            options: See the options reference. They come before those that `connect` was given.
             comment: Free text.
             if_not_exists: An existing table of that name is given instead of `AlreadyExists`.
 
@@ -100,7 +119,7 @@ class Store:
             _schema(schema, primary_key),
             primary_key=primary_key,
             partition_by=partition_by,
-            options=options,
+            options=self._defaults | dict(options or {}),
             comment=comment,
         )
         return self._open(self._catalog.create_table(database, request, if_not_exists=if_not_exists))

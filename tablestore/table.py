@@ -200,7 +200,7 @@ class Table:
 
     def follow(
         self,
-        scan: str = "full",
+        scan: str | None = None,
         *,
         timestamp: datetime | None = None,
         version: int | None = None,
@@ -215,7 +215,7 @@ class Table:
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change. ``latest``: later
                 changes only. ``from-timestamp``: changes after the state at `timestamp`; all, if the
-                table is younger.
+                table is younger. None: what the table's option ``log.scan`` says.
             timestamp: For ``from-timestamp``.
             version: Instead of `scan`: changes after that version.
             stop: When to end, since it is endless otherwise: a version number to end after, or a `threading.Event`

@@ -14,7 +14,7 @@ from filestore.model.changelog import ChangelogProducer
 if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
 
-__all__ = ["LogMode", "check_log", "log_mode", "tells_images", "tells_input"]
+__all__ = ["LogMode", "check_log", "log_mode", "retention_note", "tells_images", "tells_input"]
 
 
 class LogMode(StrEnum):
@@ -68,6 +68,19 @@ def check_log(definition: TableDefinition) -> None:
             "log.scan = from-timestamp and log.scan.timestamp-millis go together: give both, or neither",
             code="log-scan",
         )
+
+
+def retention_note(definition: TableDefinition) -> str | None:
+    """What to tell whoever makes a log that forgets changes between versions that can still be read."""
+    options = definition.options
+    if options["log.system"] == "none" or options["log.retention"] is None:
+        return None
+    if options["log.retention"] >= options["snapshot.time-retained"]:
+        return None
+    return (
+        "log.retention is shorter than snapshot.time-retained: versions can be read whose later changes cannot be "
+        "followed any more; raise it, unless readers never begin with old versions"
+    )
 
 
 def _incomplete(definition: TableDefinition) -> str | None:

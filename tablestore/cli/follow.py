@@ -45,9 +45,13 @@ class _From(StrEnum):
 def follow(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     scan: Annotated[
-        _From,
-        typer.Option("--scan", help="All rows and then changes; changes from now on; or changes after --timestamp."),
-    ] = _From.FULL,
+        _From | None,
+        typer.Option(
+            "--scan",
+            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: the table's "
+            "log.scan.",
+        ),
+    ] = None,
     timestamp: Annotated[
         datetime | None,
         typer.Option("--timestamp", parser=moment, metavar="TIME", help="ISO 8601; UTC if it has no zone."),
@@ -67,7 +71,9 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
-        changes = table.follow(str(scan), timestamp=timestamp, stop=stopped if until is None else until)
+        changes = table.follow(
+            None if scan is None else str(scan), timestamp=timestamp, stop=stopped if until is None else until
+        )
         note(f"following {name}; Ctrl-C ends it")
         with closing(_generator(changes)) as batches:
             _print_changes(batches, wanted, output, stopped)

@@ -36,6 +36,7 @@ from filestore.reading.scan import ScanPlan, plan_scan, scan
 from filestore.rows.reshape import reshaped, schema_changed
 from filestore.table import FileStore
 from log.store import LogConfig
+from tablestore.defaults import starting_point
 from tablestore.follow import change_schema, check_scan
 from tablestore.hybrid import FromLog, Replaced, Step, steps
 from tablestore.moments import milliseconds
@@ -157,11 +158,13 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
         """Where a query without a checkpoint begins."""
-        scan, table_id, newest = self._options.get("scan", "full"), self._handle.table_id, self._store.state().version
-        check_scan(scan, "timestamp" in self._options)
-        if scan in ("full", "latest"):
-            return asdict(_Offset.initial(table_id, newest, scan == "full"))
-        version = self._store.log.version_to_follow(milliseconds(_moment(self._options["timestamp"])))
+        state, table_id = self._store.state(), self._handle.table_id
+        asked = _moment(self._options["timestamp"]) if "timestamp" in self._options else None
+        scan, timestamp = starting_point(self._options.get("scan"), asked, state.definition.options)
+        check_scan(scan, timestamp is not None)
+        if timestamp is None or scan != "from-timestamp":
+            return asdict(_Offset.initial(table_id, state.version, scan == "full"))
+        version = self._store.log.version_to_follow(milliseconds(timestamp))
         return asdict(_Offset.initial(table_id, version, full=False))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,7 +19,9 @@ from compaction.tombstones import bury
 from filestore.delta.conflict import AppVersion
 from filestore.errors import InvalidRequest
 from filestore.life.retention import tag_of
+from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
+from tablestore.defaults import PREFIX, starting_point, table_defaults
 from tablestore.follow import check_scan
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
@@ -50,6 +53,29 @@ class SparkStore:
         self.store = store
         self._writers: dict[str, _Writer] = {}
         spark.dataSource.register(TableStoreSource)
+
+    def create_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema | str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        if_not_exists: bool = False,
+    ) -> Table:
+        """Makes a table as `Store.create_table` does; ``table-storage.*`` of ``spark.conf`` are its default options."""
+        found = {key: value for key, value in self.spark.conf.getAll.items() if key.startswith(PREFIX)}
+        return self.store.create_table(
+            name,
+            schema,
+            primary_key=primary_key,
+            partition_by=partition_by,
+            options=table_defaults(found) | dict(options or {}),
+            comment=comment,
+            if_not_exists=if_not_exists,
+        )
 
     def write(self, name: str, df: DataFrame, overwrite: Overwrite = False) -> Snapshot:
         """Writes a DataFrame as one commit: upserts if the table has a primary key, else inserts.
@@ -131,7 +157,7 @@ class SparkStore:
     def read_stream(
         self,
         name: str,
-        scan: str = "full",
+        scan: str | None = None,
         *,
         timestamp: datetime | None = None,
         max_rows_per_batch: int | None = None,
@@ -144,7 +170,7 @@ class SparkStore:
 
         Args:
             name: ``database.table``.
-            scan: ``full``, ``latest`` or ``from-timestamp``.
+            scan: ``full``, ``latest`` or ``from-timestamp``; None: what the table's option ``log.scan`` says.
             timestamp: For ``from-timestamp``.
             max_rows_per_batch: Limits a micro-batch to whole files and versions of about so many rows.
             consumer: An id under which the table knows what the query has still to read, so that it does not expire.
@@ -154,10 +180,11 @@ class SparkStore:
             NotFound: there is no such table.
             Unsupported: the table has no log (``log.system = none``).
         """
-        check_scan(scan, timestamp is not None)
         if max_rows_per_batch is not None:
             row_limit(str(max_rows_per_batch))
         table = self.store.table(name)
+        scan, timestamp = starting_point(scan, timestamp, table.definition.options)
+        check_scan(scan, timestamp is not None)
         table.handle.required_log(table.definition)
         reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
         reader = reader.option("changes", "true").option("scan", scan)

@@ -147,7 +147,7 @@ def test_the_last_record_of_each_key_leads_to_the_table(engine: str, history: li
 def test_what_came_in_between_is_told_as_it_was_there(store: Store) -> None:
     table, other = _two(store, {"changelog-producer": "lookup"})
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
-    _write_while(table, pa.table({"id": [1, 3], "value": [12, 32]}), lambda: other.write(_row(1, 11)))
+    write_while(table, pa.table({"id": [1, 3], "value": [12, 32]}), lambda: other.write(_row(1, 11)))
     assert [(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 3)] == [
         ("-U", 1, 11),
         ("+U", 1, 12),
@@ -167,7 +167,7 @@ def test_a_compaction_in_between_changes_nothing_that_is_told(store: Store) -> N
     for key in (1, 7):
         table.write(_row(key, 11))
     late = pa.table({"id": [1, 2], "value": [5, 6]})
-    _write_while(table, late, lambda: other.compact(full=True))
+    write_while(table, late, lambda: other.compact(full=True))
     assert [(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 4)] == [("+I", 2, 6)]
 
 
@@ -206,7 +206,7 @@ def _two(store: Store, options: dict[str, str]) -> tuple[Table, Table]:
     return table, store.table("shop.t")
 
 
-def _write_while(table: Table, rows: pa.Table, meanwhile: Callable[[], object]) -> None:
+def write_while(table: Table, rows: pa.Table, meanwhile: Callable[[], object]) -> None:
     """Something else is committed between the first attempt's work and its commit."""
     arranged = sort_rows(conform(rows, table.definition), table.definition).to_batches()
     left = [meanwhile]
