@@ -86,6 +86,15 @@ def test_the_lines_for_a_merge_engine_run(
     assert "│ pen     ┆ 6    ┆ 1.4        │" in capsys.readouterr().out
 
 
+def test_the_line_with_options_for_all_tables_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    execute(next(block for block in blocks() if "table-storage." in block), names)
+    table = names["lake"].create_table("shop.notes", "note STRING")
+    assert table.detail()["options"] == {"log.retention": "7 d"}
+
+
 def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
