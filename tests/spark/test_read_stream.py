@@ -336,3 +336,21 @@ def test_a_table_that_is_dropped_under_a_running_query_is_an_error(
     finally:
         query.stop()
     assert [row["id"] for row in sink.changes] == [1], "no row of the other table"
+
+
+def test_a_stream_begins_where_the_table_says_and_tables_take_the_sessions_options(
+    store: Store, lake: SparkStore, tmp_path: Path
+) -> None:
+    lake.spark.conf.set("table-storage.log.scan", "latest")
+    try:
+        table = lake.create_table("shop.late", ORDERS, primary_key=["id"], options={"changelog-producer": "lookup"})
+    finally:
+        lake.spark.conf.unset("table-storage.log.scan")
+    assert table.detail()["options"] == {"log.scan": "latest", "changelog-producer": "lookup"}
+    table.write(pa.table({"id": [1], "name": ["a"]}))
+    sink = Sink(lake.read_stream("shop.late"), tmp_path / "checkpoint")
+    assert sink.run() == []
+    table.write(pa.table({"id": [1], "name": ["b"]}))
+    assert sink.run() == [
+        [{"id": 1, "name": "a", "_kind": "-U"}, {"id": 1, "name": "b", "_kind": "+U"}],
+    ]

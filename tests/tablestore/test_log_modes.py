@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filestore.sorting.order import sort_rows
+from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.incoming import conform
 from tablestore.write_job import TaskOutcome, WriteJob
+from tests.faults import Call, FaultyStorage
 from tests.warehouses import warehouse
 
 Key = tuple[str, int]
@@ -189,6 +192,46 @@ def test_a_rollback_tells_the_rows_that_leave_in_a_log_of_complete_changes(store
     kinds = {(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 3)}
     complete = {("-U", 1, 11)} if producer == "lookup" else set()
     assert kinds == complete | {("+U", 1, 10), ("+I", 2, 20), ("-D", 3, 30)}
+
+
+OTHERS: dict[str, Callable[[Table], object]] = {
+    "an upsert": lambda table: table.write(pa.table({"id": [1, 3, 9], "value": [50, 51, 52]})),
+    "a delete": lambda table: table.write(pa.table({"id": [1, 2], "_kind": ["-D", "-D"]})),
+    "a compaction": lambda table: table.compact(full=True),
+    "another rollback": lambda table: table.rollback(2),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_rollback_tells_the_rows_that_others_put_there_meanwhile(store: Store, other: str) -> None:
+    table, writer = _two(store, {"changelog-producer": "lookup"})
+    table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
+    table.write(pa.table({"id": [1, 4], "value": [11, 40]}))
+    table.write(pa.table({"id": [1, 3], "value": [12, 30]}))
+    storage = FaultyStorage(LocalStorage())
+
+    def others_first(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done:
+            storage.hook = lambda _: None
+            OTHERS[other](writer)
+
+    storage.hook = others_first
+    Table(replace(table.handle, storage=storage)).rollback(1)
+    newest = writer.snapshots()[0].version
+    assert _values(writer, newest) == {1: 10, 2: 20}
+    for version in range(1, newest + 1):
+        held = _values(writer, version - 1)
+        for change in told(writer, version - 1, version):
+            if change["_kind"] in ("-U", "-D"):
+                assert held.pop(change["id"]) == change["value"]
+            else:
+                assert change["id"] not in held
+                held[change["id"]] = change["value"]
+        assert held == _values(writer, version)
+
+
+def _values(table: Table, version: int) -> dict[int, int]:
+    return {row["id"]: row["value"] for row in table.scan(version=version).to_arrow().to_pylist()}
 
 
 def test_a_compaction_leaves_the_log_alone(store: Store) -> None:
