@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
+from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.partitions import partition_column
 
-__all__ = ["adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
+__all__ = ["accepted", "adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
@@ -74,6 +75,14 @@ def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: 
         for column in definition.schema
     }
     return pa.table(columns | {KIND_COLUMN: pa.repeat(str(kind), rows.num_rows)})
+
+
+def accepted(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """`checked` rows, without those that take away if the table ignores these."""
+    rows = checked(rows, definition)
+    if KIND_COLUMN in rows.column_names and definition.merging.deletes is Deletes.IGNORE:
+        return rows.filter(adding(rows))
+    return rows
 
 
 def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:

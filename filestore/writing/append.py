@@ -15,7 +15,7 @@ from filestore.merge.history import group_starts, history
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.rows.fitting import checked, named_kinds, putting
+from filestore.rows.fitting import accepted, named_kinds, putting
 from filestore.sorting.order import in_order
 from filestore.writing.pending import PendingRunWriter
 from filestore.writing.slot_result import ChangeSink, SlotResult
@@ -32,7 +32,9 @@ def append(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table], log: Chang
     written = deleted = 0
     with PendingRunWriter(table, slot) as writer:
         for chunk in chunks:
-            rows = _applied(checked(chunk, definition), definition)
+            rows = _applied(accepted(chunk, definition), definition)
+            if not rows.num_rows:
+                continue
             rows = named_kinds(rows, np.ones(rows.num_rows, dtype=np.bool_))
             writer.write(rows)
             puts = putting(rows)

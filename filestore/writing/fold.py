@@ -25,7 +25,7 @@ from filestore.merge import deduplicate
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
-from filestore.rows.fitting import checked, compensation, named_kinds, putting
+from filestore.rows.fitting import accepted, compensation, named_kinds, putting
 from filestore.writing.deleted_keys import DeletedKeysWriter
 from filestore.writing.slot_lookup import Found, SlotLookup
 from filestore.writing.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
@@ -68,7 +68,9 @@ def fold(
         ChangeWriter(table, slot) as changes,
     ):
         for chunk in chunks:
-            came = rows = checked(chunk, definition)
+            came = rows = accepted(chunk, definition)
+            if not rows.num_rows:
+                continue
             if producer is ChangelogProducer.INPUT:
                 changes.write(as_they_came(rows, definition))
             if definition.primary_key:
