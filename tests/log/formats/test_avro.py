@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import json
 import struct
 from decimal import Context, Decimal
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -117,6 +119,19 @@ def test_datums_are_the_specification_s(rows: pa.Table) -> None:
     assert opened("avro", rows.schema).encode(rows) == expected
     blocks = [datum(schema, row, sized=True) for row in stored(rows)]
     assert plain(opened("avro", rows.schema).decode([*blocks]).rows) == plain(rows)
+
+
+@given(holdable(flat_times, nullable=False))
+def test_fastavro_reads_what_we_write_and_writes_what_we_read(rows: pa.Table) -> None:
+    schema = fastavro.parse_schema(json.loads(avro_schema(rows.schema)))
+    ours, theirs = opened("avro", rows.schema).encode(rows), []
+    read = [fastavro.schemaless_reader(io.BytesIO(message), schema, None) for message in ours]
+    for row in read:
+        written = io.BytesIO()
+        fastavro.schemaless_writer(written, schema, row)
+        theirs.append(written.getvalue())
+    assert theirs == ours
+    assert plain(pa.Table.from_pylist(read, schema=rows.schema)) == plain(rows)
 
 
 @given(holdable(check_avro_type), st.randoms(use_true_random=False))
