@@ -20,7 +20,7 @@ from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, project, row_schema, slices
-from log.segments import CONTROL, DATA, Segment, Segments, create_file
+from log.segments import CONTROL, DATA, Segment, Segments, StoredSegment, create_file
 from log.store import EndReport, LogBatch, LogConfig, LogControl, gap, parse_transaction_id
 
 __all__ = ["EmbeddedLog"]
@@ -172,7 +172,7 @@ class EmbeddedLog:
         if part.start < start:
             raise gap(where, f"offsets {part.start} to {start - 1} were trimmed")
         stored = partition.find(transaction_id, part.start, part.end)
-        if (found := sum(s.count for s in stored)) != part.count:
+        if (found := sum(_within(s, part)[1] for s in stored)) != part.count:
             raise gap(
                 where,
                 f"{part.count - found} of {part.count} records of transaction {transaction_id} are gone",
@@ -181,11 +181,13 @@ class EmbeddedLog:
             payload = partition.payload(segment.base_offset)
             if payload is None:
                 raise gap(where, f"offset {segment.base_offset} was trimmed while it was read")
-            end_offset = segment.base_offset + segment.count
+            first, count = _within(segment, part)
+            end_offset = segment.base_offset + first + count
             if segment.kind == CONTROL:
                 yield LogControl(part.bucket, transaction_id, json.loads(payload), end_offset)
             else:
-                yield LogBatch(part.bucket, transaction_id, _decode(payload, target), end_offset)
+                rows = _decode(payload, target).slice(first, count)
+                yield LogBatch(part.bucket, transaction_id, rows, end_offset)
 
     def _end_range(self, transaction_id: str, part: LogRange, commit: bool) -> bool:
         partition = self._partitions[part.bucket]
@@ -309,6 +311,12 @@ class EmbeddedLogWriter:
                 f"log transaction {self._id} is already prepared or aborted: begin another",
                 code="log-transaction",
             )
+
+
+def _within(segment: StoredSegment, part: LogRange) -> tuple[int, int]:
+    """Which records of a record batch lie in a range: the first one's number, and how many."""
+    first = max(part.start - segment.base_offset, 0)
+    return first, min(part.end - segment.base_offset, segment.count) - first
 
 
 def _partition(folder: Path, bucket: int) -> Path:

@@ -183,7 +183,7 @@ class Segments:
             return min(int(row[0]) for row in found if row is not None and row[0] is not None)
 
     def find(self, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
-        """The transaction's record batches in the range, in order, without their payloads."""
+        """The transaction's record batches that meet the range, in order, without their payloads."""
         with self._reading() as db:
             return _select(db, transaction_id, start, end)
 
@@ -282,7 +282,8 @@ def _require_open(db: sqlite3.Connection, transaction_id: str, prepared: bool) -
 def _select(db: sqlite3.Connection, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
     rows = db.execute(
         "SELECT base_offset, count, kind FROM segments "
-        "WHERE base_offset >= ? AND base_offset < ? AND transaction_id = ? ORDER BY base_offset",
-        (start, end, transaction_id),
+        "WHERE base_offset >= coalesce((SELECT max(base_offset) FROM segments WHERE base_offset <= ?), 0) "
+        "AND base_offset + count > ? AND base_offset < ? AND transaction_id = ? ORDER BY base_offset",
+        (start, start, end, transaction_id),
     )
     return [StoredSegment(*row) for row in rows]

@@ -176,6 +176,13 @@ class LogStoreTests:
         later = log.read([replace(transaction, ranges=(rest,))])
         assert ids_of([first]) + ids_of(later) == list(range(count))
 
+    def test_a_part_of_a_range_has_exactly_its_records(self, log: LogStore, config: LogConfig) -> None:
+        whole = prepared(log, config, 1, changes(range(100)))
+        [part] = whole.ranges
+        for low, high in ((0, 1), (0, 40), (40, 99), (99, 100), (0, 100)):
+            narrow = LogRange(1, part.start + low, part.start + high, high - low)
+            assert ids_of(log.read([replace(whole, ranges=(narrow,))])) == list(range(low, high))
+
     def test_a_column_added_later_is_null_in_older_records(
         self, log: LogStore, config: LogConfig, ambient: Ambient
     ) -> None:

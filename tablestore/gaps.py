@@ -1,0 +1,51 @@
+"""What a reader does whose next changes are gone, from the log or with a version that expired: ``on-log-gap``.
+
+With ``rescan`` it goes on from the newest version. If the version that it has read is still there, what differs
+between the two comes, exactly. If not, nobody knows any more which rows left: a mark says that all is void that came so
+far, and then all rows come.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest, NotFound
+
+__all__ = ["OnLogGap", "is_gap", "on_log_gap", "truncates", "truncation"]
+
+_CODES = frozenset({"log-gap", "snapshot-expired"})
+_CONTROL = b"tablestore.control"
+_TRUNCATE = b"truncate"
+
+
+class OnLogGap(StrEnum):
+    """What follows if changes are gone."""
+
+    FAIL = "fail"
+    RESCAN = "rescan"
+
+
+def on_log_gap(text: str) -> OnLogGap:
+    """The choice of that name. `InvalidRequest` (``bad-on-log-gap``)."""
+    try:
+        return OnLogGap(text)
+    except ValueError as error:
+        names = " or ".join(repr(str(choice)) for choice in OnLogGap)
+        raise InvalidRequest(f"on_log_gap={text!r} is not known: use {names}", code="bad-on-log-gap") from error
+
+
+def is_gap(error: NotFound) -> bool:
+    """Whether changes are gone, and not the table or its log as a whole."""
+    return error.code in _CODES
+
+
+def truncation(schema: pa.Schema) -> pa.RecordBatch:
+    """The mark: a batch without rows, whose schema says in its metadata ``tablestore.control = truncate``."""
+    return pa.RecordBatch.from_pylist([], schema=schema.with_metadata({_CONTROL: _TRUNCATE}))
+
+
+def truncates(batch: pa.RecordBatch) -> bool:
+    """Whether a batch is the mark that all rows that came before it are void: all rows of the table follow."""
+    return (batch.schema.metadata or {}).get(_CONTROL) == _TRUNCATE

@@ -1,0 +1,286 @@
+"""What a version changed, as pieces that can be read one by one, in this process or in Spark's tasks.
+
+Pieces are picklable and hold metadata only. Their order depends on nothing but the version, and changes of one key lie
+in one bucket's pieces in their order. So a position in a version is a number of `units`, counted over its pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.model.definition import TableDefinition
+from filestore.model.files import ChangeFile
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Schema
+from filestore.reading.change_files import change_files, recorded_changes
+from filestore.reading.difference import Compared as Versions
+from filestore.reading.difference import SlotDifference, changed_rows, differences, on_local_disk
+from filestore.reading.scan import ScanPlan, scan
+from filestore.rows.reshape import reshaped
+from tablestore.admission import between
+from tablestore.hybrid import Compared, FromLog, Recorded, Replaced, ResultMode, Step, changelog_step, steps
+from tablestore.records import RecordReader
+from tablestore.walk import Walk
+
+__all__ = [
+    "DifferencePiece",
+    "LogPiece",
+    "Piece",
+    "Planner",
+    "difference_pieces",
+    "pieces_between",
+    "scan_pieces",
+    "without_old_rows",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class LogPiece:
+    """Records of one bucket, or of all: those from `skip` on, `units` of them.
+
+    Attributes:
+        bucket: Whose; None for all.
+        transactions: Where they lie.
+        written: The table's columns when they were written.
+        skip: How many records of the transactions come before.
+        units: How many records it has.
+    """
+
+    bucket: int | None
+    transactions: tuple[LogTransaction, ...]
+    written: Schema
+    skip: int
+    units: int
+
+    divisible = True
+
+    @classmethod
+    def of(cls, bucket: int | None, transactions: Sequence[LogTransaction], written: Schema) -> LogPiece:
+        """All records of some transactions."""
+        return cls(bucket, tuple(transactions), written, 0, sum(r.count for t in transactions for r in t.ranges))
+
+    def part(self, start: int, end: int) -> LogPiece:
+        """Records from `start` to before `end`.
+
+        Ranges without others' records in between are narrowed, so that only what is wanted is read. Of others nobody
+        knows where a record lies before they are read: they are read from their beginning on.
+        """
+        first, last = self.skip + start, self.skip + end
+        found: list[LogTransaction] = []
+        at, skip = 0, None
+        for transaction in self.transactions:
+            ranges: list[LogRange] = []
+            for part in transaction.ranges:
+                low, high = max(first - at, 0), min(last - at, part.count)
+                at += part.count
+                if low >= high:
+                    continue
+                dense = part.end - part.start == part.count
+                if skip is None:
+                    skip = 0 if dense else low
+                ranges.append(LogRange(part.bucket, part.start + low, part.start + high, high - low) if dense else part)
+            if ranges:
+                found.append(replace(transaction, ranges=tuple(ranges)))
+        return replace(self, transactions=tuple(found), skip=skip or 0, units=end - start)
+
+    def rows(self, records: RecordReader) -> Iterator[pa.Table]:
+        """The changes."""
+        skip, left = self.skip, self.units
+        for rows in records.read(self.transactions, self.written):
+            wanted = rows.slice(skip, left)
+            skip = max(0, skip - rows.num_rows)
+            left -= wanted.num_rows
+            if wanted.num_rows:
+                yield wanted
+            if not left:
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPiece:
+    """Rows of one part of a scan, as one kind of change."""
+
+    table: TableFiles
+    plan: ScanPlan
+    kind: RowKind
+
+    divisible = False
+
+    @property
+    def bucket(self) -> int:
+        """Whose rows they are."""
+        return self.plan.bucket
+
+    @property
+    def units(self) -> int:
+        """How many rows at most; at least 1."""
+        return max(1, self.plan.rows)
+
+    def rows(self, records: RecordReader) -> Iterator[pa.Table]:
+        """The changes."""
+        for rows in scan(self.table, self.plan):
+            told = rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
+            yield reshaped(told, self.table.definition.schema, records.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedPiece:
+    """A file of change data."""
+
+    table: TableFiles
+    file: ChangeFile
+    units: int
+
+    divisible = False
+
+    @property
+    def bucket(self) -> int:
+        """Whose rows they are."""
+        return self.file.slot.bucket
+
+    def rows(self, records: RecordReader) -> Iterator[pa.Table]:
+        """The changes."""
+        for rows in recorded_changes(self.table, self.file):
+            yield reshaped(rows, self.table.definition.schema, records.wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class DifferencePiece:
+    """What two versions have differently in a slot."""
+
+    versions: Versions
+    difference: SlotDifference
+
+    divisible = False
+
+    @property
+    def bucket(self) -> int:
+        """Whose rows they are."""
+        return self.difference.slot.bucket
+
+    @property
+    def units(self) -> int:
+        """About how many changes; at least 1."""
+        return max(1, self.difference.most_rows)
+
+    def rows(self, records: RecordReader) -> Iterator[pa.Table]:
+        """The changes, in the order of the key."""
+        return changed_rows(self.versions, self.difference, on_local_disk)
+
+
+Piece = LogPiece | ScanPiece | RecordedPiece | DifferencePiece
+
+
+def pieces_between(pieces: Sequence[Piece], start: int, end: int | None) -> Iterator[Piece]:
+    """The pieces from one unit of a version to before another (None: to the end), cut where they have to be."""
+    for piece, low, high in between(pieces, start, end):
+        yield piece.part(low, high) if isinstance(piece, LogPiece) and high - low < piece.units else piece
+
+
+def without_old_rows(rows: pa.Table) -> pa.Table:
+    """For a reader of upserts: without the rows as they were before an update."""
+    return rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
+
+
+def scan_pieces(table: TableFiles, plans: Sequence[ScanPlan], kind: RowKind) -> list[ScanPiece]:
+    """Parts of a scan as changes of one kind."""
+    return [ScanPiece(table, plan, kind) for plan in plans]
+
+
+def difference_pieces(walk: Walk, before: TableState, after: TableState, wanted: Schema) -> list[Piece]:
+    """What makes the rows of one version those of another, slot by slot."""
+    versions = Versions(walk.files.files(before), walk.files.files(after), wanted)
+    found = sorted(differences(before, after), key=lambda d: (d.slot.bucket, repr(d.slot)))
+    return [DifferencePiece(versions, difference) for difference in found]
+
+
+class Planner:
+    """Plans the changes of versions. Reads metadata only.
+
+    Args:
+        walk: The table's versions.
+        mode: What the reader gets of an update.
+        logged: Whether the reader has the table's log.
+        wanted: The columns that the reader knows.
+        by_bucket: Whether each piece has one bucket's changes only, as tasks need it.
+    """
+
+    def __init__(self, walk: Walk, mode: ResultMode, logged: bool, wanted: Schema, *, by_bucket: bool) -> None:
+        self._walk = walk
+        self._mode = mode
+        self._logged = logged
+        self._wanted = wanted
+        self._by_bucket = by_bucket
+
+    def pieces(self, commit: Commit) -> list[Piece]:
+        """The changes of a version, bucket by bucket if so asked.
+
+        Raises:
+            NotFound: ``snapshot-expired``: the version before is needed, and it is not there as a whole.
+        """
+        definition = self._walk.definition(commit.version)
+        step = self._step(commit, definition)
+        match step:
+            case None:
+                return []
+            case FromLog(transactions=transactions):
+                return self._logged_pieces(transactions, definition.schema)
+            case Recorded():
+                return self._recorded(commit, definition)
+            case Replaced(version):
+                return self._replaced(*self._walk.pair(version))
+            case Compared(version):
+                return difference_pieces(self._walk, *self._walk.pair(version), self._wanted)
+
+    def needs_files(self, commit: Commit) -> bool:
+        """Whether a version's changes are told from files of the version before."""
+        return isinstance(self._step(commit, self._walk.definition(commit.version)), Replaced | Compared)
+
+    def _step(self, commit: Commit, definition: TableDefinition) -> Step | None:
+        if self._mode is ResultMode.CHANGELOG:
+            return changelog_step(commit, definition, logged=self._logged)
+        return next(steps([commit.snapshot()], keyed=bool(definition.primary_key)), None)
+
+    def _logged_pieces(self, transactions: Sequence[LogTransaction], written: Schema) -> list[Piece]:
+        if not self._by_bucket:
+            return [LogPiece.of(None, transactions, written)]
+        buckets = sorted({r.bucket for t in transactions for r in t.ranges})
+        return [LogPiece.of(bucket, [*_of_bucket(transactions, bucket)], written) for bucket in buckets]
+
+    def _recorded(self, commit: Commit, definition: TableDefinition) -> list[Piece]:
+        state = self._walk.pair(commit.version)[1]
+        table = self._walk.files.files(state)
+        files = change_files(commit, definition)
+        # a file's rows are in its footer only: the commit's own count, shared out by bytes, is near enough
+        rows, size = _written(commit), max(1, sum(file.size for file in files))
+        pieces: list[Piece] = [RecordedPiece(table, file, max(1, rows * file.size // size)) for file in files]
+        return sorted(pieces, key=_bucket)
+
+    def _replaced(self, before: TableState, after: TableState) -> list[Piece]:
+        left = scan_pieces(self._walk.files.files(before), Replaced.left(before, after), RowKind.DELETE)
+        came = scan_pieces(self._walk.files.files(after), Replaced.came(before, after), RowKind.INSERT)
+        found: list[Piece] = [*left, *came]
+        return sorted(found, key=_bucket) if self._by_bucket else found
+
+
+def _bucket(piece: Piece) -> int:
+    return -1 if piece.bucket is None else piece.bucket
+
+
+def _of_bucket(transactions: Sequence[LogTransaction], bucket: int) -> Iterator[LogTransaction]:
+    for transaction in transactions:
+        if ranges := tuple(r for r in transaction.ranges if r.bucket == bucket):
+            yield replace(transaction, ranges=ranges)
+
+
+def _written(commit: Commit) -> int:
+    metrics: Mapping[str, int] = commit.snapshot().metrics
+    return metrics.get("rows_written", 0) + metrics.get("rows_deleted", 0)

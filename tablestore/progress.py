@@ -1,0 +1,83 @@
+"""How far a reader of changes has come, as values: for metrics, and for lists of consumers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from filestore.delta.log import Commit
+from filestore.model.snapshot import Operation
+from filestore.table import FileStore
+
+__all__ = ["Lag", "Progress", "lags"]
+
+_ROWS = ("rows_written", "rows_deleted")
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """What a reader has still to read.
+
+    Attributes:
+        versions: Commits after its own, those without rows among them.
+        records: The rows that they put and delete; of a rollback, the records that tell of it.
+        ms: How long ago the first of them was committed; 0 if there is none.
+    """
+
+    versions: int = 0
+    records: int = 0
+    ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a reader has read.
+
+    Attributes:
+        version: The version whose changes it has taken, all of them.
+        records: How many rows it was given.
+        first_row_ms: From its start to its first row; None before that.
+        latency_ms: From the commit of the version that came last to the delivery of its last batch; None before
+            the first. Of a version that was there at the start that is its age.
+        rescans: How often it had to begin again from a snapshot (``on_log_gap = "rescan"``).
+    """
+
+    version: int
+    records: int = 0
+    first_row_ms: int | None = None
+    latency_ms: int | None = None
+    rescans: int = 0
+
+
+def lags(files: FileStore, versions: set[int]) -> dict[int, Lag]:
+    """What readers at some versions have still to read. Reads each entry after the least of them once.
+
+    A version whose entries have expired gives what is left of them.
+    """
+    if not versions:
+        return {}
+    now_ms, newest = files.ambient.now_ms(), files.state().version
+    entries = list(_sizes(files, min(versions), newest))
+    found = {}
+    for version in versions:
+        rest = [(records, ms) for at, records, ms in entries if at > version]
+        age = max(0, now_ms - rest[0][1]) if rest else 0
+        found[version] = Lag(max(0, newest - version), sum(records for records, _ in rest), age)
+    return found
+
+
+def _sizes(files: FileStore, after: int, newest: int) -> Iterator[tuple[int, int, int]]:
+    """Of each version its number, its rows and its time."""
+    for version in range(after + 1, newest + 1):
+        entry = files.log.commit(version)
+        if entry is not None:
+            yield version, _records(entry), entry.timestamp_ms or 0
+
+
+def _records(entry: Commit) -> int:
+    snapshot = entry.snapshot()
+    if snapshot.operation is Operation.ROLLBACK:
+        return sum(r.count for t in snapshot.transactions for r in t.ranges)
+    if not snapshot.operation.changes_data or snapshot.operation is Operation.FOLD:
+        return 0
+    return sum(snapshot.metrics.get(name, 0) for name in _ROWS)

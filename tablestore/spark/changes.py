@@ -1,0 +1,263 @@
+"""The changes of a table as a stream: first the files of a snapshot, some at a time, then what versions changed.
+
+A batch never has files of the snapshot and changes together: nothing orders rows of different partitions. All changes
+of a bucket lie in one partition, in their order. A batch may end within a version (`tablestore.admission`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from filestore.ambient import Ambient
+from filestore.errors import NotFound
+from filestore.life.consumers import Consumer
+from filestore.model.rowkind import RowKind
+from filestore.model.schema import Schema
+from filestore.reading.scan import plan_scan
+from log.store import LogConfig
+from tablestore.admission import Limit, Place, admit
+from tablestore.gaps import OnLogGap, is_gap
+from tablestore.hybrid import ResultMode
+from tablestore.pieces import (
+    DifferencePiece,
+    LogPiece,
+    Piece,
+    Planner,
+    difference_pieces,
+    pieces_between,
+    scan_pieces,
+    without_old_rows,
+)
+from tablestore.records import RecordReader
+from tablestore.spark.offsets import Offset
+from tablestore.spark.opened import opened
+from tablestore.spark.reading import known_columns, on_the_wire, refuse_changes, wants_changes, wire_schema
+from tablestore.spark.stream_options import StreamOptions
+from tablestore.starting import start_of
+from tablestore.walk import Walk
+
+__all__ = ["ChangeReader"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class _Partition(InputPartition):
+    """Pieces that are read in their order."""
+
+    log: LogConfig | None
+    pieces: tuple[Piece, ...]
+    ambient: Ambient
+    wanted: Schema
+    mode: ResultMode
+
+    def rows(self) -> Iterator[pa.Table]:
+        with RecordReader(self.log, self.wanted, self.ambient) as records:
+            for piece in self.pieces:
+                drops = self.mode is ResultMode.UPSERT and isinstance(piece, DifferencePiece)
+                for rows in piece.rows(records):
+                    yield without_old_rows(rows) if drops else rows
+
+
+class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Spark calls what plans in a Python process beside the driver, and `read` in the workers.
+
+    Args:
+        options: See `tablestore.spark.stream_options`.
+        fields: The columns that the query was planned with.
+    """
+
+    def __init__(self, options: Mapping[str, str], fields: StructType) -> None:
+        self._options = options
+        self._asked = StreamOptions.parse(options)
+        self._handle = opened(options)
+        self._store = self._handle.files()
+        self._wanted = known_columns(self._store, fields)
+        upserts = self._asked.mode is ResultMode.UPSERT
+        log_of = self._handle.required_log if upserts else self._handle.log
+        self._log = log_of(self._store.state().definition)
+        self._walk = Walk(self._store)
+        self._planner = Planner(self._walk, self._asked.mode, self._log is not None, self._wanted, by_bucket=True)
+        self._until: int | None = None
+        self._consumer = Consumer(self._store, self._asked.consumer) if self._asked.consumer else None
+        self._held = False
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """Where a query without a checkpoint begins: where its consumer stopped, if it has one that did."""
+        table_id = self._handle.table_id
+        if self._consumer is not None and (before := self._consumer.position()) is not None:
+            return Offset.initial(table_id, before.version, full=before.rows).to_json()
+        start = start_of(self._store, self._asked.start)
+        return Offset.initial(table_id, start.version, full=start.rows).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
+        """``maxRowsPerBatch``."""
+        limit = self._asked.max_rows
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
+        """What is committed from here on is for the next run."""
+        self._until = self._store.state().version
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
+        """The newest version, for the query's progress: beside the end offset it tells how far the query lags."""
+        return Offset.initial(self._handle.table_id, self._store.state().version, full=False).to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next batch ends."""
+        offset = self._checked(start)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        if self._asked.on_log_gap is OnLogGap.RESCAN and self._has_gap(offset):
+            return self._rescanned(offset, rows).to_json()
+        self._hold(offset)
+        return (self._more_files(offset, rows) or self._more_versions(offset, rows)).to_json()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A batch is done, which Spark says when the next one begins: what lies before its end may expire."""
+        offset = self._checked(end)
+        if self._consumer is not None and self._held and not self._reads_rows(offset):
+            self._consumer.advance(offset.version)
+
+    def _hold(self, offset: Offset) -> None:
+        """A query that begins or is restarted takes its consumer; one that waits says that it is still there."""
+        if self._consumer is None:
+            return
+        if self._held:
+            self._consumer.keep()
+            return
+        self._consumer.register(offset.version, rows=self._reads_rows(offset))
+        self._held = True
+
+    def _reads_rows(self, offset: Offset) -> bool:
+        return offset.may_have_files and offset.files < len(plan_scan(self._store.state(offset.begin)).parts())
+
+    def _checked(self, value: Mapping[str, Any]) -> Offset:
+        offset = Offset.of(value)
+        if offset.table_id != self._handle.table_id:
+            raise NotFound(
+                f"table {self._options['path']} was dropped and made again since this query began: start it with a "
+                "new checkpoint",
+                code="table-replaced",
+            )
+        return offset
+
+    def _more_files(self, offset: Offset, rows: int | None) -> Offset | None:
+        if not offset.may_have_files:
+            return None
+        parts = plan_scan(self._store.state(offset.begin)).parts()
+        if offset.files >= len(parts):
+            return None
+        pieces = scan_pieces(self._store.files(self._store.state(offset.begin)), parts, RowKind.INSERT)[offset.files :]
+        taken = total = 0
+        for piece in pieces:
+            total += piece.units
+            if rows is not None and total > rows and taken:
+                break
+            taken += 1
+        return replace(offset, files=offset.files + taken)
+
+    def _more_versions(self, offset: Offset, rows: int | None) -> Offset:
+        limit = Limit(rows, self._asked.max_versions)
+        end = admit(lambda v: self._planner.pieces(self._walk.commit(v)), offset.place, self._target(), limit)
+        return replace(offset, version=end.version, units=end.units)
+
+    def _has_gap(self, offset: Offset) -> bool:
+        """Whether what comes next is gone. Asks the log only if there is something to read in it."""
+        try:
+            if self._reads_rows(offset) or offset.version >= self._target():
+                return False
+            pieces = self._planner.pieces(self._walk.commit(offset.version + 1))
+        except NotFound as error:
+            if not is_gap(error):
+                raise
+            return True
+        logged = [p for p in pieces_between(pieces, offset.units, None) if isinstance(p, LogPiece)]
+        if not logged:
+            return False
+        with RecordReader(self._log, self._wanted, self._store.ambient) as records:
+            kept = records.log.start_offsets()
+        ranges = (part for piece in logged for transaction in piece.transactions for part in transaction.ranges)
+        return any(part.start < kept.get(part.bucket, 0) for part in ranges)
+
+    def _rescanned(self, offset: Offset, rows: int | None) -> Offset:
+        """On to the newest version: by what differs from the one that was read, or if that is gone by all rows."""
+        newest = self._target()
+        if offset.units == 0 and self._is_whole(offset):
+            self._hold(offset)
+            return replace(offset, version=newest, rescans=offset.rescans + 1)
+        logger.warning(
+            "changes of table %s after version %d are gone: all rows of version %d come, and those that were deleted "
+            "meanwhile are told by nothing",
+            self._handle.identifier,
+            offset.version,
+            newest,
+        )
+        found = Offset.initial(offset.table_id, newest, full=True, rescans=offset.rescans + 1)
+        if self._consumer is not None:
+            self._consumer.register(newest, rows=True)
+            self._held = True
+        return self._more_files(found, rows) or found
+
+    def _is_whole(self, offset: Offset) -> bool:
+        """Whether all rows of its version were taken, and can still be compared with."""
+        try:
+            self._store.state(offset.version)
+            return not self._reads_rows(offset)
+        except NotFound as error:
+            if not is_gap(error):
+                raise
+            return False
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """A batch: files of the snapshot, or each bucket's changes."""
+        first, last = self._checked(start), self._checked(end)
+        set_out_again = last.rescans > first.rescans and last.version == last.begin
+        if first.is_initial or set_out_again:
+            rescans = last.rescans if last.version == last.begin else first.rescans
+            first = Offset.initial(last.table_id, last.begin, full=last.full, rescans=rescans)
+        if last.rescans > first.rescans:
+            before, after = self._store.state(first.version), self._store.state(last.version)
+            return self._by_bucket(difference_pieces(self._walk, before, after, self._wanted))
+        if last.files > first.files:
+            state = self._store.state(last.begin)
+            parts = plan_scan(state).parts()[first.files : last.files]
+            return [self._partition([p]) for p in scan_pieces(self._store.files(state), parts, RowKind.INSERT)]
+        return self._by_bucket(self._changes(first.place, last.place))
+
+    def _changes(self, start: Place, end: Place) -> Iterator[Piece]:
+        for version in range(start.version + 1, end.version + (2 if end.units else 1)):
+            pieces = self._planner.pieces(self._walk.commit(version))
+            low = start.units if version == start.version + 1 else 0
+            yield from pieces_between(pieces, low, end.units if version > end.version else None)
+
+    def _by_bucket(self, pieces: Iterable[Piece]) -> list[InputPartition]:
+        found: dict[int | None, list[Piece]] = {}
+        for piece in pieces:
+            found.setdefault(piece.bucket, []).append(piece)
+        return [self._partition(listed) for listed in found.values()]
+
+    def _partition(self, pieces: Sequence[Piece]) -> InputPartition:
+        return _Partition(self._log, tuple(pieces), self._store.ambient, self._wanted, self._asked.mode)
+
+    def _target(self) -> int:
+        """The last version that may come."""
+        return self._store.state().version if self._until is None else self._until
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """In a task."""
+        if not isinstance(partition, _Partition):
+            return
+        with_kind = wants_changes(self._options)
+        schema = wire_schema(partition.wanted, with_kind)
+        for rows in partition.rows():
+            if not with_kind:
+                refuse_changes(rows)
+            yield from on_the_wire(rows, schema)

@@ -1,0 +1,77 @@
+"""The options of ``spark.readStream.format("tablestore")``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Self
+
+from filestore.errors import InvalidRequest
+from tablestore.gaps import OnLogGap, on_log_gap
+from tablestore.hybrid import ResultMode, result_mode
+from tablestore.starting import Asked
+
+__all__ = ["StreamOptions"]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """What a stream was given.
+
+    Attributes:
+        start: ``scan``, ``timestamp``, ``version``, ``tag``: where it begins.
+        mode: ``mode``: what it gets of an update.
+        max_rows: ``maxRowsPerBatch``: the most rows of a micro-batch.
+        max_versions: ``maxVersionsPerBatch``: the most versions of a micro-batch.
+        consumer: ``consumerId``: under which the table keeps its position.
+        on_log_gap: ``onLogGap``: what follows if changes are gone.
+    """
+
+    start: Asked
+    mode: ResultMode
+    max_rows: int | None
+    max_versions: int | None
+    consumer: str | None
+    on_log_gap: OnLogGap
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Self:
+        """From Spark's texts, whatever the case of their names.
+
+        Raises:
+            InvalidRequest: ``bad-option-value``, ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``,
+                ``bad-on-log-gap``.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        start = Asked(
+            given.get("scan"), _moment(given.get("timestamp")), _whole(given, "version", least=0), given.get("tag")
+        )
+        start.check()
+        return cls(
+            start,
+            result_mode(given.get("mode", str(ResultMode.UPSERT))),
+            _whole(given, "maxRowsPerBatch", least=1),
+            _whole(given, "maxVersionsPerBatch", least=1),
+            given.get("consumerid"),
+            on_log_gap(given.get("onloggap", str(OnLogGap.FAIL))),
+        )
+
+
+def _whole(given: Mapping[str, str], name: str, *, least: int) -> int | None:
+    text = given.get(name.lower())
+    if text is None:
+        return None
+    if not text.isdecimal() or int(text) < least:
+        above = "above zero" if least else "of 0 or more"
+        raise InvalidRequest(f"{name}={text!r} is not a whole number {above}", code="bad-option-value")
+    return int(text)
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else datetime.fromisoformat(text)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"timestamp={text!r} is not ISO 8601, such as 2026-01-31T12:00:00Z", code="bad-option-value"
+        ) from error

@@ -1,0 +1,66 @@
+"""A table's versions one after the other, each told from the one before: a reader of changes needs them in pairs."""
+
+from __future__ import annotations
+
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
+from filestore.table import FileStore
+from tablestore.records import definition_after
+
+__all__ = ["Walk"]
+
+_FARTHEST = 100
+"""Versions that are read one by one rather than from a checkpoint."""
+
+
+class Walk:
+    """Versions of a table in their order. Going on costs the entries in between; going back costs a replay.
+
+    Args:
+        files: The table.
+    """
+
+    def __init__(self, files: FileStore) -> None:
+        self.files = files
+        self._state: TableState | None = None
+        self._definition: tuple[int, TableDefinition] | None = None
+        self._entry: Commit | None = None
+
+    def take(self, commit: Commit) -> None:
+        """An entry that the caller has read already."""
+        self._entry = commit
+
+    def commit(self, version: int) -> Commit:
+        """A version's entry. `NotFound` (``snapshot-expired``, ``no-such-version``)."""
+        if self._entry is None or self._entry.version != version:
+            self._entry = self.files.required(version)
+        return self._entry
+
+    def definition(self, version: int) -> TableDefinition:
+        """What the table is in a version, retained or not."""
+        known = self._definition
+        if known is None or not known[0] <= version <= known[0] + _FARTHEST:
+            known = (version, self.files.definition(version))
+        for later in range(known[0] + 1, version + 1):
+            known = (later, definition_after(self.commit(later), known[1]))
+        self._definition = known
+        return known[1]
+
+    def pair(self, version: int) -> tuple[TableState, TableState]:
+        """The version before, and this one.
+
+        Raises:
+            NotFound: ``snapshot-expired``: the one before is not there as a whole.
+        """
+        before = self._at(version - 1)
+        self._state = after = before.next(version, self.commit(version).actions)
+        return before, after
+
+    def _at(self, version: int) -> TableState:
+        known = self._state
+        if known is None or not known.version <= version <= known.version + _FARTHEST:
+            return self.files.state(version)
+        for later in range(known.version + 1, version + 1):
+            known = known.next(later, self.commit(later).actions)
+        return known

@@ -1,0 +1,189 @@
+"""`follow` in each mode, from each start, through any history: what it gives leads to the table, and is exact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from filestore.errors import InvalidRequest
+from tablestore import Store, Table
+from tests.tables import in_order
+from tests.warehouses import changes, replay, rows, to_arrow, warehouse
+
+Row = dict[str, Any]
+COLUMNS = "id BIGINT, p STRING, s BIGINT, v BIGINT"
+KEY = ["id", "p"]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    options: Mapping[str, str] = field(default_factory=dict)
+    partition_by: tuple[str, ...] = ()
+    keyed: bool = True
+
+    def create(self, store: Store) -> Table:
+        return store.create_table(
+            "shop.t",
+            COLUMNS,
+            primary_key=KEY if self.keyed else [],
+            partition_by=self.partition_by,
+            options={"bucket": "2", **self.options},
+        )
+
+
+SHAPES = {
+    "upserts": Shape(),
+    "partitioned": Shape(partition_by=("p",)),
+    "sequence": Shape({"sequence.field": "s"}),
+    "lookup": Shape({"changelog-producer": "lookup"}, ("p",)),
+    "merge-on-read": Shape({"write-mode": "merge-on-read"}),
+    "full-compaction": Shape({"write-mode": "merge-on-read", "changelog-producer": "full-compaction"}),
+    "aggregation": Shape({"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"}),
+    "aggregation-later": Shape(
+        {
+            "merge-engine": "aggregation",
+            "fields.v.aggregate-function": "sum",
+            "write-mode": "merge-on-read",
+            "log.system": "none",
+        }
+    ),
+    "no-log": Shape({"log.system": "none"}),
+    "no-key": Shape(keyed=False, partition_by=("p",)),
+}
+
+ROW = st.fixed_dictionaries(
+    {
+        "id": st.integers(0, 4),
+        "p": st.sampled_from("xy"),
+        "s": st.integers(0, 3),
+        "v": st.none() | st.integers(0, 2),
+        "_kind": st.sampled_from(["+I", "+U", "-D"]),
+    }
+)
+FEW = settings(max_examples=min(12, settings().max_examples))
+"""For each of many shapes."""
+
+STEP = st.tuples(
+    st.sampled_from(["write", "write", "write", "overwrite", "dynamic", "drop", "compact", "rollback", "alter"]),
+    st.lists(ROW, max_size=6),
+    st.integers(0, 99),
+)
+
+
+def do(table: Table, kind: str, drawn: list[Row], number: int) -> None:
+    definition = table.definition
+    if not definition.primary_key or definition.merges_values:
+        drawn = [row | {"_kind": "+I"} for row in drawn]
+    match kind:
+        case "write" | "overwrite":
+            table.write(to_arrow(table, drawn), overwrite=kind == "overwrite")
+        case "dynamic" if definition.partition_by and drawn:
+            table.write(to_arrow(table, drawn), overwrite="dynamic")
+        case "drop" if definition.partition_by:
+            table.drop_partitions([{"p": "x"}])
+        case "compact":
+            table.compact(full=number % 2 == 0)
+        case "rollback":
+            table.rollback(number % (table.filestore.state().version + 1))
+        case "alter":
+            table.alter(f"ADD COLUMN c{len(table.schema)} BIGINT")
+
+
+def image(row: Mapping[str, Any]) -> str:
+    return repr(sorted(item for item in row.items() if item[0] != "_kind"))
+
+
+def shaped(table: Table, found: Iterable[Row]) -> list[Row]:
+    """Rows of an older version in the columns of now."""
+    return in_order({name: row.get(name) for name in table.schema.names} for row in found)
+
+
+def applied(before: Iterable[Row], told: Iterable[Row], *, keyed: bool) -> list[Row]:
+    """The rows after exact changes. What leaves has to be there, exactly so, and what comes has to be new."""
+    held: list[str] = [image(row) for row in before]
+    known = {image(row): row for row in before}
+    keys = {tuple(row[name] for name in KEY) for row in before}
+    old: Row | None = None
+    for change in told:
+        row = {name: value for name, value in change.items() if name != "_kind"}
+        key = tuple(row[name] for name in KEY)
+        if change["_kind"] in ("-U", "-D"):
+            assert image(row) in held, f"{change} was not there"
+            held.remove(image(row))
+            keys.discard(key)
+            old = row if change["_kind"] == "-U" else None
+        else:
+            assert not keyed or key not in keys, f"{change} is there already"
+            assert change["_kind"] == "+I" or (old is not None and image(old) != image(row)), f"{change} after {old}"
+            held.append(image(row))
+            known[image(row)] = row
+            keys.add(key)
+            old = None
+    return in_order(known[name] for name in held)
+
+
+def check(table: Table) -> None:
+    """Every mode, from every version, with and without its rows."""
+    newest, keyed = rows(table), bool(table.definition.primary_key)
+    logged = table.definition.options["log.system"] != "none"
+    for version in range(table.filestore.state().version + 1):
+        before = shaped(table, rows(table, version))
+        exact = changes(table, version=version, mode="changelog")
+        assert applied(before, exact, keyed=keyed) == newest, version
+        assert applied([], changes(table, "full", version=version, mode="changelog"), keyed=keyed) == newest
+        if logged and keyed:
+            begun = [row | {"_kind": "+I"} for row in before]
+            assert replay([*begun, *changes(table, version=version)], KEY) == newest
+            assert replay(changes(table, "full", version=version), KEY) == newest
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+@FEW
+@given(history=st.lists(STEP, min_size=1, max_size=6))
+def test_any_history_in_any_mode_from_any_start(shape: Shape, history: list[Any]) -> None:
+    with warehouse() as store:
+        table = shape.create(store)
+        for kind, drawn, number in history:
+            do(table, kind, drawn, number)
+        check(table)
+
+
+# ---------------------------------------------------------------------------------------------- by example
+
+
+def put(table: Table, *ids: int, name: str = "a") -> int:
+    return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
+
+
+def told(table: Table, **how: Any) -> list[tuple[str, int, str]]:
+    return [(row["_kind"], row["id"], row["name"]) for row in changes(table, **how)]
+
+
+def test_an_update_comes_with_the_row_that_it_replaces_and_a_delete_with_all_of_it(orders: Table) -> None:
+    put(orders, 1, 2)
+    put(orders, 1, name="b")
+    put(orders, 1, name="b")  # leaves the row as it was
+    orders.write(pa.table({"id": [2, 9], "_kind": ["-D", "-D"]}))  # 9 was never there
+    assert told(orders, version=1, mode="changelog") == [("-U", 1, "a"), ("+U", 1, "b"), ("-D", 2, "a")]
+    assert [kind for kind, *_ in told(orders, version=1)] == ["+U", "+U", "-D", "-D"], "as the log has it"
+
+
+def test_changes_as_they_came_are_given_so(store: Store) -> None:
+    table = store.create_table(
+        "shop.input", "id BIGINT, name STRING", primary_key=["id"], options={"changelog-producer": "input"}
+    )
+    put(table, 1)
+    table.write(pa.table({"id": [1, 1], "name": ["old", "new"], "_kind": ["-U", "+U"]}))
+    assert told(table, version=1, mode="changelog") == [("-U", 1, "old"), ("+U", 1, "new")]
+
+
+def test_a_mode_that_is_not_known_is_refused(orders: Table) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        orders.follow(mode="retract")
+    assert caught.value.code == "bad-result-mode"
