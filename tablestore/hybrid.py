@@ -3,20 +3,56 @@
 A reader scans the files of one version and then goes on version by version: what a snapshot's log transactions hold
 are its changes. Since snapshots name exact ranges, no record is lost or doubled, however writers interleave in the log.
 An overwrite or a drop of partitions has no rows in the log: it is rows leaving and others coming, both read from files.
+A changelog, whose updates come with the row that they replace, is told from what holds that row.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from enum import StrEnum
 
+from filestore.delta.log import Commit
 from filestore.delta.state import TableState
+from filestore.errors import InvalidRequest
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.definition import TableDefinition
+from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.scan import ScanPlan, plan_scan
 from tablestore.moments import milliseconds
 
-__all__ = ["FromLog", "Replaced", "Step", "steps"]
+__all__ = [
+    "Compared",
+    "FromLog",
+    "Recorded",
+    "Replaced",
+    "ResultMode",
+    "Step",
+    "changelog_step",
+    "result_mode",
+    "steps",
+]
+
+
+class ResultMode(StrEnum):
+    """What a reader of changes gets of an update."""
+
+    UPSERT = "upsert"
+    """The row as it is now (``+I`` or ``+U``), as the log has it; a delete names the key (``-D``)."""
+    CHANGELOG = "changelog"
+    """The row as it was (``-U``) and as it is (``+U``); a delete has the row as it was. What changes nothing is left
+    out."""
+
+
+def result_mode(text: str) -> ResultMode:
+    """The mode of that name. `InvalidRequest` (``bad-result-mode``)."""
+    try:
+        return ResultMode(text)
+    except ValueError as error:
+        names = " or ".join(repr(str(mode)) for mode in ResultMode)
+        raise InvalidRequest(f"mode={text!r} is not known: use {names}", code="bad-result-mode") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +96,24 @@ class Replaced:
         return Replaced.left(after, before)
 
 
-Step = FromLog | Replaced
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """Read the change data that the version names."""
+
+    version: int
 
 
-def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[Step]:
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What differs between the version before and this one, told from their files and runs."""
+
+    version: int
+
+
+Step = FromLog | Replaced | Recorded | Compared
+
+
+def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[FromLog | Replaced]:
     """The steps through those snapshots, which follow each other; commits that move no rows give none.
 
     Args:
@@ -80,3 +130,44 @@ def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[Step]:
                 yield FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
             case _:
                 pass
+
+
+def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool) -> Step | None:
+    """The step that gives a version's exact changes; None if its commit moves no rows.
+
+    Args:
+        commit: The version's entry.
+        definition: What the table is in that version.
+        logged: Whether the reader has the table's log.
+    """
+    snapshot = commit.snapshot()
+    match snapshot.operation:
+        case Operation.WRITE | Operation.ROLLBACK | Operation.OVERWRITE | Operation.DROP_PARTITION:
+            pass
+        case _:
+            return None  # a fold merges what our readers have merged already
+    if snapshot.operation is Operation.WRITE and logged and _log_is_complete(definition):
+        if not snapshot.transactions:
+            return None
+        return FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
+    if _has_change_data(commit) and _change_data_is_exact(definition):
+        return Recorded(snapshot.version)
+    return Compared(snapshot.version)
+
+
+def _log_is_complete(definition: TableDefinition) -> bool:
+    """Whether the log says of each change what the row was. Without a key rows only come."""
+    return not definition.primary_key or definition.log_mode is LogMode.ALL
+
+
+def _has_change_data(commit: Commit) -> bool:
+    return any("cdc" in action for action in commit.actions)
+
+
+def _change_data_is_exact(definition: TableDefinition) -> bool:
+    """Whether a version's change data are what it changed for our readers.
+
+    Those of merge-on-read tables go from fold to fold, but our readers see a change at its commit.
+    """
+    known = definition.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.INPUT)
+    return known and not definition.merges_on_read

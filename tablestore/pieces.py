@@ -38,7 +38,7 @@ __all__ = [
     "difference_pieces",
     "pieces_between",
     "scan_pieces",
-    "without_old_rows",
+    "told",
 ]
 
 
@@ -52,6 +52,8 @@ class LogPiece:
         written: The table's columns when they were written.
         skip: How many records of the transactions come before.
         units: How many records it has.
+        tells_old_rows: Whether each ``-U`` is the row that the ``+U`` behind it replaces.
+        committed_ms: When they were committed; see `log.store.LogStore.events`.
     """
 
     bucket: int | None
@@ -59,13 +61,17 @@ class LogPiece:
     written: Schema
     skip: int
     units: int
+    tells_old_rows: bool = False
+    committed_ms: int | None = None
 
     divisible = True
 
     @classmethod
-    def of(cls, bucket: int | None, transactions: Sequence[LogTransaction], written: Schema) -> LogPiece:
-        """All records of some transactions."""
-        return cls(bucket, tuple(transactions), written, 0, sum(r.count for t in transactions for r in t.ranges))
+    def of(cls, bucket: int | None, step: FromLog, definition: TableDefinition) -> LogPiece:
+        """All records of a step, of a bucket or of all."""
+        transactions = step.transactions if bucket is None else tuple(_of_bucket(step.transactions, bucket))
+        units = sum(r.count for t in transactions for r in t.ranges)
+        return cls(bucket, transactions, definition.schema, 0, units, definition.logs_images, step.committed_ms)
 
     def part(self, start: int, end: int) -> LogPiece:
         """Records from `start` to before `end`.
@@ -94,7 +100,7 @@ class LogPiece:
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
         """The changes."""
         skip, left = self.skip, self.units
-        for rows in records.read(self.transactions, self.written):
+        for rows in records.read(self.transactions, self.written, committed_ms=self.committed_ms):
             wanted = rows.slice(skip, left)
             skip = max(0, skip - rows.num_rows)
             left -= wanted.num_rows
@@ -113,6 +119,7 @@ class ScanPiece:
     kind: RowKind
 
     divisible = False
+    tells_old_rows = False
 
     @property
     def bucket(self) -> int:
@@ -140,6 +147,7 @@ class RecordedPiece:
     units: int
 
     divisible = False
+    tells_old_rows = True
 
     @property
     def bucket(self) -> int:
@@ -160,6 +168,7 @@ class DifferencePiece:
     difference: SlotDifference
 
     divisible = False
+    tells_old_rows = True
 
     @property
     def bucket(self) -> int:
@@ -185,9 +194,11 @@ def pieces_between(pieces: Sequence[Piece], start: int, end: int | None) -> Iter
         yield piece.part(low, high) if isinstance(piece, LogPiece) and high - low < piece.units else piece
 
 
-def without_old_rows(rows: pa.Table) -> pa.Table:
-    """For a reader of upserts: without the rows as they were before an update."""
-    return rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
+def told(piece: Piece, records: RecordReader, mode: ResultMode) -> Iterator[pa.Table]:
+    """A piece's changes as a reader gets them: who wants upserts does not get the rows as they were before."""
+    drops = mode is ResultMode.UPSERT and piece.tells_old_rows
+    for rows in piece.rows(records):
+        yield rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE))) if drops else rows
 
 
 def scan_pieces(table: TableFiles, plans: Sequence[ScanPlan], kind: RowKind) -> list[ScanPiece]:
@@ -231,8 +242,8 @@ class Planner:
         match step:
             case None:
                 return []
-            case FromLog(transactions=transactions):
-                return self._logged_pieces(transactions, definition.schema)
+            case FromLog():
+                return self._logged_pieces(step, definition)
             case Recorded():
                 return self._recorded(commit, definition)
             case Replaced(version):
@@ -249,11 +260,11 @@ class Planner:
             return changelog_step(commit, definition, logged=self._logged)
         return next(steps([commit.snapshot()], keyed=bool(definition.primary_key)), None)
 
-    def _logged_pieces(self, transactions: Sequence[LogTransaction], written: Schema) -> list[Piece]:
+    def _logged_pieces(self, step: FromLog, definition: TableDefinition) -> list[Piece]:
         if not self._by_bucket:
-            return [LogPiece.of(None, transactions, written)]
-        buckets = sorted({r.bucket for t in transactions for r in t.ranges})
-        return [LogPiece.of(bucket, [*_of_bucket(transactions, bucket)], written) for bucket in buckets]
+            return [LogPiece.of(None, step, definition)]
+        buckets = sorted({r.bucket for t in step.transactions for r in t.ranges})
+        return [LogPiece.of(bucket, step, definition) for bucket in buckets]
 
     def _recorded(self, commit: Commit, definition: TableDefinition) -> list[Piece]:
         state = self._walk.pair(commit.version)[1]

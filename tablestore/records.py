@@ -28,14 +28,14 @@ class RecordReader:
     """Reads one table's log. Close it, or use it in a ``with``.
 
     Args:
-        config: The log.
+        config: The log; None for a table without one, whose changes are read from files only.
         wanted: The columns that the reader knows.
         ambient: Clock and ids.
     """
 
-    def __init__(self, config: LogConfig, wanted: Schema, ambient: Ambient) -> None:
-        self._config = replace(config, schema=wanted)
-        self._wanted = wanted
+    def __init__(self, config: LogConfig | None, wanted: Schema, ambient: Ambient) -> None:
+        self._config = None if config is None else replace(config, schema=wanted)
+        self.wanted = wanted
         self._ambient = ambient
         self._log: LogStore | None = None
 
@@ -43,6 +43,7 @@ class RecordReader:
     def log(self) -> LogStore:
         """The log, as it was last opened."""
         if self._log is None:
+            assert self._config is not None, "a table without a log has no records"
             self._log = open_log(self._config, self._ambient)
         return self._log
 
@@ -65,11 +66,11 @@ class RecordReader:
             NotFound: ``log-gap``.
             Unsupported: ``schema-changed``.
         """
-        if written != self._config.schema:
+        if self._config is not None and written != self._config.schema:
             self.close()
             self._config = replace(self._config, schema=written)
         for batch in self.log.read(transactions, bucket=bucket, committed_ms=committed_ms):
-            yield reshaped(pa.Table.from_batches([batch.rows]), written, self._wanted)
+            yield reshaped(pa.Table.from_batches([batch.rows]), written, self.wanted)
 
     def close(self) -> None:
         """Lets go of the log."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from filestore.errors import InvalidRequest
 from filestore.life.retention import tag_of
@@ -13,6 +13,7 @@ from tablestore.moments import milliseconds
 
 __all__ = ["Asked", "Start", "start_of"]
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SCANS = ("full", "latest", "from-timestamp")
 
 
@@ -75,17 +76,14 @@ class Asked:
         )
 
     def resolved(self, options: TableOptions) -> Asked:
-        """What is meant: where nothing was said, what the table's ``log.scan`` says; ``full`` without it."""
+        """What is meant: where nothing was said, what the table's ``log.scan`` says."""
         if self.scan is not None:
             return self
         if self.moments:
             return replace(self, scan="from-timestamp") if self.timestamp is not None else self
-        given = options.as_dict()
-        found = replace(self, scan=given.get("log.scan", "full"))
-        if found.scan == "from-timestamp" and (millis := given.get("log.scan.timestamp-millis")) is not None:
-            found = replace(found, timestamp=datetime.fromtimestamp(int(millis) / 1000, UTC))
-        found.check()
-        return found
+        millis = options["log.scan.timestamp-millis"]
+        timestamp = None if millis is None else _EPOCH + timedelta(milliseconds=millis)
+        return replace(self, scan=options["log.scan"], timestamp=timestamp)
 
 
 def start_of(files: FileStore, asked: Asked) -> Start:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -17,11 +17,9 @@ from filestore.alter import plan_alter
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
-from filestore.life.consumers import Consumer, consumers_of, forget_consumer
 from filestore.life.expiry import Expiry, expire
-from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
-from filestore.life.retention import Tag, tag_of, tags_of
+from filestore.life.retention import Tag, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
@@ -29,36 +27,30 @@ from filestore.model.definition import TableDefinition
 from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
-from filestore.reading.get import get_rows
-from filestore.reading.predicate import Predicate
 from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
 from tablestore.altering import alter_table
 from tablestore.apps import app_version
-from tablestore.asked import Keys, asked_keys
 from tablestore.detail import detail_of
 from tablestore.expiry import expired
-from tablestore.follow import Follower, Stop
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, arrow_rows, conform
 from tablestore.lease import at_work_since_ms
-from tablestore.moments import milliseconds
 from tablestore.overwrite import Drop, Overwrite
 from tablestore.rollback import rollback
-from tablestore.scan import Scan
 from tablestore.system.scan import SystemScan, Versions, system_scan
+from tablestore.table_reads import TableReads
 from tablestore.transaction import TableWriter
 from tablestore.write_job import TaskOutcome, WriteJob
 
 __all__ = ["Table"]
 
 
-class Table:
+class Table(TableReads):
     """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
 
     def __init__(self, handle: TableHandle) -> None:
-        self.handle = handle
-        self.filestore = handle.files()
+        super().__init__(handle)
         self._writer = TableWriter(self.filestore, handle.log, handle.ambient)
         self.in_writer = InWriter(self.filestore)
 
@@ -72,16 +64,6 @@ class Table:
     def location(self) -> str:
         """The Delta table's path: any Delta reader opens it."""
         return self.handle.location
-
-    @property
-    def definition(self) -> TableDefinition:
-        """Schema, keys and options."""
-        return self.filestore.state().definition
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns as Arrow."""
-        return self.definition.schema.to_arrow()
 
     def write(self, rows: Rows, overwrite: Overwrite = False, *, app: tuple[str, int] | None = None) -> Snapshot:
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
@@ -146,93 +128,6 @@ class Table:
         """
         now_ms = self.handle.ambient.now_ms()
         return self._writer.drop_partitions(lambda state: expired(state, now_ms))
-
-    def scan(
-        self,
-        columns: Sequence[str] | None = None,
-        where: Predicate | None = None,
-        version: int | None = None,
-        fresh: bool = False,
-        *,
-        timestamp: datetime | None = None,
-        tag: str | None = None,
-    ) -> Scan:
-        """Reads the table: `Scan.to_arrow`, `Scan.to_polars` or `Scan.to_batches` run it.
-
-        Args:
-            columns: Which columns; all if None.
-            where: A SQL condition such as ``"amount > 10 AND region = 'eu'"``, or a polars expression.
-            version: The state of that version (time travel).
-            fresh: Also what the log holds beyond the newest snapshot. With ``log.consistency = transactional`` that
-                is nothing, since a change becomes visible together with its snapshot.
-            timestamp: The state at that time; give either this or `version`.
-            tag: The state that has this tag; give only one of the three.
-
-        Raises:
-            NotFound: ``snapshot-expired``, here or while it is read: hold old versions with a tag or a consumer.
-        """
-        if fresh and any(given is not None for given in (version, timestamp, tag)):
-            raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
-        version = self._version(version, timestamp, tag)
-        return Scan(self.filestore, self.filestore.state(version), columns, where)
-
-    def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
-        """The rows of given keys: an Arrow table in the order of the keys.
-
-        A key that has no row is left out, one that is given twice comes once. Whoever asks or writes often keeps the
-        `Table`: what is looked up again and again is then found on the local disk, within the bounds of the options
-        ``lookup.cache-…`` (files without a name below the system's temporary folder, ``$TMPDIR``).
-
-        Args:
-            keys: Arrow or polars with the primary key's columns, a list of dicts with their names, a list of tuples
-                in their order, or, if the key is one column, a list of its values.
-            columns: Which columns; all if None.
-            version: The state of that version (time travel).
-
-        Raises:
-            InvalidRequest: a table without a key (``no-primary-key``), or keys that do not fit it (``bad-keys``,
-                ``null-key``, ``bad-value``).
-            NotFound: a column or version that is not there.
-        """
-        state = self.filestore.state(version)
-        asked = asked_keys(keys, state.definition)
-        return get_rows(self.filestore.files(state), state, asked, columns)
-
-    def follow(
-        self,
-        scan: str | None = None,
-        *,
-        timestamp: datetime | None = None,
-        version: int | None = None,
-        stop: Stop = None,
-        consumer: str | None = None,
-    ) -> Iterator[pa.RecordBatch]:
-        """The table's rows and then its changes as they are committed: Arrow batches with ``_kind``.
-
-        All batches have the columns that the table has now, also those of older and of later versions: a column that
-        a version lacks is null in its changes, one that comes later is left out, a renamed one keeps its name.
-
-        Args:
-            scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change. ``latest``: later
-                changes only. ``from-timestamp``: changes after the state at `timestamp`; all, if the
-                table is younger. None: what the table's option ``log.scan`` says.
-            timestamp: For ``from-timestamp``.
-            version: Instead of `scan`: changes after that version.
-            stop: When to end, since it is endless otherwise: a version number to end after, or a `threading.Event`
-                or function that says so. All that was committed until then is still given.
-            consumer: An id under which the reader's position is kept: what it has still to read does not expire, and
-                a later reader with this id goes on there, whatever else it asks for. A version that was not taken
-                to its end comes again.
-
-        Raises:
-            Unsupported: the table has no log (``log.system = none``).
-            NotFound: ``log-gap`` or ``snapshot-expired``: changes are gone; start again with ``scan="full"``.
-            Conflict: ``consumer-taken``: another reader took the consumer's id.
-            Unsupported: ``schema-changed``: a column was widened since, and a value does not fit its former type.
-        """
-        return Follower(self.filestore, self.handle.required_log(self.definition)).follow(
-            scan, timestamp, version, stop, None if consumer is None else self.consumer(consumer)
-        )
 
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
         """The table's history, newest first."""
@@ -316,7 +211,7 @@ class Table:
             AlreadyExists: ``tag-exists``.
             NotFound: ``no-such-version``, ``snapshot-expired``.
         """
-        return create_tag(self.filestore, name, self._version(version, timestamp, None))
+        return create_tag(self.filestore, name, self.version_of(version, timestamp, None))
 
     def delete_tag(self, name: str) -> None:
         """Takes a tag away; its version may expire then. `NotFound` (``no-such-tag``)."""
@@ -341,22 +236,10 @@ class Table:
             Conflict: the table's columns or options changed meanwhile. No row was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
-        wanted = self._version(version, timestamp, tag)
+        wanted = self.version_of(version, timestamp, tag)
         if wanted is None:
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
         return rollback(self.filestore, self.handle.log(self.definition), wanted)
-
-    def consumer(self, consumer_id: str) -> Consumer:
-        """A reader's hold: ``with table.consumer("report").register(7): ...`` keeps version 7 and later ones."""
-        return Consumer(self.filestore, consumer_id)
-
-    def consumers(self) -> list[ConsumerInfo]:
-        """The consumers that were heard of within ``consumer.expiration-time``, by id."""
-        return consumers_of(self.filestore)
-
-    def delete_consumer(self, consumer_id: str) -> None:
-        """Forgets a consumer whose reader will not come back. `NotFound` (``no-such-consumer``)."""
-        forget_consumer(self.filestore, consumer_id)
 
     def expire(self, *, dry_run: bool = False) -> Expiry:
         """Lets old versions expire as the options ``snapshot.*`` say, but for those of tags and consumers."""
@@ -387,14 +270,3 @@ class Table:
     def writer(self) -> TableWriter:
         """What writes the table, for code that brings its rows in another way, such as Spark."""
         return self._writer
-
-    def version_at(self, timestamp: datetime) -> int:
-        """The newest version committed at or before that time; `NotFound` if the table is younger."""
-        return self.filestore.version_at(milliseconds(timestamp))
-
-    def _version(self, version: int | None, timestamp: datetime | None, tag: str | None) -> int | None:
-        if sum(given is not None for given in (version, timestamp, tag)) > 1:
-            raise InvalidRequest("give only one of version, timestamp and tag", code="bad-time-travel")
-        if tag is not None:
-            return tag_of(self.filestore.state(), tag).version
-        return version if timestamp is None else self.version_at(timestamp)

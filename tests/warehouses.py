@@ -50,10 +50,10 @@ def keyed(table: Table, found: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
     return by_key
 
 
-def changes(table: Table, **how: Any) -> list[Row]:
+def changes(table: Table, *start: str, **how: Any) -> list[Row]:
     """What `Table.follow` gives up to the newest version."""
     how.setdefault("stop", table.filestore.state().version)
-    return [row for batch in table.follow(**how) for row in batch.to_pylist()]
+    return [row for batch in table.follow(*start, **how) for row in batch.to_pylist()]
 
 
 def replay(found: Iterable[Row], key: Sequence[str]) -> list[Row]:

@@ -69,6 +69,17 @@ class SlotDifference:
     after: tuple[DataFile, ...]
     pending: tuple[PendingSlot | None, PendingSlot | None] = (None, None)
 
+    @property
+    def most_rows(self) -> int:
+        """How many changes there are at most, rows before and after an update counted as two."""
+        files = ({file.path: file for file in side} for side in (self.before, self.after))
+        old, new = files
+        shared = old.keys() & new.keys()
+        rows = sum(file.live_rows for side in (old, new) for path, file in side.items() if path not in shared)
+        rows += sum(abs(old[path].live_rows - new[path].live_rows) for path in shared)
+        runs = ({run for run in slot.runs} if slot else set() for slot in self.pending)
+        return rows + 2 * sum(run.rows for run in set.symmetric_difference(*runs))
+
 
 def differences(before: TableState, after: TableState) -> list[SlotDifference]:
     """The slots whose rows may differ between two versions of a table, in any order of them. Pure."""

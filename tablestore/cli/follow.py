@@ -27,8 +27,6 @@ from tablestore.cli.opening import open_table
 from tablestore.cli.output import note, print_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
-
     import pyarrow as pa
 
 __all__ = ["follow"]
@@ -42,20 +40,45 @@ class _From(StrEnum):
     TIMESTAMP = "from-timestamp"
 
 
+class _Mode(StrEnum):
+    UPSERT = "upsert"
+    CHANGELOG = "changelog"
+
+
+class _OnLogGap(StrEnum):
+    FAIL = "fail"
+    RESCAN = "rescan"
+
+
 def follow(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     scan: Annotated[
         _From | None,
         typer.Option(
             "--scan",
-            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: the table's "
-            "log.scan.",
+            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: what the "
+            "other options say, else the table's log.scan, else full.",
         ),
     ] = None,
     timestamp: Annotated[
         datetime | None,
-        typer.Option("--timestamp", parser=moment, metavar="TIME", help="ISO 8601; UTC if it has no zone."),
+        typer.Option("--timestamp", parser=moment, metavar="TIME", help="Changes after this time. ISO 8601, UTC."),
     ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="VERSION", min=0, help="Changes after this version.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Changes after the version with this tag.")] = None,
+    mode: Annotated[
+        _Mode,
+        typer.Option("--mode", help="Rows as they are now; or each update as the row before (-U) and after it (+U)."),
+    ] = _Mode.UPSERT,
+    consumer: Annotated[
+        str | None,
+        typer.Option("--consumer", metavar="ID", help="Go on where the last reader with this id stopped."),
+    ] = None,
+    on_log_gap: Annotated[
+        _OnLogGap, typer.Option("--on-log-gap", help="If changes are gone: an error, or on from the newest version.")
+    ] = _OnLogGap.FAIL,
     until: Annotated[
         int | None, typer.Option("--until", metavar="VERSION", min=0, help="End after this version.")
     ] = None,
@@ -64,19 +87,26 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print a table's changes as they come, each with its kind: +I, +U or -D. Ctrl-C ends it."""
-    if (scan is _From.TIMESTAMP) != (timestamp is not None):
-        raise typer.BadParameter("--scan from-timestamp and --timestamp go together", param_hint="--timestamp")
+    """Print a table's changes as they come, each with its kind: +I, -U, +U or -D. Ctrl-C ends it."""
+    if scan is _From.TIMESTAMP and timestamp is None:
+        raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
     with _interruptible() as stopped, open_table(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
         changes = table.follow(
-            None if scan is None else str(scan), timestamp=timestamp, stop=stopped if until is None else until
+            None if scan is None else str(scan),
+            timestamp=timestamp,
+            version=version,
+            tag=tag,
+            mode=str(mode),
+            consumer=consumer,
+            on_log_gap=str(on_log_gap),
+            stop=stopped if until is None else until,
         )
         note(f"following {name}; Ctrl-C ends it")
-        with closing(_generator(changes)) as batches:
-            _print_changes(batches, wanted, output, stopped)
+        with closing(changes):
+            _print_changes(changes, wanted, output, stopped)
 
 
 def _print_changes(
@@ -85,18 +115,17 @@ def _print_changes(
     import pyarrow as pa
 
     from tablestore.cli.text import Aligned, json_lines
+    from tablestore.gaps import truncates
 
     aligned = Aligned()
     for batch in changes:
         if stopped.is_set():
             return
+        if truncates(batch):
+            note("changes are gone: what came so far is void, and all rows follow")
         rows = pa.Table.from_batches([batch]).select(columns)
         if rows.num_rows:
             print_lines(json_lines(rows) if output is Format.JSON else aligned.lines(rows))
-
-
-def _generator(changes: Iterator[pa.RecordBatch]) -> Generator[pa.RecordBatch]:
-    yield from changes
 
 
 @contextmanager

@@ -103,18 +103,23 @@ def consumers(
     token: Token = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the readers that keep versions from expiring, or forget one that will not come back."""
+    """List the readers that keep versions from expiring, and what they have still to read; or forget one."""
     with open_table(name, catalog, token) as table:
         if forget is not None:
             table.delete_consumer(forget)
             note(f"forgot {forget}")
             return
-        found = [(c.id, c.version, _time(c.touched_ms)) for c in table.consumers()]
-    titles = ["consumer", "version", "heard of"]
+        listed, lags = table.consumers(), table.consumer_lags()
+    found = [
+        (c.id, c.version, _time(c.touched_ms), lag.versions, lag.records)
+        for c in listed
+        if (lag := lags.get(c.id)) is not None
+    ]
+    titles = ["consumer", "version", "heard of", "versions behind", "records behind"]
     if as_json:
         print_json([dict(zip(titles, row, strict=True)) for row in found])
     else:
-        print_table(titles, found, right=["version"])
+        print_table(titles, found, right=["version", "versions behind", "records behind"])
 
 
 def orphans(  # a command's options are its arguments

@@ -27,14 +27,13 @@ from tablestore.admission import Limit, Place, admit
 from tablestore.gaps import OnLogGap, is_gap
 from tablestore.hybrid import ResultMode
 from tablestore.pieces import (
-    DifferencePiece,
     LogPiece,
     Piece,
     Planner,
     difference_pieces,
     pieces_between,
     scan_pieces,
-    without_old_rows,
+    told,
 )
 from tablestore.records import RecordReader
 from tablestore.spark.offsets import Offset
@@ -62,9 +61,7 @@ class _Partition(InputPartition):
     def rows(self) -> Iterator[pa.Table]:
         with RecordReader(self.log, self.wanted, self.ambient) as records:
             for piece in self.pieces:
-                drops = self.mode is ResultMode.UPSERT and isinstance(piece, DifferencePiece)
-                for rows in piece.rows(records):
-                    yield without_old_rows(rows) if drops else rows
+                yield from told(piece, records, self.mode)
 
 
 class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -19,7 +19,7 @@ __all__ = ["TableStoreSource"]
 
 
 class TableStoreSource(DataSource):
-    """Options: ``path`` (``database.table``), ``catalog``, ``token``, ``scan``, ``timestamp``, ``maxRowsPerBatch``.
+    """Options: ``path`` (``database.table``), ``catalog``, ``token``; of streams those of `StreamOptions`.
 
     A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
     With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which it could not
@@ -80,7 +80,7 @@ class TableStoreSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """A stream of changes."""
-        from tablestore.spark.reading import ChangeReader
+        from tablestore.spark.changes import ChangeReader
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))

@@ -21,15 +21,15 @@ from filestore.errors import InvalidRequest
 from filestore.life.retention import tag_of
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
-from tablestore.defaults import PREFIX, starting_point, table_defaults
-from tablestore.follow import check_scan
+from tablestore.defaults import PREFIX, table_defaults
+from tablestore.hybrid import ResultMode
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
-from tablestore.spark.reading import row_limit
 from tablestore.spark.source import TableStoreSource
+from tablestore.spark.stream_options import StreamOptions
 from tablestore.spark.write import spark_runner
 from tablestore.store import Store
 from tablestore.system.names import split_name
@@ -154,48 +154,68 @@ class SparkStore:
             reader = reader if value is None else reader.option(option, value)
         return reader.load(f"{table.handle.identifier}${name}")
 
-    def read_stream(
+    def read_stream(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,
         name: str,
         scan: str | None = None,
         *,
         timestamp: datetime | None = None,
+        version: int | None = None,
+        tag: str | None = None,
+        mode: str = "upsert",
         max_rows_per_batch: int | None = None,
+        max_versions_per_batch: int | None = None,
         consumer: str | None = None,
+        on_log_gap: str = "fail",
     ) -> DataFrame:
         """The table's changes as a streaming DataFrame with ``_kind``: the snapshot's rows first, then the log.
 
         Changes of one key keep their order within a micro-batch: they come in one partition. A restarted query goes
-        on exactly where its checkpoint says.
+        on exactly where its checkpoint says. The query's progress shows where it is (``endOffset``) and the newest
+        version (``latestOffset``).
 
         Args:
             name: ``database.table``.
-            scan: ``full``, ``latest`` or ``from-timestamp``; None: what the table's option ``log.scan`` says.
-            timestamp: For ``from-timestamp``.
-            max_rows_per_batch: Limits a micro-batch to whole files and versions of about so many rows.
-            consumer: An id under which the table knows what the query has still to read, so that it does not expire.
+            scan: Where it begins, as in `tablestore.Table.follow`: ``full``, ``latest``, ``from-timestamp``; None: what
+                the table's option ``log.scan`` says.
+            timestamp: Likewise.
+            version: Likewise.
+            tag: Likewise.
+            mode: ``upsert`` or ``changelog``: what it gets of an update, as in `tablestore.Table.follow`.
+            max_rows_per_batch: The most rows of a micro-batch, which may end within a version. Files come whole: those
+                of the snapshot, and in mode ``changelog`` the changes of a bucket.
+            max_versions_per_batch: The most versions of a micro-batch.
+            consumer: An id under which the table knows what the query has still to read, so that it does not expire. A
+                query without a checkpoint goes on where the last one with this id was: a batch may come again.
+            on_log_gap: ``fail``, or ``rescan``: if changes are gone, go on from the newest version, as in
+                `tablestore.Table.follow`. If the version before is gone, too, all rows come again, and
+                ``rescans`` in the query's ``endOffset`` grows: rows that were deleted meanwhile are told by nothing.
 
         Raises:
-            InvalidRequest: a scan that is not known or lacks its timestamp, or no rows per batch.
+            InvalidRequest: options that do not fit (`tablestore.spark.stream_options`).
             NotFound: there is no such table.
-            Unsupported: the table has no log (``log.system = none``).
+            Unsupported: with mode ``upsert``: the table has no log (``log.system = none``).
         """
-        if max_rows_per_batch is not None:
-            row_limit(str(max_rows_per_batch))
+        given = {
+            "scan": scan,
+            "timestamp": None if timestamp is None else in_utc(timestamp).isoformat(),
+            "version": version,
+            "tag": tag,
+            "mode": mode,
+            "maxRowsPerBatch": max_rows_per_batch,
+            "maxVersionsPerBatch": max_versions_per_batch,
+            "consumerId": consumer,
+            "onLogGap": on_log_gap,
+        }
+        options = {name: str(value) for name, value in given.items() if value is not None}
+        asked = StreamOptions.parse(options)
         table = self.store.table(name)
-        scan, timestamp = starting_point(scan, timestamp, table.definition.options)
-        check_scan(scan, timestamp is not None)
-        table.handle.required_log(table.definition)
-        reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
-        reader = reader.option("changes", "true").option("scan", scan)
-        if timestamp is not None:
-            reader = reader.option("timestamp", in_utc(timestamp).isoformat())
-        if max_rows_per_batch is not None:
-            reader = reader.option("maxRowsPerBatch", max_rows_per_batch)
+        if asked.mode is ResultMode.UPSERT:
+            table.handle.required_log(table.definition)
         if consumer is not None:
             table.consumer(consumer)  # refuses a bad id before anything starts
-            reader = reader.option("consumerId", consumer)
-        return reader.load(name)
+        reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
+        return reader.option("changes", "true").options(**options).load(name)
 
     def write_stream(
         self, name: str, df: DataFrame, *, checkpoint: str, trigger: dict[str, Any] | None = None

@@ -261,7 +261,6 @@ def test_wrong_requests_name_their_code(run: Run, orders: Table, arguments: tupl
         ("scan", "shop.orders", "--format", "xml"),
         ("scan", "shop.orders", "--limit", "-1"),
         ("follow", "shop.orders", "--scan", "from-timestamp"),
-        ("follow", "shop.orders", "--timestamp", "2026-01-01"),
         ("follow", "shop.orders", "--scan", "from-timestamp", "--timestamp", "yesterday"),
         ("write", "shop.orders", "/no/such/file.csv"),
         ("write", "shop.orders", __file__),

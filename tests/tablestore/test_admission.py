@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange, LogTransaction
-from filestore.model.sql import parse_columns
 from tablestore.admission import Limit, Place, admit, between
+from tablestore.hybrid import FromLog
 from tablestore.pieces import LogPiece
+from tests.tables import define
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Records:
             self.transactions.append(LogTransaction(f"t{t}", tuple(parts)))
         self.count = number
 
-    def read(self, transactions: tuple[LogTransaction, ...], written: object) -> object:
+    def read(self, transactions: tuple[LogTransaction, ...], written: object, committed_ms: int | None) -> object:
         for transaction in transactions:
             for part in transaction.ranges:
                 found = [
@@ -103,7 +104,7 @@ class Records:
 @given(RANGES, st.data())
 def test_a_part_of_the_log_has_exactly_its_records(drawn: list[list[tuple[int, int]]], data: st.DataObject) -> None:
     log = Records(drawn)
-    piece = LogPiece.of(0, log.transactions, parse_columns("n BIGINT", ()))
+    piece = LogPiece.of(0, FromLog(1, tuple(log.transactions)), define("n BIGINT"))
     assert piece.units == log.count
     start = data.draw(st.integers(0, log.count))
     end = data.draw(st.integers(start, log.count))

@@ -13,7 +13,8 @@ import tablestore
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.table_options import TableOptions
 from tablestore import Store, Table
-from tablestore.defaults import starting_point, table_defaults
+from tablestore.defaults import table_defaults
+from tablestore.starting import Asked
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -49,11 +50,13 @@ def test_settings_that_are_no_options_are_refused_at_once(settings: dict[str, st
 def test_a_reader_begins_as_it_asks_and_else_as_the_table_says() -> None:
     ms = int(AT.timestamp() * 1000)
     own = TableOptions.parse({"log.scan": "from-timestamp", "log.scan.timestamp-millis": str(ms)})
-    assert starting_point(None, None, TableOptions()) == ("full", None)
-    assert starting_point(None, None, own) == ("from-timestamp", AT)
-    assert starting_point("latest", None, own) == ("latest", None)
-    assert starting_point("from-timestamp", None, own) == ("from-timestamp", None)
-    assert starting_point(None, AT.replace(year=2027), own) == ("from-timestamp", AT.replace(year=2027))
+    later = AT.replace(year=2027)
+    assert Asked().resolved(TableOptions()) == Asked("full")
+    assert Asked().resolved(own) == Asked("from-timestamp", AT)
+    assert Asked("latest").resolved(own) == Asked("latest")
+    assert Asked(timestamp=later).resolved(own) == Asked("from-timestamp", later)
+    assert Asked(version=3).resolved(own) == Asked(version=3)
+    assert Asked(tag="a").resolved(own) == Asked(tag="a")
 
 
 def test_followers_begin_where_the_table_says(store: Store) -> None:
