@@ -12,6 +12,7 @@ from filestore.delta.state import TableState
 from filestore.reading.predicate import Predicate
 from filestore.reading.scan import plan_scan, scan
 from filestore.table import FileStore
+from tablestore.fresh import LogTail, fresh_rows
 
 __all__ = ["Scan"]
 
@@ -24,13 +25,20 @@ class Scan:
     state: TableState
     columns: Sequence[str] | None
     where: Predicate | None
+    tail: LogTail | None = None
+    """What the log shows beyond the version, if that is wanted too and there is any."""
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Batches of about a row group: memory stays bounded."""
-        plan = plan_scan(self.state, self.columns, self.where)
         with self.filestore.reading(self.state.version):
-            for part in scan(self.filestore.files(self.state), plan):
+            for part in self._rows():
                 yield from part.to_batches()
+
+    def _rows(self) -> Iterator[pa.Table]:
+        if self.tail is not None:
+            return fresh_rows(self.filestore, self.state, self.tail, self.columns, self.where)
+        plan = plan_scan(self.state, self.columns, self.where)
+        return scan(self.filestore.files(self.state), plan)
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""

@@ -1,0 +1,128 @@
+"""Reads that are fresher than the newest snapshot: what the log shows beyond it is merged on top (``fresh=True``).
+
+With ``log.consistency = transactional`` a change becomes visible together with its snapshot, so there is never such a
+tail. Where records are visible earlier, the last record of a key wins, or with a sequence field the highest, as it will
+when the snapshot comes: what a log holds of engines that merge values are rows that are merged already.
+Memory: the tail's keys and rows, one a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.reading.get import get_rows
+from filestore.reading.predicate import Condition, Predicate
+from filestore.reading.scan import plan_scan, scan, scan_frames
+from filestore.rows.frames import arrow_table, frame_of
+from filestore.table import FileStore
+
+__all__ = ["LogTail", "fresh_rows", "last_of_each_key", "standing"]
+
+_PUTS = [str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]
+_STORED = "_stored"
+
+
+class LogTail(Protocol):
+    """What the log shows beyond a snapshot."""
+
+    def changes(self, state: TableState) -> Iterator[pa.Table]:
+        """Visible records that no snapshot up to this version covers.
+
+        They have the version's columns and `KIND_COLUMN`; those of one bucket come in the order of the log.
+        """
+
+
+def last_of_each_key(chunks: Iterable[pa.Table], definition: TableDefinition) -> pl.DataFrame | None:
+    """Of each key the change that stands at the end; None without any. Pure.
+
+    Args:
+        chunks: Changes with all columns and `KIND_COLUMN`, in their order.
+        definition: The table's: with a sequence field the highest stands, of equal ones the last; null is the lowest.
+    """
+    names = [*definition.schema.names, KIND_COLUMN]
+    keys, sequence = list(definition.primary_key), definition.sequence_field
+    held: pl.DataFrame | None = None
+    for chunk in chunks:
+        rows = frame_of(chunk.select(names))
+        rows = rows if held is None else pl.concat([held, rows])
+        if sequence is not None:
+            rows = rows.sort(sequence, nulls_last=False, maintain_order=True)
+        held = rows.unique(keys, keep="last", maintain_order=True)
+    return held
+
+
+def standing(tail: pl.DataFrame, stored: pl.DataFrame, definition: TableDefinition) -> pl.DataFrame:
+    """The changes that stand against the stored rows: with a sequence field those that are not below them. Pure.
+
+    Args:
+        tail: One change a key.
+        stored: The keys and sequences of stored rows.
+        definition: The table's.
+    """
+    sequence = definition.sequence_field
+    if sequence is None:
+        return tail
+    keys = list(definition.primary_key)
+    joined = tail.join(
+        stored.select(*keys, pl.col(sequence).alias(_STORED)), on=keys, how="left", maintain_order="left"
+    )
+    late = pl.col(_STORED).is_not_null() & (pl.col(sequence).is_null() | (pl.col(sequence) < pl.col(_STORED)))
+    return joined.filter(~late).drop(_STORED)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Which columns and rows come out."""
+
+    columns: Sequence[str]
+    condition: Condition | None
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        if self.condition is None or not rows.height:
+            return rows.select(self.columns)
+        if not self.condition.columns:  # 1 = 1
+            always = bool(self.condition.wanted(pl.DataFrame(height=1)).all())
+            return (rows if always else rows.clear()).select(self.columns)
+        return rows.filter(self.condition.wanted(rows.select(self.condition.columns))).select(self.columns)
+
+
+def fresh_rows(
+    store: FileStore, state: TableState, tail: LogTail, columns: Sequence[str] | None, where: Predicate | None
+) -> Iterator[pa.Table]:
+    """The rows of a version with the tail on top; of the files nothing is held.
+
+    Args:
+        store: The table.
+        state: Its newest version.
+        tail: What its log shows beyond it.
+        columns: Which columns; all if None.
+        where: Which rows.
+    """
+    definition, table = state.definition, store.files(state)
+    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
+    changes = last_of_each_key(tail.changes(state), definition)
+    if changes is None:
+        yield from scan(table, plan_scan(state, columns, where))
+        return
+    keys = list(definition.primary_key)
+    if (sequence := definition.sequence_field) is not None:
+        asked = arrow_table(changes.select(keys), definition.schema.select(keys).to_arrow())
+        stored = get_rows(table, state, asked, list(dict.fromkeys((*keys, sequence))))
+        changes = standing(changes, frame_of(stored), definition)
+    wide = list(dict.fromkeys((*schema.names, *keys)))
+    for rows in scan_frames(table, plan_scan(state, wide, where)):
+        left = rows.join(changes.select(keys), on=keys, how="anti", maintain_order="left")
+        if left.height:
+            yield arrow_table(left.select(schema.names), schema)
+    wanted = _Wanted(schema.names, None if where is None else Condition.of(where, definition.schema))
+    puts = wanted.of(changes.filter(pl.col(KIND_COLUMN).is_in(_PUTS)))
+    if puts.height:
+        yield arrow_table(puts, schema)
