@@ -96,6 +96,20 @@ def test_from_a_time(run: Run, orders: Table, zone: str) -> None:
     assert ids(result) == [2]
 
 
+def test_a_changelog_from_a_tag_on_under_an_id(run: Run, orders: Table) -> None:
+    put(orders, 1, 2)
+    orders.create_tag("eod")
+    put(orders, 1, status="PAID")
+    asked = ("follow", "shop.orders", "--tag", "eod", "--mode", "changelog", "--consumer", "job", "-f", "json")
+    until = orders.filestore.state().version
+    found = [json.loads(line) for line in run(*asked, "--until", until).stdout.splitlines()]
+    assert [(row["_kind"], row["id"], row["status"]) for row in found] == [("-U", 1, "OPEN"), ("+U", 1, "PAID")]
+    put(orders, 7)
+    (listed,) = json.loads(run("consumers", "shop.orders", "--json").stdout)
+    assert (listed["versions behind"], listed["records behind"]) == (1, 1)
+    assert ids(run(*asked, "--until", until + 1)) == [7], "it goes on where it was"
+
+
 def test_columns(run: Run, orders: Table) -> None:
     put(orders, 1)
     result = run("follow", "shop.orders", "--until", 1, "--columns", "status")

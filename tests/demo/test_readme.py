@@ -75,6 +75,19 @@ def test_the_lines_for_the_change_feed_run(
     assert printed.count("update_preimage") == printed.count("update_postimage") == 1
 
 
+def test_the_lines_for_a_changelog_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0] + next(block for block in blocks() if "load_cdf" in block), names)
+    capsys.readouterr()
+    execute(next(block for block in blocks() if 'mode="changelog"' in block), names)
+    printed = capsys.readouterr().out
+    assert "[{'id': 2, 'amount': 20, '_kind': '-U'}, {'id': 2, 'amount': 30, '_kind': '+U'}]" in printed
+    assert "Lag(versions=0, records=0, ms=0)" in printed
+
+
 def test_the_lines_for_a_merge_engine_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
