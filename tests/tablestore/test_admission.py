@@ -59,6 +59,8 @@ def test_a_batch_is_as_large_as_it_may_be() -> None:
     assert admit(history.__getitem__, Place(0), 3, Limit(14)) == Place(3)
     assert admit(history.__getitem__, Place(2), 3, Limit(1)) == Place(3), "it cannot be cut"
     assert admit(history.__getitem__, Place(0, 3), 3, Limit(5)) == Place(0, 8)
+    assert admit(history.__getitem__, Place(0, 3), 3, Limit(10)) == Place(2)
+    assert admit(history.__getitem__, Place(0, 3), 3, Limit(11)) == Place(3)
     assert admit(history.__getitem__, Place(0, 3), 3, Limit()) == Place(3)
     assert admit(history.__getitem__, Place(3), 3, Limit(5)) == Place(3)
 
