@@ -92,6 +92,23 @@ def test_if_that_has_expired_too_all_is_void_and_all_rows_come(short: Table, mod
     assert caught.value.code == "snapshot-expired"
 
 
+def test_a_gap_within_a_version_makes_all_void_that_came_of_it(orders: Table) -> None:
+    """What differs between the versions around it does not take back what was given in between."""
+    ids = range(20)
+    put(orders, *ids)
+    before = changes(orders)
+    put(orders, *ids, name="b")
+    put(orders, *ids)
+    config = orders.handle.log(orders.definition)
+    assert config is not None
+    with open_log(config, orders.handle.ambient) as log:
+        log.trim({1: log.end_offsets()[1]})
+    batches = list(orders.follow(version=1, on_log_gap="rescan", stop=newest(orders)))
+    assert not truncates(batches[0])
+    assert sum(truncates(batch) for batch in batches) == 1
+    assert replay(after_truncation(batches), ["id"]) == replay(before, ["id"]) == rows(orders)
+
+
 def test_a_consumer_that_comes_too_late_begins_anew(short: Table) -> None:
     put(short, 1)
     for i in range(12):
