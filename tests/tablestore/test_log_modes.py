@@ -14,7 +14,11 @@ from hypothesis import strategies as st
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
+from tablestore.hybrid import ResultMode
 from tablestore.incoming import conform
+from tablestore.pieces import Planner
+from tablestore.records import RecordReader
+from tablestore.walk import Walk
 from tablestore.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
 from tests.warehouses import warehouse
@@ -73,8 +77,20 @@ def stored(table: Table, version: int | None = None) -> Rows:
 
 
 def told(table: Table, after: int, until: int) -> list[dict[str, Any]]:
-    """The changes that lead from one version to another, in order."""
-    return [row for batch in table.follow(version=after, stop=until) for row in batch.to_pylist()]
+    """What the log tells between two versions, in order, and the files where it says that rows were replaced."""
+    files, wanted = table.filestore, table.definition.schema
+    walk = Walk(files)
+    planner = Planner(walk, ResultMode.UPSERT, True, wanted, by_bucket=False)
+    found = []
+    with RecordReader(table.handle.required_log(table.definition), wanted, files.ambient) as records:
+        for version in range(after + 1, until + 1):
+            commit = files.log.commit(version)
+            assert commit is not None
+            walk.take(commit)
+            found += [
+                row for piece in planner.pieces(commit) for rows in piece.rows(records) for row in rows.to_pylist()
+            ]
+    return found
 
 
 def replayed(state: Rows, changes: Iterable[dict[str, Any]]) -> Rows:
