@@ -1,0 +1,295 @@
+"""``python -m tests.integration.soak [--seconds N] [--rate N] [--kill-every S]``: a table under load while things die.
+
+A writer commits changes each second, a reader follows them and keeps what it got; writer, broker and reader are killed
+in turn and started again. At the end: the table has what was written, what the reader kept leads to it exactly (each
+``-U`` and ``-D`` is the row that was there), so do the topic's records, and the doctor finds nothing.
+
+What the writer writes is a function of a number, and the number travels in the commit: a writer that died goes on with
+the next one. The reader keeps the changes between two versions as one file, whose name says both: one that died goes on
+behind its last file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+from rich.console import Console
+
+import tablestore
+from filestore.errors import Unavailable
+from filestore.model.rowkind import KIND_COLUMN
+from log.systems import open_log
+from tablestore import Table
+from tests.servers.kafka import KafkaBroker
+from tests.waiting import until
+
+BUCKETS, KEYS = 4, 200_000
+APP = "soak"
+COLUMNS = "id BIGINT, number BIGINT, note STRING"
+PATIENCE_S = 120.0
+
+
+# --------------------------------------------------------------------------------------------- what is written
+
+
+def batch(number: int, rate: int) -> pl.DataFrame:
+    """The changes of one commit, each of another key: one in eight is a delete."""
+    dice = np.random.default_rng(number)
+    ids = dice.choice(KEYS, rate, replace=False)
+    kinds = np.where(dice.random(rate) < 0.125, "-D", "+U")
+    notes = [f"{number} of {key}" for key in ids.tolist()]
+    return pl.DataFrame({"id": ids, "number": np.full(rate, number), "note": notes, KIND_COLUMN: kinds})
+
+
+def expected(batches: int, rate: int) -> pl.DataFrame:
+    """The table after so many commits."""
+    changes = pl.concat([batch(number, rate) for number in range(batches)])
+    last = changes.group_by("id", maintain_order=True).last()
+    return last.filter(pl.col(KIND_COLUMN) != "-D").drop(KIND_COLUMN).sort("id")
+
+
+def written(table: Table) -> int:
+    """How many commits the table has."""
+    return table.filestore.state().app_versions.get(APP, -1) + 1
+
+
+def table_of(warehouse: str) -> Table:
+    return tablestore.connect(warehouse).table("soak.rows")
+
+
+# ------------------------------------------------------------------------------------------- who writes and reads
+
+
+def write(warehouse: str, rate: int, stop: Path) -> None:
+    """A commit each second, until there is a file of that name."""
+    table = table_of(warehouse)
+    begin = time.monotonic() - written(table)
+    while not stop.exists():
+        number = written(table)
+        time.sleep(max(0.0, begin + number - time.monotonic()))
+        with contextlib.suppress(Unavailable):  # the same number again
+            table.write(batch(number, rate), app=(APP, number))
+
+
+def read(warehouse: str, kept: Path) -> None:
+    """Keeps what comes, for ever."""
+    table = table_of(warehouse)
+    while True:
+        with contextlib.suppress(Unavailable):
+            follow(table, kept)
+
+
+def follow(table: Table, kept: Path) -> None:
+    at = since = max((last for _, last in spans(kept)), default=0)
+    with table.follow(version=at, mode="changelog") as changes:
+        held: list[pa.RecordBatch] = []
+        for some in changes:
+            if (done := changes.progress.version) != since:
+                if held:
+                    keep(kept, at, done, held)
+                    at, held = done, []
+                since = done
+            held.append(some)
+
+
+def keep(kept: Path, after: int, until_version: int, held: list[pa.RecordBatch]) -> None:
+    new = kept / ".new"
+    pl.from_arrow(pa.Table.from_batches(held)).write_ipc(new)  # type: ignore[union-attr]
+    new.rename(kept / f"{after:09d}-{until_version:09d}.arrow")
+
+
+def spans(kept: Path) -> list[tuple[int, int]]:
+    """The versions that the files lead between."""
+    names = sorted(path.stem.split("-") for path in kept.glob("*.arrow"))
+    return [(int(first), int(last)) for first, last in names]
+
+
+# ------------------------------------------------------------------------------------------------- who judges
+
+
+def exact(changes: pl.DataFrame) -> pl.DataFrame:
+    """The rows to which a changelog leads; fails if a change does not fit the row that was there."""
+    by_key = changes.with_row_index("at").sort("id", "at")
+    row = pl.struct("number", "note")
+    adds = pl.col(KIND_COLUMN).is_in(["+I", "+U"])
+    checked = by_key.with_columns(
+        before=row.shift(1).over("id"), present=adds.shift(1).over("id").fill_null(False), adds=adds, row=row
+    )
+    fits = pl.when("adds").then(~pl.col("present")).otherwise(pl.col("present") & (pl.col("row") == pl.col("before")))
+    wrong = checked.filter(~fits)
+    assert wrong.is_empty(), f"{len(wrong)} changes do not fit: {wrong.head(5).to_dicts()}"
+    last = by_key.group_by("id", maintain_order=True).last()
+    return last.filter(adds).select("id", "number", "note").sort("id")
+
+
+def kept_changes(kept: Path) -> pl.DataFrame:
+    found = spans(kept)
+    for (_, end), (begin, _) in itertools.pairwise(found):
+        assert end == begin, f"the reader's files leave out or repeat versions: {found}"
+    return pl.concat([pl.read_ipc(path) for path in sorted(kept.glob("*.arrow"))])
+
+
+def logged(table: Table) -> pl.DataFrame:
+    """What the log holds of all snapshots, in their order."""
+    config = table.handle.required_log(table.definition)
+    with open_log(config, table.handle.ambient) as log:
+        transactions = [t for snapshot in reversed(table.snapshots()) for t in snapshot.transactions]
+        return pl.concat([pl.from_arrow(b.rows) for b in log.read(transactions)])  # type: ignore[type-var]
+
+
+# --------------------------------------------------------------------------------------------------- the soak
+
+
+@dataclass
+class Player:
+    """A process that is killed and started again."""
+
+    name: str
+    arguments: list[str]
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        command = [sys.executable, "-m", "tests.integration.soak", self.name, *self.arguments]
+        self.process = subprocess.Popen(command, env=environment)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def check(self) -> None:
+        """It ends only when it is killed, or at the writer's stop."""
+        assert self.process is not None
+        assert self.process.poll() in (None, 0), f"the {self.name} ended with {self.process.returncode}"
+
+
+def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Console) -> None:
+    """Runs everything; an AssertionError says what went wrong."""
+    dice = random.Random(seconds)
+    warehouse, kept, stop = folder / "warehouse", folder / "kept", folder / "stop"
+    kept.mkdir()
+    with KafkaBroker(folder / "broker") as broker:
+        table = make(warehouse, broker)
+        writer = Player("writer", [str(warehouse), str(rate), str(stop)])
+        reader = Player("reader", [str(warehouse), str(kept)])
+        try:
+            writer.start()
+            reader.start()
+            for victim in victims(dice, seconds, kill_every, say, lambda: (written(table), len(spans(kept)))):
+                for player in (writer, reader):
+                    player.check()
+                if victim == "broker":
+                    broker.kill()
+                    broker.restart()
+                else:
+                    player = writer if victim == "writer" else reader
+                    player.kill()
+                    player.start()
+            stop.touch()
+            assert writer.process is not None
+            assert writer.process.wait(PATIENCE_S) == 0
+            version = finish(table, rate)
+            until(lambda: spans(kept) and spans(kept)[-1][1] >= version, PATIENCE_S, "that the reader has everything")
+        finally:
+            for player in (writer, reader):
+                if player.process is not None:
+                    player.kill()
+        judge(table, kept, rate, say)
+
+
+def make(warehouse: Path, broker: KafkaBroker) -> Table:
+    store = tablestore.connect(str(warehouse))
+    store.create_database("soak")
+    return store.create_table(
+        "soak.rows",
+        COLUMNS,
+        primary_key=["id"],
+        options={
+            "bucket": str(BUCKETS),
+            "changelog-producer": "lookup",
+            "compaction.in-writer": "true",
+            "snapshot.num-retained.min": "100000",
+            "log.system": "kafka",
+            "log.kafka.bootstrap.servers": broker.bootstrap,
+        },
+    )
+
+
+def victims(dice: random.Random, seconds: float, every: float, say: Console, seen: object) -> Iterator[str]:
+    """Who dies next, when it is time."""
+    end = time.monotonic() + seconds
+    for number in itertools.count():
+        pause = min(every * (0.5 + dice.random()), end - time.monotonic())
+        if pause <= 0:
+            return
+        time.sleep(pause)
+        victim = ("writer", "broker", "reader")[number % 3]
+        say.print(f"{seconds - (end - time.monotonic()):5.0f} s: {seen()} commits and files; the {victim} dies")  # type: ignore[operator]
+        yield victim
+
+
+def finish(table: Table, rate: int) -> int:
+    """Two more commits, the second so that the reader knows that it has all of the first; gives the first's version."""
+    return min(committed(table, rate) for _ in range(2))
+
+
+def committed(table: Table, rate: int) -> int:
+    """The version of one more commit; whatever died has to be mended by it."""
+    number = written(table)
+    while True:
+        with contextlib.suppress(Unavailable):
+            return table.write(batch(number, rate), app=(APP, number)).version
+
+
+def judge(table: Table, kept: Path, rate: int, say: Console) -> None:
+    commits = written(table)
+    held = pl.from_arrow(table.scan().to_arrow()).sort("id")  # type: ignore[union-attr]
+    assert held.equals(expected(commits, rate)), "the table is not what was written"
+    last = spans(kept)[-1][1]
+    before = pl.from_arrow(table.scan(version=last).to_arrow()).sort("id")  # type: ignore[union-attr]
+    changes = kept_changes(kept)
+    assert exact(changes).equals(before), "what the reader kept is not the table"
+    records = logged(table)
+    assert exact(records).equals(held), "the log's records are not the table"
+    problems = table.examine().problems
+    assert not problems, problems
+    told = f"{commits} commits, {len(records):,} records, {len(changes):,} changes kept"
+    say.print(f"{told}: nothing lost, nothing doubled")
+
+
+def main() -> int:
+    if len(sys.argv) > 1 and sys.argv[1] == "writer":
+        write(sys.argv[2], int(sys.argv[3]), Path(sys.argv[4]))
+        return 0
+    if len(sys.argv) > 1 and sys.argv[1] == "reader":
+        read(sys.argv[2], Path(sys.argv[3]))
+        return 0
+    parser = argparse.ArgumentParser(prog="python -m tests.integration.soak", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--rate", type=int, default=5000, help="changes a second")
+    parser.add_argument("--kill-every", type=float, default=20, help="seconds between two deaths, about")
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="tablestore-soak-"))
+    soak(folder, arguments.seconds, arguments.rate, arguments.kill_every, Console())
+    shutil.rmtree(folder)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
