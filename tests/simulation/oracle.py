@@ -123,7 +123,7 @@ class Oracle:
                 rows = {key: intent.row(row) for key, row in held.rows.items()}
                 return replace(held, rows=rows, columns=intent.columns(held.columns))
             case Operation.ROLLBACK:
-                return self.history[int(info["operationMetrics"]["restored_version"])]
+                return self._restored(self.history[int(info["operationMetrics"]["restored_version"])], held.columns)
             case Operation.COMPACT | Operation.FOLD | Operation.TAG | Operation.EXPIRE:
                 return held
             case _:
@@ -140,6 +140,14 @@ class Oracle:
     def _same_columns(self, held: Held, rows: list[Row]) -> None:
         unknown = {name for row in rows for name in row} - {"_kind", *held.columns}
         assert not unknown, f"rows with columns {unknown} were committed"
+
+    @staticmethod
+    def _restored(former: Held, columns: tuple[str, ...]) -> Held:
+        """Its rows with the columns of now: columns that were renamed or dropped since refuse a rollback."""
+        assert set(former.columns) <= set(columns), f"{former.columns} were brought back over {columns}"
+        rows = {key: {name: row.get(name) for name in columns} for key, row in former.rows.items()}
+        doubtful = {key: {name: row.get(name) for name in columns} for key, row in former.doubtful.items()}
+        return replace(former, rows=rows, doubtful=doubtful, columns=columns)
 
     @staticmethod
     def _without(held: Held, partitions: frozenset[str] | None) -> Held:
