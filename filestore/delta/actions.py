@@ -16,6 +16,7 @@ __all__ = [
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
     "PARTITIONS_PARAMETER",
+    "POSITION_APP",
     "RUN_DOMAIN",
     "TOMBSTONES_DOMAIN",
     "Action",
@@ -44,6 +45,7 @@ Action = dict[str, Any]
 CHANGE_FEED_PROPERTY = "delta.enableChangeDataFeed"
 LOG_DOMAIN = "tablestore.log"
 LOG_OFFSET_APP = "tablestore.log.offset."
+POSITION_APP = "tablestore.position."
 RUN_DOMAIN = "tablestore.run."
 TOMBSTONES_DOMAIN = "tablestore.tombstones."
 PARTITIONS_PARAMETER = "partitions"

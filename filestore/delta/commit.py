@@ -12,6 +12,7 @@ from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
     PARTITIONS_PARAMETER,
+    POSITION_APP,
     RUN_DOMAIN,
     TOMBSTONES_DOMAIN,
     Action,
@@ -217,6 +218,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
     actions = [info, *_definition_actions(proposal, state)]
     if proposal.app is not None:
         actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
+        actions += [txn_action(f"{POSITION_APP}{name}", at, timestamp) for name, at in proposal.app.positions]
     actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
     actions += _log_actions(proposal, state)
     actions += _run_actions(proposal, state)

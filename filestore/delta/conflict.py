@@ -56,10 +56,17 @@ RUNS_CAME = "runs-came"
 
 @dataclass(frozen=True, slots=True)
 class AppVersion:
-    """A writer's own number for a commit, such as a streaming query's batch: it is committed at most once."""
+    """A writer's own number for a commit, such as a streaming query's batch: it is committed at most once.
+
+    Attributes:
+        app_id: Whose.
+        version: The number.
+        positions: How far each part of the writer's input is taken with this commit, for those that say so.
+    """
 
     app_id: str
     version: int
+    positions: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

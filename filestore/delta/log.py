@@ -11,7 +11,7 @@ from typing import TypeVar
 import pyarrow.parquet as pq
 
 from filestore import layout
-from filestore.delta.actions import LOG_OFFSET_APP, Action, decode
+from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, decode
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
@@ -46,6 +46,14 @@ class Commit:
             if "commitInfo" in action:
                 return action["commitInfo"].get("inCommitTimestamp")  # type: ignore[no-any-return]
         return None
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far the parts of the input that it names were taken with it (`AppVersion.positions`)."""
+        named = (action["txn"] for action in self.actions if "txn" in action)
+        return {
+            t["appId"].removeprefix(POSITION_APP): t["version"] for t in named if t["appId"].startswith(POSITION_APP)
+        }
 
     def snapshot(self) -> Snapshot:
         """The commit as a snapshot, with the log offsets that it records itself (all buckets, if any)."""

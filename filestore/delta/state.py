@@ -14,6 +14,7 @@ from typing import Any
 from filestore.delta.actions import (
     LOG_DOMAIN,
     LOG_OFFSET_APP,
+    POSITION_APP,
     RUN_DOMAIN,
     TOMBSTONES_DOMAIN,
     Action,
@@ -63,6 +64,13 @@ class TableState:
             int(app.removeprefix(LOG_OFFSET_APP)): version
             for app, version in self.app_versions.items()
             if app.startswith(LOG_OFFSET_APP)
+        }
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """How far each part of the input was taken, where the writer says so (`AppVersion.positions`)."""
+        return {
+            app.removeprefix(POSITION_APP): at for app, at in self.app_versions.items() if app.startswith(POSITION_APP)
         }
 
     @property

@@ -14,6 +14,7 @@ from filestore import layout
 from filestore.delta.actions import encode
 from filestore.delta.commit import commit_info, plan_actions
 from filestore.delta.conflict import AppVersion, Proposal
+from filestore.doctor import examine
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, Unavailable, Unsupported
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
@@ -192,6 +193,24 @@ def test_a_batch_replayed_while_it_is_written_is_written_once(store: FileStore, 
     assert not committed.fresh
     assert committed.snapshot.commit_id != prepared.proposal.commit_id
     assert {row["v"] for row in read(store)} == {1, 3}
+
+
+def test_positions_travel_with_their_app_and_stay(store: FileStore) -> None:
+    write(store, [{"id": 2, "v": 2}], app=AppVersion("query", 0, (("a", 5), ("b", 0))))
+    write(store, [{"id": 3, "v": 3}])
+    write(store, [{"id": 4, "v": 4}], app=AppVersion("query", 1, (("a", 2**63 - 1),)))
+    assert [store.required(version).positions for version in (2, 3, 4)] == [{"a": 5, "b": 0}, {}, {"a": 2**63 - 1}]
+    assert reopen(store).state().positions == {"a": 2**63 - 1, "b": 0}
+    assert reopen(store).state(3).positions == {"a": 5, "b": 0}
+    deltalake.DeltaTable(store.location).create_checkpoint()
+    assert reopen(store).state().positions == {"a": 2**63 - 1, "b": 0}, "a checkpoint keeps them"
+    assert_healthy(store)
+
+
+def test_a_position_that_goes_back_is_found(store: FileStore) -> None:
+    write(store, [{"id": 2, "v": 2}], app=AppVersion("query", 0, (("a", 5),)))
+    write(store, [{"id": 3, "v": 3}], app=AppVersion("query", 1, (("a", 4),)))
+    assert [found.code for found in examine(store).problems] == ["app-version-order"]
 
 
 def test_a_new_schema_in_between_is_a_conflict(store: FileStore) -> None:
