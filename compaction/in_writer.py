@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from compaction.folding import FoldRunner, fold_table
@@ -29,10 +30,18 @@ class InWriter:
         store: The writer's table. It stays the writer's own: the thread opens it again.
         runner: Where the merging runs; threads of this process if None.
         fold_runner: Where pending runs are folded; threads of this process if None.
+        then: What else to do to the table each time, after what needed compaction has had it.
     """
 
-    def __init__(self, store: FileStore, runner: Runner | None = None, fold_runner: FoldRunner | None = None) -> None:
+    def __init__(
+        self,
+        store: FileStore,
+        runner: Runner | None = None,
+        fold_runner: FoldRunner | None = None,
+        then: Callable[[FileStore], object] | None = None,
+    ) -> None:
         self._writers = store
+        self._then = then
         self._runner = runner
         self._fold_runner = fold_runner
         self._own: FileStore | None = None
@@ -54,6 +63,13 @@ class InWriter:
                 self._pool = ThreadPoolExecutor(1, "compaction-in-writer")
             pool = self._pool
         pool.submit(self._work).add_done_callback(_tell)
+
+    def close(self) -> None:
+        """Waits for what is under way, and lets the thread go. Another commit may follow, and begins it anew."""
+        with self._lock:
+            pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown()
 
     @property
     def busy(self) -> bool:
@@ -83,6 +99,8 @@ class InWriter:
                 self._own = FileStore.open(self._writers.storage, self._writers.location, self._writers.ambient)
             folded = fold_table(self._own, runner=self._fold_runner)
             snapshot = compact_table(self._own, runner=self._runner) or bury(self._own) or folded
+            if self._then is not None:
+                self._then(self._own)
         except Conflict as error:
             logger.info("a compaction of %s was in vain: %s", self._writers.location, error)
         except TableStoreError as error:

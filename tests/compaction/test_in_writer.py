@@ -159,6 +159,22 @@ def test_an_unexpected_error_is_told_and_is_not_the_end(folder: Path, caplog: py
     assert plan_compaction(store.state()) == []
 
 
+def test_closing_waits_and_what_else_there_is_to_do_comes_last(folder: Path) -> None:
+    definition = define(
+        "id BIGINT, v INT", ("id",), num__sorted__run_compaction__trigger=2, **{"compaction_in-writer": "true"}
+    )
+    store = create(folder / "t", definition)
+    seen: list[int] = []
+    compaction = InWriter(store, then=lambda own: seen.append(len(own.state().files)))
+    for v in range(3):
+        write(store, [{"id": v, "v": v}])
+        compaction.after_commit(definition)
+        compaction.close()
+        assert not compaction.busy
+    assert seen == [1, 1, 1], "it sees the compacted table, and a commit after closing is looked at, too"
+    compaction.close()
+
+
 def only_in(thread: str, hook: Hook) -> Hook:
     """Strikes in threads of that name only."""
 
