@@ -32,6 +32,8 @@ from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tablestore.columns import metadata_column
+    from tablestore.normalizing.normalizer import Normalizer
+    from tablestore.normalizing.spec import NormalizerSpec
     from tablestore.scan import Scan
     from tablestore.store import Store, connect
     from tablestore.table import Table
@@ -42,6 +44,8 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "InvalidRequest",
+    "Normalizer",
+    "NormalizerSpec",
     "NotFound",
     "RowKind",
     "Scan",
@@ -58,6 +62,8 @@ __all__ = [
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
 # nothing, since they import this package only to reach `tablestore.transaction`.
 _LAZY = {
+    "Normalizer": "tablestore.normalizing.normalizer",
+    "NormalizerSpec": "tablestore.normalizing.spec",
     "Scan": "tablestore.scan",
     "Store": "tablestore.store",
     "Table": "tablestore.table",

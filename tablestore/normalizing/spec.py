@@ -1,0 +1,173 @@
+"""What a normalizer is, as a value: its columns and key, and the table that is its state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from compaction.folding import fold_table
+from compaction.rewrite import TableRewrite
+from filestore import layout
+from filestore.alter import alter
+from filestore.ambient import Ambient
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from filestore.model.changes import AddColumn, Change, SetOption
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from filestore.model.sql import parse_columns
+from filestore.model.table_columns import TableColumns, managed_schema
+from filestore.storage import LocalStorage, Storage
+from filestore.table import FileStore
+
+__all__ = ["NormalizerSpec", "changes_to"]
+
+_KEPT_VERSIONS = "snapshot.num-retained.min"
+_FIXED = {
+    "changelog-producer": "lookup",
+    "log.system": "none",
+    "merge-engine": "deduplicate",
+    "write-mode": "merge-on-write",
+}
+_DEFAULTS = {
+    "bucket": "1",
+    "compaction.in-writer": "true",
+    "num-sorted-run.compaction-trigger": "10",
+    _KEPT_VERSIONS: "20",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NormalizerSpec:
+    """All that it takes to open a normalizer, in any process. Picklable; make it with `of`, which checks it.
+
+    Attributes:
+        state: Where the state lies: a folder that is this normalizer's own.
+        definition: The state as a table.
+        storage: What the folder lies on.
+    """
+
+    state: str
+    definition: TableDefinition
+    storage: Storage
+
+    @classmethod
+    def of(
+        cls,
+        state: str,
+        schema: pa.Schema | Schema | str,
+        primary_key: Sequence[str],
+        *,
+        sequence_field: str | None = None,
+        options: Mapping[str, str] | None = None,
+        storage: Storage | None = None,
+    ) -> NormalizerSpec:
+        """A normalizer whose parts hold together.
+
+        Args:
+            state: Where its state lies; it is made when it is opened first.
+            schema: The rows' columns: Arrow, or a SQL column list.
+            primary_key: What upserts are told apart by.
+            sequence_field: A column that orders the rows of a key: a row below the one that is known is late, and
+                changes nothing. Without it the last one wins.
+            options: Of the state, as of any table (filestore/OPTIONS.md).
+            storage: What the state lies on; the local disk if None.
+
+        Raises:
+            InvalidRequest: no key (``no-primary-key``), an option that a state cannot have (``normalizer-option``), or
+                what `TableDefinition.of` refuses.
+        """
+        if not primary_key:
+            raise InvalidRequest(
+                "upserts are told apart by a primary key: name its columns as primary_key", code="no-primary-key"
+            )
+        definition = TableDefinition.of(
+            _columns(schema, primary_key), primary_key, (), _all_options(options or {}, sequence_field)
+        )
+        return cls(state.rstrip("/"), definition, storage or LocalStorage())
+
+    def part(self, name: str) -> NormalizerSpec:
+        """The same with a state of its own below this one's folder, for one of several parts of an input.
+
+        Each key must come in one part only, as it does in the partitions of a topic.
+        """
+        if not name or name in (".", "..") or "/" in name:
+            raise InvalidRequest(
+                f"{name!r} is no name for a part of a state: take the partition's number, or a text without '/'",
+                code="bad-name",
+            )
+        return replace(self, state=layout.join(self.state, name))
+
+    def opened(self, ambient: Ambient) -> FileStore:
+        """The state: made if it is not there, and with the columns and options that it has from now on.
+
+        Raises:
+            InvalidRequest: what lies there cannot become that (``other-state``, ``fixed-option``).
+        """
+        files = self._found(ambient)
+        if changes := changes_to(files.state().definition, self.definition, self.state):
+            alter(files, changes, TableRewrite, lambda store: fold_table(store, full=True))
+        return files
+
+    def _found(self, ambient: Ambient) -> FileStore:
+        try:
+            return FileStore.open(self.storage, self.state, ambient)
+        except NotFound as error:
+            if error.code != "no-table":
+                raise
+        try:
+            return FileStore.create(self.storage, self.state, self.definition, ambient.new_id(), ambient)
+        except AlreadyExists:
+            return FileStore.open(self.storage, self.state, ambient)  # another process was faster
+
+
+def changes_to(found: TableDefinition, wanted: TableDefinition, state: str) -> tuple[Change, ...]:
+    """What makes a state's definition the one that is wanted: columns that are added, and options. Pure.
+
+    Raises:
+        InvalidRequest: ``other-state``: more is needed than that.
+    """
+    known = {column.name: (column.type, column.nullable) for column in found.schema}
+    told = {column.name: (column.type, column.nullable) for column in wanted.schema}
+    wrong = [name for name, what in known.items() if told.get(name) != what]
+    wrong += [name for name, (_, nullable) in told.items() if name not in known and not nullable]
+    if found.primary_key != wanted.primary_key or wrong:
+        of = f"column {wrong[0]!r} differs" if wrong else f"its key is {', '.join(found.primary_key)}"
+        raise InvalidRequest(
+            f"the state at {state} is one of ({found.schema.to_sql()}), and the normalizer of "
+            f"({wanted.schema.to_sql()}) with the key {', '.join(wanted.primary_key)}: {of}. Nullable columns are "
+            "added by themselves; for other changes open it as it is and call alter(), or begin with another folder",
+            code="other-state",
+        )
+    columns = list(wanted.schema)
+    added = [
+        AddColumn(c.name, c.type, comment=c.comment, after=columns[at - 1].name if at else None, first=not at)
+        for at, c in enumerate(columns)
+        if c.name not in known
+    ]
+    options = found.options.as_dict()
+    return (*added, *(SetOption(name, value) for name, value in wanted.options.given if options.get(name) != value))
+
+
+def _columns(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema:
+    if isinstance(schema, str):
+        return parse_columns(schema, primary_key)
+    if isinstance(schema, pa.Schema):
+        schema = managed_schema(TableColumns.from_arrow(schema).columns)
+    return schema.required(primary_key)
+
+
+def _all_options(given: Mapping[str, str], sequence_field: str | None) -> dict[str, str]:
+    for name, value in given.items():
+        if name in _FIXED and value != _FIXED[name]:
+            raise InvalidRequest(
+                f"option {name!r} = {value!r}: a normalizer's state has {_FIXED[name]!r}, by which it tells the rows "
+                "that were there; leave the option out",
+                code="normalizer-option",
+            )
+    options = _DEFAULTS | dict(given) | _FIXED
+    options.setdefault("snapshot.num-retained.max", options[_KEPT_VERSIONS])
+    if sequence_field is not None:
+        options["sequence.field"] = sequence_field
+    return options

@@ -1,0 +1,82 @@
+"""Storage fails before a call, after it, or the process dies there: the batch, come again, gives what it changes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from filestore.errors import NotFound, Unavailable
+from filestore.storage import LocalStorage
+from tablestore import Normalizer, NormalizerSpec
+from tests.faults import FailAt, FaultyStorage, Killed
+from tests.tables import assert_healthy, seeded
+from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, rows_of, spec, told
+
+BATCHES: list[list[Upsert]] = [[("+U", key, number) for key in range(number, number + 40)] for number in range(15)]
+NEXT: list[Upsert] = [("-D", 14, None), ("+U", 15, 77), ("+U", 16, 14), ("-D", 99, None), ("+U", 99, 1)]
+FAULTS = [(Unavailable("injected"), False), (Unavailable("injected"), True), (Killed(), False), (Killed(), True)]
+NAMES = ["error before", "error after", "kill before", "kill after"]
+
+
+def prepared(folder: Path) -> Known:
+    """A state whose next batch needs a compaction, a checkpoint and an expiry behind it."""
+    normalizer = Normalizer(spec(folder, **RARE))
+    rows: Known = {}
+    for number, batch in enumerate(BATCHES):
+        told(normalizer.apply(rows_of(batch), {"0": number}))
+        rows = after(rows, batch)
+    return rows
+
+
+RARE = {"checkpoint.interval": "8", "num-sorted-run.compaction-trigger": "1000", "snapshot.num-retained.min": "8"}
+
+
+def faulty(folder: Path, storage: FaultyStorage) -> NormalizerSpec:
+    return NormalizerSpec.of(str(folder), "id BIGINT, v INT", ["id"], options=BUSY, storage=storage)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("error", "after_it"), FAULTS, ids=NAMES)
+def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after_it: bool) -> None:
+    rows = prepared(folder / "prepared")
+    wanted, now = between(rows, after(rows, NEXT)), after(rows, NEXT)
+    number, fired, kinds = 0, True, set()
+    while fired:
+        number += 1 if number < 8 else 6 + (number == 8) * FAULTS.index((error, after_it))
+        state = folder / str(number)
+        shutil.copytree(folder / "prepared", state)
+        storage = FaultyStorage(LocalStorage())
+        storage.hook = fault = FailAt(number, error, after_it)
+        try:
+            assert told(Normalizer(faulty(state, storage)).apply(rows_of(NEXT), {"0": 15})) == wanted
+        except (Killed, Unavailable):
+            assert fault.fired
+        fired = fault.fired
+        normalizer = Normalizer(spec(state))
+        kinds.add(normalizer.positions["0"])
+        assert known(normalizer) == (now if normalizer.positions == {"0": 15} else rows)
+        assert told(normalizer.apply(rows_of(NEXT), {"0": 15})) == wanted
+        assert known(normalizer) == now
+        assert told(normalizer.apply(rows_of([("+U", 0, 5)]), {"0": 16})) == between(now, after(now, [("+U", 0, 5)]))
+        assert_healthy(normalizer.spec.opened(seeded()))
+        shutil.rmtree(state)
+    assert number > 60, "there are more calls than that"
+    assert kinds == {14, 15}
+
+
+@pytest.mark.parametrize(("error", "after_it"), FAULTS, ids=NAMES)
+def test_a_first_batch_at_every_call_of_its_beginning(folder: Path, error: BaseException, after_it: bool) -> None:
+    for number in range(1, 9):
+        state = folder / str(number)
+        storage = FaultyStorage(LocalStorage())
+        storage.hook = FailAt(number, error, after_it, path="_delta_log")
+        try:
+            Normalizer(faulty(state, storage)).apply(rows_of([("+U", 1, 1)]), {"0": 0})
+        except (Killed, Unavailable, NotFound):
+            assert storage.hook.fired
+        normalizer = Normalizer(spec(state))
+        assert told(normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 0})) == [("+I", 1, 1)]
+        assert known(normalizer) == {1: 1}
