@@ -1,4 +1,4 @@
-"""`Normalizer`: upserts in, complete changes out; what it knows of the keys is a table of its own (DESIGN.md 48)."""
+"""`Normalizer`: upserts in, complete changes out; what it knows of the keys is a table of its own."""
 
 from __future__ import annotations
 

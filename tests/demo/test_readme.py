@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import subprocess
@@ -42,6 +43,21 @@ def test_the_lines_about_partitions_run(tmp_path: Path, monkeypatch: pytest.Monk
     assert names["sales"].scan().to_polars()["id"].to_list() == [3]
     changes = names["sales"].system("changes", from_version=1).to_polars()
     assert sorted(changes["rowkind"].to_list()) == ["+I", "-D", "-D"]
+
+
+def test_the_lines_about_a_normalizer_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (block,) = (block for block in blocks() if "Normalizer" in block)
+    execute(f"import polars as pl\nimport tablestore\n{block}", {})
+    assert [
+        (row["_kind"], row["id"], row["status"]) for row in ast.literal_eval(capsys.readouterr().out.splitlines()[1])
+    ] == [
+        ("-U", 7, "PAID"),
+        ("+U", 7, "SENT"),
+        ("-D", 8, "OPEN"),
+    ]
 
 
 @pytest.mark.spark
