@@ -87,7 +87,7 @@ class EmbeddedLog:
         parse_transaction_id(transaction_id)
         return EmbeddedLogWriter(transaction_id, self._config, self._partitions, self._ambient)
 
-    def end(self, transactions: Iterable[LogTransaction], *, commit: bool) -> EndReport:
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
         """Commit: the transaction is no longer open. Abort: its records are deleted."""
         ended: list[str] = []
         lost: list[str] = []
@@ -141,6 +141,10 @@ class EmbeddedLog:
     def end_offsets(self) -> dict[int, int]:
         """From each partition's bounds."""
         return {b: p.bounds()[1] for b, p in enumerate(self._partitions)}
+
+    def stable_offsets(self) -> dict[int, int]:
+        """Where each partition's first open transaction begins; nobody waits for it."""
+        return {b: p.stable_offset() for b, p in enumerate(self._partitions)}
 
     def older_than(self, time_ms: int) -> dict[int, int]:
         """For each bucket the offset before which all records were written earlier, by ended transactions."""

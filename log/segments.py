@@ -161,6 +161,12 @@ class Segments:
         with self._reading() as db:
             return [row[0] for row in db.execute("SELECT id FROM open_transactions ORDER BY first_offset")]
 
+    def stable_offset(self) -> int:
+        """Where the first open transaction begins; the next offset to be given if none is."""
+        with self._reading() as db:
+            query = "SELECT coalesce((SELECT min(first_offset) FROM open_transactions), end_offset) FROM bounds"
+            return int(db.execute(query).fetchone()[0])
+
     def bounds(self) -> tuple[int, int]:
         """First offset that is kept, and the next one to be given."""
         with self._reading() as db:

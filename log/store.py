@@ -59,6 +59,7 @@ class LogConfig:
         tombstones: A delete is a record without a value, of which only the key is known.
         retention_ms: How long records are kept; None for the broker's time, and in an embedded log for ever.
         cleanup_policy: Kafka's ``cleanup.policy`` of the topic.
+        transactions: Whether records are written in transactions of Kafka's.
     """
 
     system: str
@@ -73,6 +74,7 @@ class LogConfig:
     bootstrap_servers: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
     replication_factor: int = 1
+    transactions: bool = True
     tombstones: bool = False
     retention_ms: int | None = None
     cleanup_policy: str = "delete"
@@ -126,6 +128,7 @@ def log_config(
         tombstones=options["log.delete-format"] == "tombstone",
         retention_ms=options.milliseconds("log.retention") if options["log.retention"] is not None else None,
         cleanup_policy=options["log.kafka.cleanup.policy"],
+        transactions=options["log.kafka.transactions"],
     )
 
 
@@ -243,8 +246,14 @@ class LogStore(Protocol):
             transaction_id: ``{table uuid}/{commit id}/{task}.{attempt}``, never used before.
         """
 
-    def end(self, transactions: Iterable[LogTransaction], *, commit: bool) -> EndReport:
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
         """Commits or aborts prepared transactions; again is allowed, from any process.
+
+        Args:
+            transactions: Which.
+            commit: Whether they are committed.
+            late: Whether so much time may have passed that retention took records of transactions that nobody had
+                ended: those are lost.
 
         REQUIRES: for ``commit=True`` a snapshot names them; for ``commit=False`` no snapshot does or ever
             will.
@@ -298,6 +307,9 @@ class LogStore(Protocol):
 
     def end_offsets(self) -> dict[int, int]:
         """For each bucket the offset that the next record will get."""
+
+    def stable_offsets(self) -> dict[int, int]:
+        """For each bucket how far foreign ``read_committed`` readers get: where its first open transaction begins."""
 
     def trim(self, before: Mapping[int, int]) -> None:
         """Forgets, for each bucket named, the records below that offset."""

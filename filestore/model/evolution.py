@@ -48,6 +48,7 @@ FIXED_OPTIONS: Mapping[str, str] = {
     "log.key.format": "the log's records are written in the former one",
     "log.format": "the log's records are written in the former one",
     "log.kafka.topic": "the table's offsets count in the former topic",
+    "log.kafka.transactions": "the log's records were written for the former value",
     "log.kafka.replication-factor": "it is used when the topic is made; change it with Kafka's own tools",
     "log.kafka.cleanup.policy": "the log's records were ordered for the former one",
 }

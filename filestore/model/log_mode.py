@@ -155,6 +155,10 @@ def _check_cleanup(definition: TableDefinition) -> None:
             "log.consistency = transactional: a record of a failed write could be the last one of its key",
         ),
         (
+            options["log.kafka.transactions"],
+            "log.kafka.transactions = true: a record of a failed write could be the last one of its key",
+        ),
+        (
             not definition.merges_on_read,
             "write-mode = merge-on-write: with merge-on-read the last record of a key need not be of the last version",
         ),

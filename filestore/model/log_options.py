@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filestore.model.option_values import Option, lasting, one_of, some_text, whole
+from filestore.model.option_values import Option, flag, lasting, one_of, some_text, whole
 
 __all__ = ["LOG_OPTIONS"]
 
@@ -89,6 +89,14 @@ LOG_OPTIONS: tuple[Option, ...] = (
         some_text,
         None,
         "Topic of the log; default: <database>.<table>.<table uuid>.",
+    ),
+    Option(
+        "log.kafka.transactions",
+        "boolean",
+        flag,
+        "true",
+        "Whether records are written in Kafka transactions: other consumers with read_committed then see those of "
+        "committed snapshots only. Set false for brokers whose transaction.max.timeout.ms cannot be raised.",
     ),
     Option(
         "log.kafka.replication-factor",

@@ -17,6 +17,7 @@ __all__ = [
     "TRANSACTION_TIMEOUT_MS",
     "client_settings",
     "consumer_settings",
+    "plain_producer_settings",
     "producer_settings",
     "timeout_seconds",
     "timeout_too_long",
@@ -41,7 +42,14 @@ TOMBSTONE_HEADER = "tablestore.txn"
 _LARGEST_LIMIT = 2_147_483_647
 
 _PROTECTED = frozenset(
-    {"bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
+    {
+        "bootstrap.servers",
+        "transactional.id",
+        "transaction.timeout.ms",
+        "enable.idempotence",
+        "enable.gapless.guarantee",
+        "acks",
+    }
 )
 
 # A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
@@ -54,6 +62,8 @@ _PRODUCER_DEFAULTS = {
     # not 3.
     "enable.sparse.connections": "false",
 }
+# The writer bounds what is in flight itself: a full queue in the middle of a batch would change the order.
+_UNBOUNDED_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
 _CONSUMER_DEFAULTS = {
     "queued.max.messages.kbytes": "32768",
     # Only records that are there are asked for: a request that waits at a partition's end would hold up the
@@ -85,10 +95,18 @@ def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
         **client_settings(config),
         "transactional.id": transaction_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
-        # The writer bounds what is in flight itself: a full queue in the middle of a batch would change the
-        # order.
-        "queue.buffering.max.messages": 10_000_000,
-        "queue.buffering.max.kbytes": 2_097_151,
+        **_UNBOUNDED_QUEUE,
+    }
+
+
+def plain_producer_settings(config: LogConfig) -> dict[str, Any]:
+    """A producer without transactions: nothing is doubled, and a lost batch is the end of it, not a gap."""
+    return {
+        **_PRODUCER_DEFAULTS,
+        **client_settings(config),
+        "enable.idempotence": True,
+        "enable.gapless.guarantee": True,
+        **_UNBOUNDED_QUEUE,
     }
 
 
@@ -172,6 +190,8 @@ def timeout_too_long(action: str, limit: str = "less") -> Unsupported:
     """The error of a broker that would abort prepared transactions by itself."""
     return Unsupported(
         f"{action}: the broker allows transactions of {limit} ms and aborts older ones, also if a snapshot "
-        f"names. Set transaction.max.timeout.ms={_LARGEST_LIMIT} in the broker's server.properties and restart it",
+        f"names. Set transaction.max.timeout.ms={_LARGEST_LIMIT} in the broker's server.properties and restart it; or, "
+        "if that is not yours to set, make the table with log.kafka.transactions = false: Tablestore's readers then "
+        "see the same, and only other consumers of the topic may see records of writes that failed",
         code="kafka-transaction-timeout",
     )

@@ -11,7 +11,7 @@ from log.kafka.reader import RangeReader
 from log.kafka.settings import timeout_seconds
 from log.kafka.topic import Topic
 from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
-from log.kafka.writer import KafkaLogWriter
+from log.kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
 from log.rows import row_schema
 from log.store import EndReport, LogBatch, LogConfig, LogControl, parse_transaction_id
 
@@ -55,14 +55,20 @@ class KafkaLog:
     def begin(self, transaction_id: str) -> KafkaLogWriter:
         """A transaction, which reaches the broker with its first rows."""
         parse_transaction_id(transaction_id)
-        return KafkaLogWriter(transaction_id, self._config, self._ambient, self)
+        writer = TransactionWriter if self._config.transactions else PlainWriter
+        return writer(transaction_id, self._config, self._ambient, self)
 
-    def end(self, transactions: Iterable[LogTransaction], *, commit: bool) -> EndReport:
-        """Sends EndTxn for each."""
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
+        """Sends EndTxn for each; one that was written without a transaction of Kafka's needs no ending."""
         ended: list[str] = []
         lost: list[str] = []
+        transactions = [*transactions]
+        trimmed = self._trimmed(transactions) if late and commit else set()
         for transaction in transactions:
-            done = not transaction.ranges or self._end(transaction, commit)
+            if transaction.id in trimmed and self._open(transaction):
+                # The broker would commit it all the same, and nobody would ever hear of what retention took.
+                self._end(transaction, commit=False)
+            done = transaction.producer_id < 0 or not transaction.ranges or self._end(transaction, commit)
             (ended if done else lost).append(transaction.id)
         return EndReport(tuple(ended), tuple(lost))
 
@@ -71,6 +77,8 @@ class KafkaLog:
 
         Their transactions are aborted, and if one lives after all it can add nothing more.
         """
+        if not self._config.transactions:
+            return []
         found = self._transactions.list_open(self._topic.brokers(), f"{self._config.table_id}/")
         dead = [i for i in found if is_dead(i)]
         for transaction_id in dead:
@@ -110,6 +118,10 @@ class KafkaLog:
         """Kafka's high watermarks, which count markers and open transactions too."""
         return self._topic.end_offsets()
 
+    def stable_offsets(self) -> dict[int, int]:
+        """Kafka's last stable offsets."""
+        return self._topic.stable_offsets()
+
     def trim(self, before: Mapping[int, int]) -> None:
         """Kafka's DeleteRecords."""
         self._topic.trim(before)
@@ -140,9 +152,25 @@ class KafkaLog:
         """What the partitions' leaders hold of a producer."""
         return self._transactions.producers(self._topic.leaders(buckets), self._topic.name, producer_id)
 
+    def producer_of(self, bucket: int, offset: int) -> tuple[int, int]:
+        """Which producer wrote a record, as its batch says."""
+        (leader,) = self._topic.leaders([bucket])
+        return self._transactions.producer_of(leader, self._topic.name, bucket, offset)
+
     def abort(self, transaction: LogTransaction) -> None:
         """Aborts a prepared transaction."""
         self.end([transaction], commit=False)
+
+    def _trimmed(self, transactions: Sequence[LogTransaction]) -> set[str]:
+        """Those of which retention has taken records."""
+        if all(transaction.producer_id < 0 for transaction in transactions):
+            return set()
+        starts = self._topic.start_offsets()
+        return {t.id for t in transactions for part in t.ranges if part.start < starts[part.bucket]}
+
+    def _open(self, transaction: LogTransaction) -> bool:
+        state = self._transactions.describe(transaction.id)
+        return state is not None and state.state == "Ongoing" and state.producer_id == transaction.producer_id
 
     def _end(self, transaction: LogTransaction, commit: bool) -> bool:
         """Whether the transaction has ended as asked, now or before."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
     AlterConfigOpType,
@@ -72,10 +72,11 @@ class Topic:
         self.name = topic_of(config)
 
     def create(self) -> None:
-        """Checks the broker's limit, then makes the topic or finds it as it must be."""
+        """Checks the broker's limit, if there will be transactions, then makes the topic or finds it as it must be."""
         action = f"creating topic {self.name}"
         with translated(action, self._config):
-            self._check_timeout(action)
+            if self._config.transactions:
+                self._check_timeout(action)
             if self._described() is None:
                 self._make()
             self._check(action)
@@ -122,6 +123,10 @@ class Topic:
     def end_offsets(self) -> dict[int, int]:
         """High watermarks, which count markers and open transactions too."""
         return self._offsets(OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+    def stable_offsets(self) -> dict[int, int]:
+        """Last stable offsets: where the first open transaction begins, else the high watermark."""
+        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)  # type: ignore[no-untyped-call]
 
     def trim(self, before: Mapping[int, int]) -> None:
         """DeleteRecords."""
@@ -220,11 +225,11 @@ class Topic:
             raise NotFound(f"Kafka has no topic {self.name!r}", code="log-not-found")
         return found
 
-    def _offsets(self, which: Any) -> dict[int, int]:
+    def _offsets(self, which: Any, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:
         asked = {TopicPartition(self.name, bucket): which for bucket in range(self._config.buckets)}
         with translated(f"asking for the offsets of topic {self.name}", self._config):
             self._required()
-            found = self._retried(lambda: _all(self._admin.list_offsets(asked)))
+            found = self._retried(lambda: _all(self._admin.list_offsets(asked, isolation_level=isolation)))
         return {partition.partition: int(result.offset) for partition, result in found.items()}
 
     def _retried(self, request: Callable[[], T]) -> T:

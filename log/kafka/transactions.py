@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 Address = tuple[str, int]
 T = TypeVar("T")
 
+_FETCH = 1
 _FIND_COORDINATOR = 10
 _INIT_PRODUCER_ID = 22
 _END_TXN = 26
@@ -47,6 +48,8 @@ _NOT_AUTHORIZED = {29: "topic", 31: "cluster", 53: "transactional id"}
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR is not among them
 _TRANSIENT = frozenset({14, 15, 16, 51, 5, 6, 7})
 
+_UNCOMMITTED = 0
+_HEAD_BYTES = 61
 _FENCING_TIMEOUT_MS = 60_000
 RETRY_SECONDS = 30.0
 
@@ -187,6 +190,30 @@ class TransactionClient:
             answer = self._at(leader, _DESCRIBE_PRODUCERS, 0, body.done(), attempt, flexible=True)
             found |= {p: states[producer_id] for p, states in answer.items() if producer_id in states}
         return found
+
+    def producer_of(self, leader: Address, topic: str, partition: int, offset: int) -> tuple[int, int]:
+        """Id and epoch of the producer that wrote a record: they stand at the head of its batch.
+
+        Raises:
+            Unavailable: ``log-delivery``: there is no such record.
+        """
+        body = Writer().pack("iiiib", -1, 0, 0, _HEAD_BYTES, _UNCOMMITTED).length(1).string(topic)
+        body.length(1).pack("iqi", partition, offset, _HEAD_BYTES)
+
+        def attempt(reply: Reader) -> tuple[int, int]:
+            reply.unpack("ii")
+            reply.string()
+            _, _, error, _, _ = reply.unpack("iihqq")
+            _require_ok(_settled(error))
+            reply.unpack(f"{2 * max(reply.length(), 0)}q")
+            if reply.length() < _HEAD_BYTES:
+                raise Unavailable(
+                    f"partition {partition} of topic {topic!r} has no record at offset {offset}", code="log-delivery"
+                )
+            # KIP-98: base offset, length, leader's epoch, magic, checksum, attributes, last delta, two timestamps
+            return reply.unpack("qiibIhiqqqhii")[9:11]  # type: ignore[return-value]
+
+        return self._at(leader, _FETCH, 4, body.done(), attempt, flexible=False)
 
     def close(self) -> None:
         """Closes the connections; a later call makes new ones."""

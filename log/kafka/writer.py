@@ -1,35 +1,32 @@
-"""Writes one transaction to a topic (PROTOCOL.md section 7.2)."""
+"""Writes one transaction to a topic, in a transaction of Kafka's or without (PROTOCOL.md sections 7.2 and 7.5)."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Producer
 
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson, Messages
-from log.kafka.settings import TOMBSTONE_HEADER, producer_settings, timeout_seconds, topic_of, translated
+from log.kafka.sending import Sender
+from log.kafka.settings import plain_producer_settings, producer_settings, timeout_seconds, translated
 from log.kafka.transactions import ProducerState, TransactionState
 from log.rows import conform, row_schema, slices, taking
 from log.store import LogConfig
 
-__all__ = ["KafkaLogWriter", "TransactionDesk"]
+__all__ = ["KafkaLogWriter", "PlainWriter", "TransactionDesk", "TransactionWriter"]
 
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 8 << 20
-_FLIGHT_MESSAGES = 200_000
-_FLIGHT_BYTES = 64 << 20
-_POLL_SECONDS = 0.05
 _SEQUENCES = 1 << 31  # Kafka's sequence numbers are 31 bits and wrap
-_PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
 
 
 class TransactionDesk(Protocol):
@@ -41,12 +38,15 @@ class TransactionDesk(Protocol):
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """The partitions' view."""
 
+    def producer_of(self, bucket: int, offset: int) -> tuple[int, int]:
+        """Id and epoch of the producer that wrote a record."""
+
     def abort(self, transaction: LogTransaction) -> None:
         """Aborts a prepared transaction."""
 
 
 class KafkaLogWriter:
-    """See `log.store.LogWriter`.
+    """See `log.store.LogWriter`; what both ways of writing have in common.
 
     The producer is made by the first rows: a task without rows costs nothing.
     """
@@ -56,165 +56,74 @@ class KafkaLogWriter:
         self._config = config
         self._ambient = ambient
         self._desk = desk
-        self._topic = topic_of(config)
         self._format = DebeziumJson(config)
         self._schema = row_schema(config.schema, config.primary_key)
-        self._producer: Producer | None = None
-        self._counts: dict[int, int] = {}
-        self._ends: dict[int, int] = {}
-        self._problems: list[KafkaError] = []
-        self._prepared: LogTransaction | None = None
+        self._sender = Sender(config, ambient, f"writing log transaction {transaction_id}", self._connect)
         self._finished = False
 
     def append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:
         """Encodes and produces at once; waits while too much is in flight."""
         self._require_open(bucket)
         for piece in slices(conform(rows, self._schema), _CHUNK_ROWS, _CHUNK_BYTES):
-            first = self._counts.get(bucket, 0)
+            first = self._sender.counts.get(bucket, 0)
             messages = self._format.encode(piece, self._id, first, self._ambient.now_ms())
             deletes = taking(piece) if self._config.tombstones else None
             if deletes is not None and pc.any(deletes).as_py():
-                self._produce_with_tombstones(bucket, messages, deletes.to_pylist())
+                self._sender.send_with_tombstones(bucket, messages, deletes.to_pylist(), self._id)
             else:
-                self._produce(bucket, messages)
+                self._sender.send(bucket, messages)
 
     def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
         """One message without a key."""
         self._require_open(bucket)
-        value = self._format.encode_control(payload, self._id, self._counts.get(bucket, 0), self._ambient.now_ms())
-        self._produce(bucket, Messages(None, [value]))
+        sequence = self._sender.counts.get(bucket, 0)
+        value = self._format.encode_control(payload, self._id, sequence, self._ambient.now_ms())
+        self._sender.send(bucket, Messages(None, [value]))
 
     def prepare(self) -> LogTransaction | None:
-        """Flushes, then lets the broker itself confirm what it has stored.
-
-        The producer is dropped and never closed: closing it would abort the transaction. What the ranges say
-        comes from the partition leaders (DescribeProducers): the first offset, and how many records of this
-        producer they hold, which is proof that none is missing. So no delivery report is needed for each
-        message, only for the last of each chunk.
-        """
+        """Flushes, then lets the brokers themselves say what they have stored."""
         self._require_open(None)
         self._finished = True
-        if self._producer is None:
+        if self._sender.producer is None:
             return None
-        action = f"preparing log transaction {self._id}"
-        with translated(action, self._config):
-            left = self._producer.flush(_PATIENCE_SECONDS)
-        if left or self._problems:
-            reason = str(self._problems[0]) if self._problems else f"{left} records were not sent in time"
-            raise Unavailable(f"{action}: {reason}; nothing was committed", code="log-delivery")
-        self._prepared = self._confirmed(action)
-        self._producer = None
-        return self._prepared
+        self._sender.flush()
+        return self._confirmed(f"preparing log transaction {self._id}")
 
     def abort(self) -> None:
-        """Aborts; if the broker does not answer the transaction stays open until `LogStore.abort_unnamed`."""
+        """Gives it up; errors are logged, since the caller is busy with the one that made it give up."""
         self._finished = True
-        producer, self._producer = self._producer, None
         try:
-            if self._prepared is not None:
-                self._desk.abort(self._prepared)
-            elif producer is not None:
-                with translated(f"aborting log transaction {self._id}", self._config):
-                    producer.abort_transaction(timeout_seconds(self._config))
+            self._give_up()
         except TableStoreError as error:
-            # The caller is busy with the error that made it give up; a janitor can do the rest.
+            # a janitor can do the rest
             logger.warning("log transaction %s stays open: %s", self._id, error)
 
+    def _connect(self) -> Producer:
+        raise NotImplementedError
+
     def _confirmed(self, action: str) -> LogTransaction:
-        state = self._desk.describe(self._id)
-        if state is None or state.state != "Ongoing":
-            found = state.state if state else "unknown"
-            raise Conflict(
-                f"{action}: another process has ended it ({found}), as its writer seemed dead",
-                code="log-transaction",
-            )
-        stored = self._desk.stored(sorted(self._counts), state.producer_id)
-        return LogTransaction(
-            self._id,
-            tuple(self._range(action, bucket, stored.get(bucket), state) for bucket in sorted(self._counts)),
-            state.producer_id,
-            state.producer_epoch,
-        )
+        raise NotImplementedError
 
-    def _range(self, action: str, bucket: int, stored: ProducerState | None, state: TransactionState) -> LogRange:
-        count = self._counts[bucket]
-        if stored is None or stored.producer_epoch != state.producer_epoch or stored.first_offset < 0:
-            raise Unavailable(f"{action}: bucket {bucket} holds nothing of it", code="log-delivery")
-        if stored.records % _SEQUENCES != count % _SEQUENCES:
-            raise Unavailable(
-                f"{action}: bucket {bucket} holds {stored.records} of {count} records", code="log-delivery"
-            )
-        return LogRange(bucket, stored.first_offset, self._ends[bucket], count)
+    def _give_up(self) -> None:
+        raise NotImplementedError
 
-    def _produce(self, bucket: int, messages: Messages) -> None:
-        with translated(f"writing log transaction {self._id}", self._config):
-            producer = self._started()
-            batch: list[dict[str, Any]]
-            if messages.keys is None:
-                batch = [{"value": value} for value in messages.values]
-            else:
-                batch = [
-                    {"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)
-                ]
-            batch[-1]["callback"] = self._reporter(bucket)
-            self._wait_for_room(producer, messages.values)
-            if producer.produce_batch(self._topic, batch, partition=bucket) < len(batch):
-                problem = next(m["_error"] for m in batch if "_error" in m)
-                raise Unavailable(f"writing log transaction {self._id}: {problem}", code="log-delivery")
-            self._counts[bucket] = self._counts.get(bucket, 0) + len(batch)
-            producer.poll(0)
+    def _stored(self, action: str, producer_id: int, epoch: int) -> dict[int, ProducerState]:
+        """What the leaders hold of a producer: proof that nothing is missing, also where a message was never reported.
 
-    def _produce_with_tombstones(self, bucket: int, messages: Messages, deletes: Sequence[bool]) -> None:
-        """One by one, since batches have no headers, which name the transaction where there is no value."""
-        assert messages.keys is not None, "tombstones without keys"
-        headers: list[tuple[str, str | bytes | None]] = [(TOMBSTONE_HEADER, self._id.encode())]
-        last = len(messages.values) - 1
-        with translated(f"writing log transaction {self._id}", self._config):
-            producer = self._started()
-            self._wait_for_room(producer, messages.values)
-            for at, (key, value, dead) in enumerate(zip(messages.keys, messages.values, deletes, strict=True)):
-                producer.produce(
-                    self._topic,
-                    None if dead else value,
-                    key,
-                    bucket,
-                    headers=headers if dead else None,
-                    on_delivery=self._reporter(bucket) if at == last else None,
+        librdkafka looks at failed deliveries only when it commits itself, which we never let it do, and its
+        ``enable.gapless.guarantee`` leaves messages out that time out.
+        """
+        counts = self._sender.counts
+        found = self._desk.stored(sorted(counts), producer_id)
+        for bucket, count in sorted(counts.items()):
+            stored = found.get(bucket)
+            if stored is None or stored.producer_epoch != epoch:
+                raise Unavailable(f"{action}: bucket {bucket} holds nothing of it", code="log-delivery")
+            if stored.records % _SEQUENCES != count % _SEQUENCES:
+                raise Unavailable(
+                    f"{action}: bucket {bucket} holds {stored.records} of {count} records", code="log-delivery"
                 )
-            self._counts[bucket] = self._counts.get(bucket, 0) + len(messages.values)
-            producer.poll(0)
-
-    def _started(self) -> Producer:
-        if self._producer is None:
-            producer = Producer(producer_settings(self._config, self._id))
-            producer.init_transactions(timeout_seconds(self._config) * 3)
-            producer.begin_transaction()
-            self._producer = producer
-        return self._producer
-
-    def _reporter(self, bucket: int) -> Callable[[KafkaError | None, Message], None]:
-        def report(error: KafkaError | None, message: Message) -> None:
-            offset = message.offset()
-            if error is not None or offset is None:
-                self._problems.append(error or KafkaError(KafkaError._FAIL))
-            else:
-                self._ends[bucket] = max(self._ends.get(bucket, 0), offset + 1)
-
-        return report
-
-    def _wait_for_room(self, producer: Producer, values: Sequence[bytes]) -> None:
-        """Bounds what is in flight, in messages and, by this chunk's mean size, in bytes."""
-        mean = max(1, sum(map(len, values)) // len(values))
-        limit = min(_FLIGHT_MESSAGES, _FLIGHT_BYTES // mean)
-        waiting, since_ms = len(producer), self._ambient.now_ms()
-        while len(producer) > limit and not self._problems:
-            producer.poll(_POLL_SECONDS)
-            if len(producer) < waiting:
-                waiting, since_ms = len(producer), self._ambient.now_ms()
-            elif self._ambient.now_ms() - since_ms > _PATIENCE_SECONDS * 1000:
-                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
-        if self._problems:
-            raise KafkaException(self._problems[0])
+        return found
 
     def _require_open(self, bucket: int | None) -> None:
         if self._finished:
@@ -226,3 +135,69 @@ class KafkaLogWriter:
             raise InvalidRequest(
                 f"bucket {bucket} is not in the log, which has {self._config.buckets}", code="log-bucket"
             )
+
+
+class TransactionWriter(KafkaLogWriter):
+    """In a transaction of Kafka's, which whoever knows its id, producer id and epoch can end.
+
+    The producer is dropped and never closed: closing it would abort the transaction.
+    """
+
+    _prepared: LogTransaction | None = None
+
+    def _connect(self) -> Producer:
+        producer = Producer(producer_settings(self._config, self._id))
+        producer.init_transactions(timeout_seconds(self._config) * 3)
+        producer.begin_transaction()
+        return producer
+
+    def _confirmed(self, action: str) -> LogTransaction:
+        state = self._desk.describe(self._id)
+        if state is None or state.state != "Ongoing":
+            found = state.state if state else "unknown"
+            raise Conflict(
+                f"{action}: another process has ended it ({found}), as its writer seemed dead",
+                code="log-transaction",
+            )
+        stored = self._stored(action, state.producer_id, state.producer_epoch)
+        ranges = tuple(
+            LogRange(bucket, stored[bucket].first_offset, self._sender.ends[bucket], count)
+            for bucket, count in sorted(self._sender.counts.items())
+        )
+        if any(part.start < 0 for part in ranges):
+            raise Unavailable(f"{action}: a partition knows of no open transaction of it", code="log-delivery")
+        self._prepared = LogTransaction(self._id, ranges, state.producer_id, state.producer_epoch)
+        self._sender.producer = None
+        return self._prepared
+
+    def _give_up(self) -> None:
+        """If the broker does not answer the transaction stays open until `LogStore.abort_unnamed`."""
+        producer, self._sender.producer = self._sender.producer, None
+        if self._prepared is not None:
+            self._desk.abort(self._prepared)
+        elif producer is not None:
+            with translated(f"aborting log transaction {self._id}", self._config):
+                producer.abort_transaction(timeout_seconds(self._config))
+
+
+class PlainWriter(KafkaLogWriter):
+    """Without transactions of Kafka's: the snapshot names the ranges, and there is nothing to end."""
+
+    def _connect(self) -> Producer:
+        return Producer(plain_producer_settings(self._config))
+
+    def _confirmed(self, action: str) -> LogTransaction:
+        sender = self._sender
+        bucket = min(sender.counts)
+        # librdkafka does not tell its producer id, but each record that it wrote does
+        self._stored(action, *self._desk.producer_of(bucket, sender.firsts[bucket]))
+        sender.producer = None
+        ranges = (LogRange(b, sender.firsts[b], sender.ends[b], n) for b, n in sorted(sender.counts.items()))
+        return LogTransaction(self._id, tuple(ranges))
+
+    def _give_up(self) -> None:
+        """What was sent stays, named by no snapshot; what was not sent yet never will be."""
+        producer, self._sender.producer = self._sender.producer, None
+        if producer is not None:
+            with translated(f"giving up log transaction {self._id}", self._config):
+                producer.purge()

@@ -22,7 +22,16 @@ from log.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, log_
 from log.systems import open_log
 from tests.log.processes import WriterProcess, write_in_processes
 
-__all__ = ["BUCKETS", "COLUMNS", "LogStoreTests", "changes", "make_config", "rows_of", "transaction_id"]
+__all__ = [
+    "BUCKETS",
+    "COLUMNS",
+    "LogStoreTests",
+    "LogTransactionTests",
+    "changes",
+    "make_config",
+    "rows_of",
+    "transaction_id",
+]
 
 BUCKETS = 3
 COLUMNS = pa.schema(
@@ -310,61 +319,11 @@ class LogStoreTests:
             assert another.end(transactions, commit=True) == EndReport(ended=ids)
         assert sorted(ids_of(log.read(transactions))) == [0, 1]
 
-    def test_what_was_aborted_cannot_be_committed(self, log: LogStore, config: LogConfig) -> None:
-        transaction = prepared(log, config, 0, changes([1]))
-        assert log.end([transaction], commit=False) == EndReport(ended=(transaction.id,))
-        assert log.end([transaction], commit=False) == EndReport(ended=(transaction.id,))
-        assert log.end([transaction], commit=True) == EndReport(lost=(transaction.id,))
-
-    def test_a_writer_can_abort_before_and_after_prepare(self, log: LogStore, config: LogConfig) -> None:
-        before = log.begin(transaction_id(config))
-        before.append(0, changes([1]))
-        before.abort()
-        after = log.begin(transaction_id(config))
-        after.append(0, changes([2]))
-        transaction = after.prepare()
-        assert transaction is not None
-        after.abort()
-        assert log.end([transaction], commit=True) == EndReport(lost=(transaction.id,))
-        assert log.abort_unnamed(lambda _: True) == []
-        kept = prepared(log, config, 0, changes([3]))
-        assert ids_of(log.read([kept])) == [3]
-
     def test_a_transaction_is_a_json_value(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([1]))
         travelled = LogTransaction.from_json(json.loads(json.dumps(transaction.to_json())))
         assert log.end([travelled], commit=True) == EndReport(ended=(transaction.id,))
         assert ids_of(log.read([travelled])) == [1]
-
-    def test_the_janitor_aborts_the_dead_and_nobody_else(
-        self, log: LogStore, config: LogConfig, ambient: Ambient
-    ) -> None:
-        dead, living = prepared(log, config, 0, changes([1])), prepared(log, config, 0, changes([2]))
-        done = prepared(log, config, 0, changes([3]))
-        log.end([done], commit=True)
-        asked: list[str] = []
-
-        def is_dead(transaction: str) -> bool:
-            asked.append(transaction)
-            return transaction == dead.id
-
-        with open_log(config, ambient) as janitor:
-            assert janitor.abort_unnamed(is_dead) == [dead.id]
-        assert sorted(asked) == sorted([dead.id, living.id])
-        assert log.end([dead, living], commit=True) == EndReport(ended=(living.id,), lost=(dead.id,))
-        assert ids_of(log.read([living])) == [2]
-
-    def test_a_writer_taken_for_dead_adds_nothing_more(self, log: LogStore, config: LogConfig) -> None:
-        writer = log.begin(transaction_id(config))
-        writer.append(0, changes([1]))
-        writer.control(0, {"control": "mark"})
-        _until_open(log)
-        assert len(log.abort_unnamed(lambda _: True)) == 1
-        with pytest.raises(TableStoreError):
-            writer.append(0, changes(range(10)))
-            writer.prepare()
-        writer.abort()
-        assert log.abort_unnamed(lambda _: True) == []
 
     # --------------------------------------------------------------------------------------- gaps
 
@@ -474,6 +433,60 @@ class LogStoreTests:
                 assert ids_of(log.read([transaction], bucket=bucket)) == list(range(rows))
         for bucket in range(BUCKETS):
             assert _distinct(bucket, transactions)
+
+
+class LogTransactionTests(LogStoreTests):
+    """And of logs that can take a transaction back."""
+
+    def test_what_was_aborted_cannot_be_committed(self, log: LogStore, config: LogConfig) -> None:
+        transaction = prepared(log, config, 0, changes([1]))
+        assert log.end([transaction], commit=False) == EndReport(ended=(transaction.id,))
+        assert log.end([transaction], commit=False) == EndReport(ended=(transaction.id,))
+        assert log.end([transaction], commit=True) == EndReport(lost=(transaction.id,))
+
+    def test_a_writer_can_abort_before_and_after_prepare(self, log: LogStore, config: LogConfig) -> None:
+        before = log.begin(transaction_id(config))
+        before.append(0, changes([1]))
+        before.abort()
+        after = log.begin(transaction_id(config))
+        after.append(0, changes([2]))
+        transaction = after.prepare()
+        assert transaction is not None
+        after.abort()
+        assert log.end([transaction], commit=True) == EndReport(lost=(transaction.id,))
+        assert log.abort_unnamed(lambda _: True) == []
+        kept = prepared(log, config, 0, changes([3]))
+        assert ids_of(log.read([kept])) == [3]
+
+    def test_the_janitor_aborts_the_dead_and_nobody_else(
+        self, log: LogStore, config: LogConfig, ambient: Ambient
+    ) -> None:
+        dead, living = prepared(log, config, 0, changes([1])), prepared(log, config, 0, changes([2]))
+        done = prepared(log, config, 0, changes([3]))
+        log.end([done], commit=True)
+        asked: list[str] = []
+
+        def is_dead(transaction: str) -> bool:
+            asked.append(transaction)
+            return transaction == dead.id
+
+        with open_log(config, ambient) as janitor:
+            assert janitor.abort_unnamed(is_dead) == [dead.id]
+        assert sorted(asked) == sorted([dead.id, living.id])
+        assert log.end([dead, living], commit=True) == EndReport(ended=(living.id,), lost=(dead.id,))
+        assert ids_of(log.read([living])) == [2]
+
+    def test_a_writer_taken_for_dead_adds_nothing_more(self, log: LogStore, config: LogConfig) -> None:
+        writer = log.begin(transaction_id(config))
+        writer.append(0, changes([1]))
+        writer.control(0, {"control": "mark"})
+        _until_open(log)
+        assert len(log.abort_unnamed(lambda _: True)) == 1
+        with pytest.raises(TableStoreError):
+            writer.append(0, changes(range(10)))
+            writer.prepare()
+        writer.abort()
+        assert log.abort_unnamed(lambda _: True) == []
 
 
 def _until_open(log: LogStore) -> None:

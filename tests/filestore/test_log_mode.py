@@ -18,6 +18,7 @@ INPUT = {"changelog-producer": "input"}
 ON_READ = {"write-mode": "merge-on-read"}
 KAFKA = {"log.system": "kafka", "log.kafka.bootstrap.servers": "broker:9092"}
 EVENTUAL = {"log.consistency": "eventual"}
+PLAIN = {"log.kafka.transactions": "false"}
 ALL = {"log.changelog-mode": "all"}
 UPSERT = {"log.changelog-mode": "upsert"}
 TOMBSTONE = {"log.delete-format": "tombstone"}
@@ -64,6 +65,7 @@ def test_without_a_key_all_changes_are_told() -> None:
         (COMPACT, "log-cleanup-policy", "needs log.system = kafka"),
         (COMPACT | KAFKA | LOOKUP, "log-cleanup-policy", "needs log.changelog-mode = upsert"),
         (COMPACT | KAFKA | EVENTUAL, "log-cleanup-policy", "needs log.consistency = transactional"),
+        (COMPACT | KAFKA | PLAIN, "log-cleanup-policy", "needs log.kafka.transactions = true"),
         (COMPACT | KAFKA | ON_READ, "log-cleanup-policy", "needs write-mode = merge-on-write"),
         ({"log.scan": "from-timestamp"}, "log-scan", "give both"),
         ({"log.scan.timestamp-millis": "1"}, "log-scan", "give both"),

@@ -15,7 +15,7 @@ from log.embedded import EmbeddedLog
 from log.store import LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import (
-    LogStoreTests,
+    LogTransactionTests,
     changes,
     ids_of,
     make_config,
@@ -25,7 +25,7 @@ from tests.conformance.log_store import (
 from tests.log.processes import WriterProcess
 
 
-class TestEmbeddedLog(LogStoreTests):
+class TestEmbeddedLog(LogTransactionTests):
     @pytest.fixture
     def config(self, tmp_path: Path) -> LogConfig:
         return make_config(f"{tmp_path}/shop/orders")

@@ -35,7 +35,7 @@ from log.store import EndReport, LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import (
     BUCKETS,
-    LogStoreTests,
+    LogTransactionTests,
     changes,
     ids_of,
     prepared,
@@ -55,7 +55,7 @@ from tests.servers.kafka import KafkaBroker
 pytestmark = pytest.mark.kafka
 
 
-class TestKafkaLog(LogStoreTests):
+class TestKafkaLog(LogTransactionTests):
     @pytest.fixture
     def config(self, kafka_broker: KafkaBroker) -> LogConfig:
         return kafka_config(kafka_broker)
@@ -297,4 +297,4 @@ class TestKafkaLog(LogStoreTests):
 
 def _flushed(writer: Any) -> None:
     """Sends what the writer holds, as time would."""
-    assert writer._producer.flush(SECONDS) == 0
+    assert writer._sender.producer.flush(SECONDS) == 0

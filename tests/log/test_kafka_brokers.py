@@ -34,9 +34,9 @@ def mortal_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBro
 class TestBrokerCrash:
     """What a broker that dies must not cost."""
 
-    @pytest.fixture
-    def config(self, mortal_broker: KafkaBroker) -> LogConfig:
-        return kafka_config(mortal_broker)
+    @pytest.fixture(params=["true", "false"], ids=["transactions", "plain"])
+    def config(self, mortal_broker: KafkaBroker, request: pytest.FixtureRequest) -> LogConfig:
+        return kafka_config(mortal_broker, **{"log.kafka.transactions": request.param})
 
     def test_a_prepared_transaction_outlives_writer_and_broker(
         self, mortal_broker: KafkaBroker, config: LogConfig
@@ -78,7 +78,12 @@ def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Pa
         with pytest.raises(Unsupported, match=r"transaction\.max\.timeout\.ms=2147483647") as caught:
             log.create()
         assert caught.value.code == "kafka-transaction-timeout"
+        assert "log.kafka.transactions = false" in caught.value.message
         assert not log.exists()
+        config = kafka_config(broker, **{"log.kafka.transactions": "false"})
+        with open_log(config, system_ambient()) as plain:
+            plain.create()
+            assert ids_of(plain.read([prepared(plain, config, 0, changes([1]))])) == [1]
 
 
 # ----------------------------------------------------------------------------------------------- security

@@ -1,0 +1,143 @@
+"""Sends one writer's messages, in bounded pieces, and notes what the delivery reports say of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from filestore.ambient import Ambient
+from filestore.errors import Unavailable
+from log.formats.log_record import Messages
+from log.kafka.settings import TOMBSTONE_HEADER, topic_of, translated
+from log.store import LogConfig
+
+__all__ = ["Sender"]
+
+_FLIGHT_MESSAGES = 200_000
+_FLIGHT_BYTES = 64 << 20
+_POLL_SECONDS = 0.05
+_PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
+
+
+class Sender:
+    """One producer, connected by the first messages. Only a chunk's first and last message are reported.
+
+    A report for each message would cost a quarter more processor time (measured), and proves nothing that the
+    partition leaders' own count does not.
+
+    Args:
+        config: The topic.
+        ambient: The clock, for patience.
+        action: What errors say was tried.
+        connect: Makes the producer.
+
+    Attributes:
+        counts: For each bucket how many messages were handed over.
+        firsts: For each bucket the offset of the first one, once it was reported.
+        ends: For each bucket the offset after the last one that was reported.
+    """
+
+    def __init__(self, config: LogConfig, ambient: Ambient, action: str, connect: Callable[[], Producer]) -> None:
+        self._config = config
+        self._ambient = ambient
+        self._action = action
+        self._connect = connect
+        self._topic = topic_of(config)
+        self._problems: list[KafkaError] = []
+        self.producer: Producer | None = None
+        self.counts: dict[int, int] = {}
+        self.firsts: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
+
+    def send(self, bucket: int, messages: Messages) -> None:
+        """Hands messages over; waits while too much is in flight."""
+        with translated(self._action, self._config):
+            producer = self._connected()
+            batch: list[dict[str, Any]]
+            if messages.keys is None:
+                batch = [{"value": value} for value in messages.values]
+            else:
+                batch = [
+                    {"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)
+                ]
+            batch[0]["callback"] = batch[-1]["callback"] = self._reporter(bucket)
+            self._wait_for_room(producer, messages.values)
+            if producer.produce_batch(self._topic, batch, partition=bucket) < len(batch):
+                problem = next(m["_error"] for m in batch if "_error" in m)
+                raise Unavailable(f"{self._action}: {problem}", code="log-delivery")
+            self.counts[bucket] = self.counts.get(bucket, 0) + len(batch)
+            producer.poll(0)
+
+    def send_with_tombstones(
+        self, bucket: int, messages: Messages, deletes: Sequence[bool], transaction_id: str
+    ) -> None:
+        """One by one, since batches have no headers, which name the transaction where there is no value.
+
+        Args:
+            bucket: Where to.
+            messages: With keys.
+            deletes: Which of them are sent without their value.
+            transaction_id: Whose they are.
+        """
+        assert messages.keys is not None, "tombstones without keys"
+        headers: list[tuple[str, str | bytes | None]] = [(TOMBSTONE_HEADER, transaction_id.encode())]
+        report, reported = self._reporter(bucket), (0, len(messages.values) - 1)
+        with translated(self._action, self._config):
+            producer = self._connected()
+            self._wait_for_room(producer, messages.values)
+            for at, (key, value, dead) in enumerate(zip(messages.keys, messages.values, deletes, strict=True)):
+                producer.produce(
+                    self._topic,
+                    None if dead else value,
+                    key,
+                    bucket,
+                    headers=headers if dead else None,
+                    on_delivery=report if at in reported else None,
+                )
+            self.counts[bucket] = self.counts.get(bucket, 0) + len(messages.values)
+            producer.poll(0)
+
+    def flush(self) -> None:
+        """Waits until every message was answered.
+
+        Raises:
+            Unavailable: ``log-delivery``: some were refused, or not taken in time.
+        """
+        assert self.producer is not None
+        with translated(self._action, self._config):
+            left = self.producer.flush(_PATIENCE_SECONDS)
+        if left or self._problems:
+            reason = str(self._problems[0]) if self._problems else f"{left} records were not sent in time"
+            raise Unavailable(f"{self._action}: {reason}; nothing was committed", code="log-delivery")
+
+    def _connected(self) -> Producer:
+        if self.producer is None:
+            self.producer = self._connect()
+        return self.producer
+
+    def _reporter(self, bucket: int) -> Callable[[KafkaError | None, Message], None]:
+        def report(error: KafkaError | None, message: Message) -> None:
+            offset = message.offset()
+            if error is not None or offset is None:
+                self._problems.append(error or KafkaError(KafkaError._FAIL))
+            else:
+                self.firsts[bucket] = min(self.firsts.get(bucket, offset), offset)
+                self.ends[bucket] = max(self.ends.get(bucket, 0), offset + 1)
+
+        return report
+
+    def _wait_for_room(self, producer: Producer, values: Sequence[bytes]) -> None:
+        """Bounds what is in flight, in messages and, by this chunk's mean size, in bytes."""
+        mean = max(1, sum(map(len, values)) // len(values))
+        limit = min(_FLIGHT_MESSAGES, _FLIGHT_BYTES // mean)
+        waiting, since_ms = len(producer), self._ambient.now_ms()
+        while len(producer) > limit and not self._problems:
+            producer.poll(_POLL_SECONDS)
+            if len(producer) < waiting:
+                waiting, since_ms = len(producer), self._ambient.now_ms()
+            elif self._ambient.now_ms() - since_ms > _PATIENCE_SECONDS * 1000:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        if self._problems:
+            raise KafkaException(self._problems[0])
