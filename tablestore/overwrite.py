@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from filestore.delta.actions import PARTITIONS_PARAMETER
+from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
@@ -19,7 +21,17 @@ from filestore.model.snapshot import Operation
 from filestore.rows.partitions import partition_set, partitions_of
 from log.store import LogStore
 
-__all__ = ["Drop", "Overwrite", "Replacement", "control_message", "log_control", "only_in", "parse_spec", "replacement"]
+__all__ = [
+    "Drop",
+    "Overwrite",
+    "Replacement",
+    "control_message",
+    "control_of",
+    "log_control",
+    "only_in",
+    "parse_spec",
+    "replacement",
+]
 
 _MOST_NAMED = 1000
 """Partitions that a record of the log names: Kafka takes a megabyte a record."""
@@ -76,6 +88,19 @@ def control_message(operation: Operation, replaced: PartitionSet) -> dict[str, A
     if not replaced.whole_table and len(replaced.specs) <= _MOST_NAMED:
         message["partitions"] = replaced.to_json()
     return message
+
+
+def control_of(entry: Commit, *, keyed: bool) -> dict[str, Any] | None:
+    """What the log says of a commit that is not told row by row; None for others."""
+    snapshot = entry.snapshot()
+    if snapshot.operation is Operation.ROLLBACK and not keyed:
+        return {"control": "overwrite"}
+    if snapshot.operation.replaces_partitions:
+        named = entry.actions[0]["commitInfo"]["operationParameters"].get(PARTITIONS_PARAMETER)
+        message: dict[str, Any] = {"control": snapshot.operation.value.lower()}
+        specs = [] if named is None else json.loads(named)
+        return message | ({"partitions": specs} if 0 < len(specs) <= _MOST_NAMED else {})
+    return None
 
 
 def log_control(log: LogStore, transaction_id: str, buckets: int, message: Mapping[str, Any]) -> LogTransaction | None:

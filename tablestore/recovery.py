@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from filestore.ambient import Ambient
+from filestore.delta.conflict import ALREADY_REPUBLISHED
 from filestore.delta.state import TableState
-from filestore.errors import Corrupt
+from filestore.errors import Conflict, Corrupt
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore, parse_transaction_id
 from log.systems import open_log
 from tablestore.lease import abandoned, forget, holds_lease
+from tablestore.republish import republish
 
-__all__ = ["Recovery", "require_own_log"]
+__all__ = ["Recovered", "Recovery", "require_own_log"]
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +39,21 @@ def require_own_log(log: LogStore, state: TableState) -> None:
             "or make the table anew from its rows",
             code="log-replaced",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """What was mended: ids of log transactions.
+
+    Attributes:
+        ended: Of committed versions, now surely ended.
+        aborted: Of dead writers, which no version names.
+        republished: Lost by the log, and published again.
+    """
+
+    ended: tuple[str, ...] = ()
+    aborted: tuple[str, ...] = ()
+    republished: tuple[str, ...] = ()
 
 
 class Recovery:
@@ -59,7 +77,7 @@ class Recovery:
         """Transactions that need no more care: the next commit drops them from the table's list."""
         return frozenset(self._ended)
 
-    def before_write(self, state: TableState) -> None:
+    def before_write(self, state: TableState) -> Recovered:
         """Rolls committed transactions forward and aborts those of dead writers.
 
         The log is asked for the latter once, and again whenever a writer has left its lease behind.
@@ -69,21 +87,25 @@ class Recovery:
             Corrupt: ``log-replaced``.
         """
         if self._config is None:
-            return
+            return Recovered()
         listed = state.open_transactions
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
         dead = abandoned(self._files.location)
         if self._swept and not waiting and not dead:
-            return
+            return Recovered()
+        aborted: list[str] = []
         with open_log(self._config, self._ambient) as log:
             if not self._swept:
                 require_own_log(log, state)
-            self._commit(log, waiting)
+            lost = self._commit(log, waiting, late=True)
             if dead or not self._swept:
-                log.abort_unnamed(self._is_dead)
+                aborted = log.abort_unnamed(self._is_dead)
                 forget(self._files.location, dead)
                 self._swept = True
+        for transaction_id in lost:
+            self._publish_again(self._config, transaction_id)
+        return Recovered(tuple(t.id for t in waiting if t.id in self._ended), tuple(aborted), lost)
 
     def look_again(self) -> None:
         """Something could not be tidied up: the next `before_write` asks the log again."""
@@ -116,17 +138,26 @@ class Recovery:
                 lambda id_: id_ not in names if parse_transaction_id(id_)[1] == commit_id else self._is_dead(id_)
             )
 
-    def _commit(self, log: LogStore, transactions: Sequence[LogTransaction]) -> None:
+    def _commit(self, log: LogStore, transactions: Sequence[LogTransaction], *, late: bool = False) -> tuple[str, ...]:
+        """Ends them; gives those that the log has lost, which stay on the table's list."""
         if not transactions:
-            return
-        report = log.end(transactions, commit=True)
-        self._ended.update(report.ended, report.lost)
+            return ()
+        report = log.end(transactions, commit=True, late=late)
+        self._ended.update(report.ended)
         for lost in report.lost:
             logger.warning(
                 "log transaction %s of a committed snapshot was aborted by the log: readers of tablestore still see "
-                "its records, other consumers do not",
+                "its records, other consumers do when the next writer or `recover` has published them again",
                 lost,
             )
+        return report.lost
+
+    def _publish_again(self, log: LogConfig, transaction_id: str) -> None:
+        try:
+            republish(self._files, log, transaction_id)
+        except Conflict as error:
+            if error.code != ALREADY_REPUBLISHED:
+                raise
 
     def _is_dead(self, transaction_id: str) -> bool:
         """IMPORTANT: the lease first, the history second. A dead writer commits nothing more, a living one may."""

@@ -36,6 +36,7 @@ from tablestore.expiry import expired
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, arrow_rows, conform
 from tablestore.lease import at_work_since_ms
+from tablestore.log_care import LogCare
 from tablestore.overwrite import Drop, Overwrite
 from tablestore.rollback import rollback
 from tablestore.system.scan import SystemScan, Versions, system_scan
@@ -46,7 +47,7 @@ from tablestore.write_job import TaskOutcome, WriteJob
 __all__ = ["Table"]
 
 
-class Table(TableReads):
+class Table(TableReads, LogCare):
     """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
 
     def __init__(self, handle: TableHandle) -> None:

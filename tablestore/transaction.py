@@ -35,7 +35,7 @@ from log.systems import open_log
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
 from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
-from tablestore.recovery import Recovery
+from tablestore.recovery import Recovered, Recovery
 from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = ["TableWriter"]
@@ -125,6 +125,16 @@ class TableWriter:
         proposal = replace(self._proposal(base, Operation.DROP_PARTITION, None), touches=drop.touches(base))
         with self._leased(proposal.commit_id):
             return self._write(lambda job: (), base, proposal, Replacement(drop.partitions))
+
+    @property
+    def log(self) -> LogConfig | None:
+        """The table's log, with its newest columns."""
+        return self._log_of(self.definition)
+
+    def recover(self) -> Recovered:
+        """Mends what dead writers left in the log, whether or not it was looked after before."""
+        self._recovery.look_again()
+        return self._recovery.before_write(self._files.state())
 
     def _settled(self, once: Callable[[], T]) -> T:
         """Does it again as long as what it rests on is changed by others meanwhile."""

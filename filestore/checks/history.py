@@ -319,7 +319,9 @@ def _check_apps(findings: Findings, entry: Commit) -> None:
 
 def _check_transactions(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
     known = {t.id for t in before.open_transactions} if before is not None else set()
-    named = {t.id: t for t in entry.snapshot().transactions}
+    snapshot = entry.snapshot()
+    named = {t.id: t for t in snapshot.transactions}
+    again = {t.id: t for t in snapshot.republished.values() if t is not None}
     still_open = {t.id for t in after.open_transactions}
     if missing := sorted(set(named) - still_open):
         findings.add(
@@ -327,13 +329,25 @@ def _check_transactions(findings: Findings, before: TableState | None, after: Ta
             f"version {entry.version} decides log transaction {missing[0]!r} and does not list it as open",
             version=entry.version,
         )
-    if unknown := sorted(still_open - known - set(named)):
+    if lost := sorted(set(snapshot.republished) - known):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} publishes log transaction {lost[0]!r} again, which was not open",
+            version=entry.version,
+        )
+    if missing := sorted(set(again) - still_open):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} publishes {missing[0]!r} and does not list it as open",
+            version=entry.version,
+        )
+    if unknown := sorted(still_open - known - set(named) - set(again)):
         findings.add(
             Invariant.OPEN_TRANSACTION,
             f"version {entry.version} lists log transaction {unknown[0]!r} as open, which no snapshot decided",
             version=entry.version,
         )
-    for transaction in named.values():
+    for transaction in (named | again).values():
         for part in transaction.ranges:
             if not 0 <= part.start <= part.end <= after.log_offsets.get(part.bucket, -1):
                 findings.add(

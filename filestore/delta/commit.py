@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from filestore import layout
 from filestore.ambient import Ambient
@@ -28,11 +29,11 @@ from filestore.delta.actions import (
     tombstones_action,
     txn_action,
 )
-from filestore.delta.conflict import BASE_EXPIRED, RUNS_CAME, Clear, Done, Proposal, Rebase, judge
+from filestore.delta.conflict import ALREADY_REPUBLISHED, BASE_EXPIRED, RUNS_CAME, Clear, Done, Proposal, Rebase, judge
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
-from filestore.model.log_range import advance
+from filestore.model.log_range import LogTransaction, advance
 from filestore.model.snapshot import Snapshot
 
 __all__ = ["Committed", "Rebaser", "base_expired", "commit", "commit_info", "plan_actions", "touches_nothing"]
@@ -212,7 +213,7 @@ def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Act
             f"file {missing[0]} left the table while this {proposal.operation} was prepared: read again and retry",
             code="file-gone",
         )
-    offsets = advance(state.log_offsets, proposal.transactions)
+    offsets = advance(state.log_offsets, (*proposal.transactions, *_republished(proposal)))
     data_change = proposal.operation.changes_data
     info = commit_info(_counted(proposal, state, removes), state.version, timestamp)
     actions = [info, *_definition_actions(proposal, state)]
@@ -273,6 +274,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
             "tablestore": {
                 "commitId": proposal.commit_id,
                 "transactions": [t.to_json() for t in proposal.transactions],
+                **({"republished": _told_again(proposal)} if proposal.republished else {}),
                 **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }
@@ -293,12 +295,24 @@ def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
 
 def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """The log's domain, when it changes: its identity, and the transactions that may still have to be ended."""
-    still_open = [t for t in state.open_transactions if t.id not in proposal.ended]
-    opened = [*still_open, *proposal.transactions]
+    known = {t.id for t in state.open_transactions}
+    if gone := [lost for lost in proposal.republished if lost not in known]:
+        raise Conflict(f"log transaction {gone[0]} was published again by another process", code=ALREADY_REPUBLISHED)
+    done = proposal.ended | proposal.republished.keys()
+    still_open = [t for t in state.open_transactions if t.id not in done]
+    opened = [*still_open, *_republished(proposal), *proposal.transactions]
     identity = dict(proposal.log_identity) or state.log_identity
     if opened == list(state.open_transactions) and identity == state.log_identity:
         return []
     return [domain_action(LOG_DOMAIN, {"identity": identity, "open": [t.to_json() for t in opened]})]
+
+
+def _republished(proposal: Proposal) -> list[LogTransaction]:
+    return [found for found in proposal.republished.values() if found is not None]
+
+
+def _told_again(proposal: Proposal) -> dict[str, Any]:
+    return {lost: None if found is None else found.to_json() for lost, found in proposal.republished.items()}
 
 
 def _ended(domain: str, state: TableState) -> Action:

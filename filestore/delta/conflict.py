@@ -32,6 +32,7 @@ from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
 
 __all__ = [
+    "ALREADY_REPUBLISHED",
     "BASE_EXPIRED",
     "DOMAIN_CHANGED",
     "METADATA_CHANGED",
@@ -44,6 +45,8 @@ __all__ = [
     "judge",
 ]
 
+ALREADY_REPUBLISHED = "already-republished"
+"""The code of the conflict of two processes that publish the same lost log transaction again."""
 DOMAIN_CHANGED = "domain-changed"
 """The code of the conflict with a commit that changed a domain which the proposal was worked out from."""
 BASE_EXPIRED = "base-expired"
@@ -89,6 +92,8 @@ class Proposal:
         touches: Slots whose keys were looked up: a change there in between has to be looked at.
         app: The writer's own number, if it has one.
         transactions: The log transactions that become decided with this commit.
+        republished: What takes the place of earlier commits' log transactions that the log has lost, by their ids; None
+            where nothing can.
         ended: Ids of earlier commits' log transactions that are known to have ended.
         log_identity: What the offsets are bound to, when the log was written.
         metrics: Counts for the snapshot.
@@ -118,6 +123,7 @@ class Proposal:
     touches: frozenset[Slot] = frozenset()
     app: AppVersion | None = None
     transactions: tuple[LogTransaction, ...] = ()
+    republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
     log_identity: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)

@@ -202,6 +202,10 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
         commit_id=own["commitId"],
         log_offsets=dict(log_offsets),
         transactions=tuple(LogTransaction.from_json(t) for t in own["transactions"]),
+        republished={
+            lost: None if found is None else LogTransaction.from_json(found)
+            for lost, found in own.get("republished", {}).items()
+        },
         metrics={name: int(value) for name, value in info["operationMetrics"].items()},
         notes=tuple(own.get("notes", ())),
     )

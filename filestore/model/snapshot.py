@@ -25,11 +25,18 @@ class Operation(StrEnum):
     TAG = "TAG"
     EXPIRE = "EXPIRE"
     ALTER = "ALTER TABLE"
+    REPUBLISH = "REPUBLISH"
 
     @property
     def changes_data(self) -> bool:
         """Whether readers of changes must look at it: False if it only moves rows, writes them anew or touches none."""
-        return self not in (Operation.COMPACT, Operation.TAG, Operation.EXPIRE, Operation.ALTER)
+        return self not in (
+            Operation.COMPACT,
+            Operation.TAG,
+            Operation.EXPIRE,
+            Operation.ALTER,
+            Operation.REPUBLISH,
+        )
 
     @property
     def replaces_partitions(self) -> bool:
@@ -48,6 +55,8 @@ class Snapshot:
         commit_id: The writer's id of the commit: a retry finds its own commit by it.
         log_offsets: For each bucket the end offset of the log that this and all earlier versions cover.
         transactions: Where this commit's log records lie.
+        republished: What took the place, for foreign readers, of log transactions that the log had lost, by their ids;
+            None where nothing could.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
         notes: What whoever did this has to know, such as which readers a change of the schema shuts out.
     """
@@ -58,5 +67,6 @@ class Snapshot:
     commit_id: str
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     transactions: tuple[LogTransaction, ...] = ()
+    republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

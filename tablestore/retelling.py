@@ -1,0 +1,88 @@
+"""What the log has to be told once more: keys of which two writers have records, and what the table says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.model.log_range import LogTransaction
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.reading.get import get_rows
+from filestore.rows.frames import arrow_table, frame_of
+from log.store import LogStore
+
+__all__ = ["balanced", "record_keys", "shared_keys", "what_is_stored"]
+
+
+def record_keys(
+    log: LogStore, transactions: Sequence[LogTransaction], key: Sequence[str], bucket: int
+) -> Iterator[pa.Table]:
+    """The keys of which transactions have records in a bucket: batches, each key once in a batch.
+
+    Raises:
+        NotFound: ``log-gap``: retention has taken some.
+    """
+    for batch in log.read(transactions, bucket=bucket, columns=key):
+        yield _distinct(pa.Table.from_batches([batch.rows]).select(key))
+
+
+def shared_keys(
+    log: LogStore,
+    mine: Sequence[LogTransaction],
+    theirs: Sequence[LogTransaction],
+    key: Sequence[str],
+    bucket: int,
+) -> Iterator[pa.Table]:
+    """Those of `mine` of which `theirs` have records, too. Memory: a batch of each."""
+    if not mine or not theirs:
+        return
+    for own in record_keys(log, mine, key, bucket):
+        left, found = frame_of(own), []
+        for other in record_keys(log, theirs, key, bucket):
+            found.append(left.join(frame_of(other), on=list(key), how="semi"))
+            left = left.join(frame_of(other), on=list(key), how="anti")
+            if left.is_empty():
+                break
+        if shared := [part for part in found if not part.is_empty()]:
+            yield arrow_table(pl.concat(shared), own.schema)
+
+
+def what_is_stored(table: TableFiles, state: TableState, keys: pa.Table) -> pa.Table:
+    """What replaying must come to for those keys: their rows as ``+U``, and ``-D`` with the key of those without one.
+
+    Args:
+        table: The table, with the definition of `state`.
+        state: The version.
+        keys: Keys, each once.
+    """
+    definition = state.definition
+    key, schema = list(definition.primary_key), definition.schema.to_arrow()
+    fields = [f.with_nullable(f.name not in key) for f in schema]
+    target = pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
+    rows = get_rows(table, state, keys.select(key).cast(pa.schema([schema.field(name) for name in key])))
+    gone = frame_of(keys.select(key)).join(frame_of(rows.select(key)), on=key, how="anti")
+    puts = rows.append_column(KIND_COLUMN, pa.repeat(str(RowKind.UPDATE_AFTER), rows.num_rows)).cast(target)
+    columns = {name: gone[name].to_arrow() for name in key}
+    takes = [columns[f.name].cast(f.type) if f.name in columns else pa.nulls(len(gone), f.type) for f in schema]
+    takes.append(pa.repeat(str(RowKind.DELETE), len(gone)))
+    return pa.concat_tables([puts, pa.Table.from_arrays(takes, schema=target)])
+
+
+def balanced(told: pa.Table) -> pa.Table:
+    """What is told once more, after the opposite of each: nothing is added to complete changes, or taken away.
+
+    So whoever applies them by key ends with what is told, and whoever counts rows has the same as before.
+    """
+    at = told.schema.get_field_index(KIND_COLUMN)
+    gone = pc.equal(told[KIND_COLUMN], str(RowKind.DELETE))
+    kinds = pc.if_else(gone, str(RowKind.UPDATE_AFTER), str(RowKind.UPDATE_BEFORE))
+    return pa.concat_tables([told.set_column(at, told.schema.field(at), kinds), told])
+
+
+def _distinct(keys: pa.Table) -> pa.Table:
+    return arrow_table(frame_of(keys).unique(maintain_order=True), keys.schema)
