@@ -19,15 +19,16 @@ import pyarrow as pa
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
-from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, project, row_schema, slices
-from log.segments import CONTROL, DATA, Segment, Segments, StoredSegment, create_file
+from log.embedded_tail import EmbeddedTail
+from log.record_batches import decode_segment, encode_segment
+from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, row_schema, slices
+from log.segments import CONTROL, DATA, Segment, Segments, StoredSegment, create_file, partition_path
 from log.store import EndReport, LogBatch, LogConfig, LogControl, gap, parse_transaction_id
 
 __all__ = ["EmbeddedLog"]
 
 _IDENTITY_FILE = "log.json"
 _FORMAT = 1
-_WRITE_OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 
 class EmbeddedLog:
@@ -42,7 +43,7 @@ class EmbeddedLog:
         self._config = config
         self._ambient = ambient
         self._folder = Path(config.location)
-        self._partitions = [Segments(_partition(self._folder, b)) for b in range(config.buckets)]
+        self._partitions = [Segments(partition_path(self._folder, b)) for b in range(config.buckets)]
 
     def create(self) -> None:
         """Makes the folder under another name, then renames it: a log is there as a whole or not at all."""
@@ -52,7 +53,7 @@ class EmbeddedLog:
         try:
             draft.mkdir(parents=True)
             for bucket in range(self._config.buckets):
-                create_file(_partition(draft, bucket))
+                create_file(partition_path(draft, bucket))
             _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
             draft.rename(self._folder)
         except OSError as error:
@@ -88,11 +89,12 @@ class EmbeddedLog:
         return EmbeddedLogWriter(transaction_id, self._config, self._partitions, self._ambient)
 
     def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
-        """Commit: the transaction is no longer open. Abort: its records are deleted."""
+        """Commit: the transaction is no longer open. Abort: its records are deleted, unless readers may have them."""
         ended: list[str] = []
         lost: list[str] = []
         for transaction in transactions:
-            found = [self._end_range(transaction.id, part, commit) for part in transaction.ranges]
+            keep = commit or self._config.eventual
+            found = [self._end_range(transaction.id, part, keep) for part in transaction.ranges]
             (ended if all(found) or not commit else lost).append(transaction.id)
         return EndReport(tuple(ended), tuple(lost))
 
@@ -103,7 +105,7 @@ class EmbeddedLog:
         dead = [i for i in sorted(found) if is_dead(i)]
         for transaction_id in dead:
             for partition in self._partitions:
-                partition.abort(transaction_id)
+                partition.abort(transaction_id, keep=self._config.eventual)
         return dead
 
     def events(
@@ -133,6 +135,11 @@ class EmbeddedLog:
         for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
             if isinstance(event, LogBatch):
                 yield event
+
+    def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> EmbeddedTail:
+        """Looks into the files every few milliseconds."""
+        target = row_schema(self._config.schema, self._config.primary_key, columns)
+        return EmbeddedTail(self._config, offsets, target, self._ambient)
 
     def start_offsets(self) -> dict[int, int]:
         """From each partition's bounds."""
@@ -190,7 +197,7 @@ class EmbeddedLog:
             if segment.kind == CONTROL:
                 yield LogControl(part.bucket, transaction_id, json.loads(payload), end_offset)
             else:
-                rows = _decode(payload, target).slice(first, count)
+                rows = decode_segment(payload, target).slice(first, count)
                 yield LogBatch(part.bucket, transaction_id, rows, end_offset)
 
     def _end_range(self, transaction_id: str, part: LogRange, commit: bool) -> bool:
@@ -248,6 +255,7 @@ class EmbeddedLogWriter:
         self._ambient = ambient
         self._schema = row_schema(config.schema, config.primary_key)
         self._tombstones = config.primary_key if config.tombstones else None
+        self._keep = config.eventual
         self._rows: dict[int, list[pa.Table]] = {}
         self._ranges: dict[int, LogRange] = {}
         self._finished = False
@@ -281,16 +289,16 @@ class EmbeddedLogWriter:
         return LogTransaction(self._id, ranges) if ranges else None
 
     def abort(self) -> None:
-        """Deletes what was stored."""
+        """Deletes what was stored, unless readers may have it."""
         self._finished = True
         self._rows.clear()
         for bucket in self._ranges:
-            self._partitions[bucket].abort(self._id)
+            self._partitions[bucket].abort(self._id, keep=self._keep)
 
     def _flush(self, bucket: int, then: Sequence[Segment] = (), *, prepared: bool = False) -> None:
         waiting = self._rows.pop(bucket, [])
         pieces = slices(pa.concat_tables(waiting)) if waiting else []
-        segments = [*(Segment(p.num_rows, DATA, _encode(p)) for p in pieces), *then]
+        segments = [*(Segment(p.num_rows, DATA, encode_segment(p)) for p in pieces), *then]
         before = self._ranges.get(bucket)
         base = self._partitions[bucket].append(
             self._id, segments, self._ambient.now_ms(), first=before is None, prepared=prepared
@@ -321,25 +329,6 @@ def _within(segment: StoredSegment, part: LogRange) -> tuple[int, int]:
     """Which records of a record batch lie in a range: the first one's number, and how many."""
     first = max(part.start - segment.base_offset, 0)
     return first, min(part.end - segment.base_offset, segment.count) - first
-
-
-def _partition(folder: Path, bucket: int) -> Path:
-    return folder / f"bucket-{bucket:05d}.sqlite"
-
-
-def _encode(rows: pa.Table) -> memoryview:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=_WRITE_OPTIONS) as writer:
-        writer.write_table(rows.combine_chunks())
-    return memoryview(sink.getvalue())
-
-
-def _decode(payload: bytes, target: pa.Schema) -> pa.RecordBatch:
-    source = pa.ipc.open_stream(payload)
-    wanted = [i for i, name in enumerate(source.schema.names) if name in target.names]
-    options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
-    rows = project(pa.ipc.open_stream(payload, options=options).read_all(), target)
-    return rows.combine_chunks().to_batches()[0]
 
 
 def _write_durably(path: Path, text: str) -> None:

@@ -20,13 +20,14 @@ from typing import TypeVar
 
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError, Unavailable
 
-__all__ = ["CONTROL", "DATA", "Segment", "Segments", "StoredSegment", "create_file"]
+__all__ = ["CONTROL", "DATA", "Segment", "Segments", "StoredSegment", "create_file", "partition_path"]
 
 DATA = "data"
 CONTROL = "control"
 
 BUSY_SECONDS = 30.0
 _PAGE_BYTES = 16_384
+_TAIL_SEGMENTS = 64
 _CHECKPOINT_PAGES = 4_096  # 64 MB: a bulk load is not copied from the WAL at each commit
 
 _TABLES = """
@@ -70,6 +71,11 @@ class StoredSegment:
     base_offset: int
     count: int
     kind: str
+
+
+def partition_path(folder: Path, bucket: int) -> Path:
+    """Where the log in that folder keeps a bucket."""
+    return folder / f"bucket-{bucket:05d}.sqlite"
 
 
 def create_file(path: Path) -> None:
@@ -142,16 +148,17 @@ class Segments:
 
         return self._write(work, durable=False)
 
-    def abort(self, transaction_id: str) -> None:
-        """Deletes an open transaction's records; nothing happens if it is not open."""
+    def abort(self, transaction_id: str, *, keep: bool = False) -> None:
+        """Deletes an open transaction's records, unless they are kept; nothing happens if it is not open."""
 
         def work(db: sqlite3.Connection) -> None:
             row = db.execute("SELECT first_offset FROM open_transactions WHERE id = ?", (transaction_id,)).fetchone()
             if row is not None:
-                db.execute(
-                    "DELETE FROM segments WHERE base_offset >= ? AND transaction_id = ?",
-                    (row[0], transaction_id),
-                )
+                if not keep:
+                    db.execute(
+                        "DELETE FROM segments WHERE base_offset >= ? AND transaction_id = ?",
+                        (row[0], transaction_id),
+                    )
                 db.execute("DELETE FROM open_transactions WHERE id = ?", (transaction_id,))
 
         self._write(work, durable=False)
@@ -192,6 +199,17 @@ class Segments:
         """The transaction's record batches that meet the range, in order, without their payloads."""
         with self._reading() as db:
             return _select(db, transaction_id, start, end)
+
+    def after(self, offset: int) -> list[tuple[str, StoredSegment]]:
+        """Record batches that end beyond an offset, each with its transaction: in order, without their payloads."""
+        with self._reading() as db:
+            rows = db.execute(
+                "SELECT transaction_id, base_offset, count, kind FROM segments WHERE base_offset + count > ? "
+                "AND base_offset >= coalesce((SELECT max(base_offset) FROM segments WHERE base_offset <= ?), 0) "
+                "ORDER BY base_offset LIMIT ?",
+                (offset, offset, _TAIL_SEGMENTS),
+            )
+            return [(row[0], StoredSegment(*row[1:])) for row in rows]
 
     def payload(self, base_offset: int) -> bytes | None:
         """A record batch's bytes; None once it is gone."""

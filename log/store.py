@@ -27,6 +27,7 @@ __all__ = [
     "LogConfig",
     "LogControl",
     "LogStore",
+    "LogTail",
     "LogWriter",
     "gap",
     "log_config",
@@ -60,6 +61,7 @@ class LogConfig:
         retention_ms: How long records are kept; None for the broker's time, and in an embedded log for ever.
         cleanup_policy: Kafka's ``cleanup.policy`` of the topic.
         transactions: Whether records are written in transactions of Kafka's.
+        eventual: Whether readers see records before the snapshot, so that none is ever taken back.
     """
 
     system: str
@@ -78,6 +80,7 @@ class LogConfig:
     tombstones: bool = False
     retention_ms: int | None = None
     cleanup_policy: str = "delete"
+    eventual: bool = False
 
     @property
     def compacts(self) -> bool:
@@ -128,7 +131,8 @@ def log_config(
         tombstones=options["log.delete-format"] == "tombstone",
         retention_ms=options.milliseconds("log.retention") if options["log.retention"] is not None else None,
         cleanup_policy=options["log.kafka.cleanup.policy"],
-        transactions=options["log.kafka.transactions"],
+        transactions=options["log.kafka.transactions"] and options["log.consistency"] == "transactional",
+        eventual=options["log.consistency"] == "eventual",
     )
 
 
@@ -212,6 +216,34 @@ class LogWriter(Protocol):
 
     def abort(self) -> None:
         """Gives the transaction up, also after `prepare`: no reader ever takes its records."""
+
+
+class LogTail(Protocol):
+    """What comes to a log, as it comes, whether or not a snapshot names it. One thread at a time."""
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """For each bucket where reading goes on."""
+
+    def poll(self, seconds: float) -> list[LogBatch | LogControl]:
+        """What has come: as soon as something has, and nothing after that many seconds.
+
+        Within a bucket it comes in the log's order. Rows of one batch are of one transaction. Records that are not
+        Tablestore's are passed over; `offsets` says how far it got.
+
+        Raises:
+            NotFound: ``log-gap``: the records where it went on are gone.
+            Unavailable: the log's server does not answer.
+        """
+
+    def close(self) -> None:
+        """Lets go of connections."""
+
+    def __enter__(self) -> Self:
+        """Gives itself; leaving closes it."""
+
+    def __exit__(self, *exc: object) -> None:
+        """Closes it."""
 
 
 class LogStore(Protocol):
@@ -301,6 +333,14 @@ class LogStore(Protocol):
         committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
         """`events` without the control records."""
+
+    def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> LogTail:
+        """All records from those offsets on, in the order of the log (PROTOCOL.md section 5.2).
+
+        Args:
+            offsets: Which buckets, and where each begins.
+            columns: Which columns; all if None.
+        """
 
     def start_offsets(self) -> dict[int, int]:
         """For each bucket the first offset that is still kept."""

@@ -1,4 +1,4 @@
-"""What the log lost of a committed snapshot, told once more to those who read the log alone (log/PROTOCOL.md 7.6).
+"""What the log lost of a committed snapshot, told once more to those who read the log alone (log/PROTOCOL.md 7.7).
 
 A transaction that a snapshot names and that the log aborted (a time-out, a fencing, retention) is never seen by readers
 with ``read_committed``. Its records are written again, in another transaction with the same commit id, and a commit of

@@ -103,10 +103,18 @@ def _incomplete(definition: TableDefinition) -> str | None:
 
 
 def _check_consistency(definition: TableDefinition) -> None:
-    if definition.options["log.consistency"] == "eventual" and not definition.primary_key:
+    if definition.options["log.consistency"] != "eventual":
+        return
+    if not definition.primary_key:
         raise InvalidRequest(
-            "log.consistency = eventual needs a primary key: records may come twice, and only by key do they mean the "
-            "same then; take log.consistency = transactional",
+            "log.consistency = eventual needs a primary key: records may come twice, and those of a write that failed "
+            "are mended by telling their keys again; take log.consistency = transactional",
+            code="log-consistency",
+        )
+    if definition.merges_on_read:
+        raise InvalidRequest(
+            "log.consistency = eventual needs write-mode = merge-on-write: what a row comes to has to be known when it "
+            "is written",
             code="log-consistency",
         )
 

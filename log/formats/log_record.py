@@ -21,6 +21,7 @@ all (measured: 1.16 against 0.50 million rows/s of 400 bytes).
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ _OP = {
     RowKind.DELETE: "d",
 }
 _CONTROL_KIND = "control"
+_HEAD = r'^\{"source":\{"txn":"(?<txn>[\w.-]+/[\w.-]+/[\w.-]+)","kind":"(?<kind>..)'
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ class DebeziumJson:
 
     def __init__(self, config: LogConfig) -> None:
         self._key = list(config.primary_key)
+        self._beginning = f'{{"source":{{"txn":"{config.table_id}/'.encode()
         self._database = quoted(config.database)
         self._table = quoted(config.table)
 
@@ -147,6 +150,39 @@ class DebeziumJson:
             begin = at + 1
         if begin < len(raw):
             yield _rows(found[-1], raw[begin:], kinds[begin:], schema)
+
+    def decode_any(
+        self, values: Sequence[bytes], schema: pa.Schema
+    ) -> Iterator[tuple[str, RowMessages | ControlMessage]]:
+        """Messages of all the table's transactions among these, in order, each run of one with its id.
+
+        Args:
+            values: Message values, of any origin.
+            schema: The columns wanted, and ``_kind``.
+
+        Raises:
+            Corrupt: ``log-record``.
+        """
+        raw = pl.Series("value", values, dtype=pl.Binary)
+        found = raw.bin.starts_with(self._beginning).arg_true()
+        raw = raw.gather(found)
+        try:
+            heads = raw.cast(pl.String).str.extract_groups(_HEAD).struct
+        except pl.exceptions.PolarsError as error:
+            raise Corrupt(f"a record of the log breaks the format: {error}", code="log-record") from error
+        ours = heads["txn"].is_not_null().arg_true()
+        raw, found = raw.gather(ours), found.gather(ours)
+        names, kinds = heads["txn"].gather(ours), heads["kind"].gather(ours)
+        # a control record is a run of its own
+        control = kinds == _CONTROL_KIND[:_KIND_BYTES]
+        runs = pl.select(pl.struct(names, pl.when(control).then(pl.int_range(len(names))).otherwise(-1)).rle_id())
+        starts = runs.to_series().search_sorted(runs.to_series().unique(maintain_order=True)).to_list()
+        for begin, end in itertools.pairwise([*starts, len(names)]):
+            if control[begin]:
+                yield names[begin], ControlMessage(found[begin], _message(raw[begin]))
+            else:
+                part = slice(begin, end)
+                yield names[begin], _rows(found[end - 1], raw[part], kinds[part].cast(pl.Binary), schema)
 
     def _frames(self, transaction_id: str, now_ms: int) -> tuple[dict[str, str], ...]:
         """For each kind: what stands before the sequence number, between it and the row, after the row."""

@@ -17,16 +17,16 @@ from log.formats.log_record import ControlMessage, DebeziumJson, RowMessages
 from log.kafka.settings import TOMBSTONE_HEADER, consumer_settings, timeout_seconds, topic_of, translated
 from log.store import LogBatch, LogConfig, LogControl, gap
 
-__all__ = ["RangeReader"]
+__all__ = ["GONE", "PASSING", "RangeReader", "offset_of", "tombstone_of"]
 
 _FIRST_MESSAGES = 500
 _MOST_MESSAGES = 20_000
 _MOST_BYTES = 32 << 20
 _WAIT_SECONDS = 0.1
 
-_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
+GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 # librdkafka goes on trying by itself after these
-_PASSING = frozenset(
+PASSING = frozenset(
     {
         KafkaError._TRANSPORT,
         KafkaError._ALL_BROKERS_DOWN,
@@ -113,7 +113,7 @@ class RangeReader:
                 self._check_missing(part.count - found, f"of {part.count}", transaction_id, where, committed_ms)
                 return
             for piece in self._decoded(messages, transaction_id, schema, where):
-                end_offset = _offset(messages[piece.last]) + 1
+                end_offset = offset_of(messages[piece.last]) + 1
                 if isinstance(piece, RowMessages):
                     found += piece.rows.num_rows
                     yield LogBatch(part.bucket, transaction_id, piece.rows, end_offset)
@@ -201,9 +201,9 @@ class _Cursor:
         sample = messages[:: len(messages) // 100 + 1]
         mean = max(1, sum(map(len, sample)) // len(sample))
         self._most = max(1, min(_MOST_MESSAGES, _MOST_BYTES // mean))
-        if _offset(messages[-1]) < self._part.end:
+        if offset_of(messages[-1]) < self._part.end:
             return messages
-        return [m for m in messages if _offset(m) < self._part.end]
+        return [m for m in messages if offset_of(m) < self._part.end]
 
     def _ends(self, event: Message) -> bool:
         """Whether the partition ends here, after the range's end; raises what waiting does not mend."""
@@ -212,16 +212,26 @@ class _Cursor:
         if error.code() == KafkaError._PARTITION_EOF:
             # Before the range's end: a broker that has just restarted may know less for a moment.
             return (event.offset() or 0) >= self._part.end
-        if error.code() in _GONE:
+        if error.code() in GONE:
             raise gap(self._where, f"offset {self._part.start} is no longer there")
-        if error.code() not in _PASSING:
+        if error.code() not in PASSING:
             with translated(f"reading the log of {self._where}", self._config):
                 raise KafkaException(error)
         self._problem = error
         return False
 
 
-def _offset(message: Message) -> int:
+def tombstone_of(form: DebeziumJson, message: Message) -> bytes:
+    """A null value as the deletion that it means, of the transaction that its header names; empty without one."""
+    key, headers = message.key(), dict(message.headers() or ())
+    named = headers.get(TOMBSTONE_HEADER)
+    if key is None or not isinstance(named, bytes):
+        return b""
+    return form.tombstone(key, named.decode(errors="replace"))
+
+
+def offset_of(message: Message) -> int:
+    """The offset of a message that was consumed."""
     offset = message.offset()
     assert offset is not None  # only messages that were never produced have none
     return offset

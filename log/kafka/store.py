@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
+
 from filestore.ambient import Ambient
 from filestore.model.log_range import LogTransaction
 from log.kafka.reader import RangeReader
 from log.kafka.settings import timeout_seconds
+from log.kafka.tail import KafkaTail
 from log.kafka.topic import Topic
 from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
 from log.kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
@@ -16,6 +19,9 @@ from log.rows import row_schema
 from log.store import EndReport, LogBatch, LogConfig, LogControl, parse_transaction_id
 
 __all__ = ["KafkaLog"]
+
+
+_COORDINATOR_SECONDS = 5.0
 
 
 class KafkaLog:
@@ -79,11 +85,26 @@ class KafkaLog:
         """
         if not self._config.transactions:
             return []
-        found = self._transactions.list_open(self._topic.brokers(), f"{self._config.table_id}/")
-        dead = [i for i in found if is_dead(i)]
-        for transaction_id in dead:
-            self._transactions.fence(transaction_id)
-        return dead
+        aborted: list[str] = []
+
+        def all_told() -> bool:
+            found = self._transactions.list_open(self._topic.brokers(), f"{self._config.table_id}/")
+            dead = [i for i in found if is_dead(i)]
+            for transaction_id in dead:
+                self._transactions.fence(transaction_id)
+            aborted.extend(i for i in dead if i not in aborted)
+            return len(found) > len(dead) or self._topic.stable_offsets() == self._topic.end_offsets()
+
+        # A coordinator that has just started knows nothing yet and does not say so; the partitions know at once
+        # that something is open.
+        Retrying(
+            retry=retry_if_result(lambda done: not done),
+            wait=wait_exponential(multiplier=0.01, max=0.2),
+            stop=stop_after_delay(_COORDINATOR_SECONDS),
+            sleep=self._ambient.sleep,
+            retry_error_callback=lambda _: None,
+        )(all_told)
+        return aborted
 
     def events(
         self,
@@ -109,6 +130,11 @@ class KafkaLog:
         for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
             if isinstance(event, LogBatch):
                 yield event
+
+    def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> KafkaTail:
+        """A consumer of its own, with read_uncommitted."""
+        schema = row_schema(self._config.schema, self._config.primary_key, columns)
+        return KafkaTail(self._config, offsets, schema)
 
     def start_offsets(self) -> dict[int, int]:
         """Kafka's log start offsets."""

@@ -1,9 +1,10 @@
-"""Writes one transaction to a topic, in a transaction of Kafka's or without (PROTOCOL.md sections 7.2 and 7.5)."""
+"""Writes one transaction to a topic, in a transaction of Kafka's or without (PROTOCOL.md sections 7.2 and 7.6)."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ from filestore.ambient import Ambient
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson, Messages
+from log.kafka.producers import KeptProducer, keep, take
 from log.kafka.sending import Sender
-from log.kafka.settings import plain_producer_settings, producer_settings, timeout_seconds, translated
+from log.kafka.settings import producer_settings, timeout_seconds, topic_of, translated
 from log.kafka.transactions import ProducerState, TransactionState
 from log.rows import conform, row_schema, slices, taking
 from log.store import LogConfig
@@ -26,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 10_000
 _CHUNK_BYTES = 8 << 20
+_NOTHING: Mapping[int, int] = MappingProxyType({})
 _SEQUENCES = 1 << 31  # Kafka's sequence numbers are 31 bits and wrap
 
 
@@ -107,11 +110,19 @@ class KafkaLogWriter:
     def _give_up(self) -> None:
         raise NotImplementedError
 
-    def _stored(self, action: str, producer_id: int, epoch: int) -> dict[int, ProducerState]:
+    def _stored(
+        self, action: str, producer_id: int, epoch: int, before: Mapping[int, int] = _NOTHING
+    ) -> dict[int, ProducerState]:
         """What the leaders hold of a producer: proof that nothing is missing, also where a message was never reported.
 
-        librdkafka looks at failed deliveries only when it commits itself, which we never let it do, and its
-        ``enable.gapless.guarantee`` leaves messages out that time out.
+        librdkafka looks at failed deliveries only when it commits itself, which we never let it do. After a batch that
+        it gave up it goes on with another epoch.
+
+        Args:
+            action: What errors say was tried.
+            producer_id: The producer.
+            epoch: Its epoch.
+            before: What it had written for others before, by bucket.
         """
         counts = self._sender.counts
         found = self._desk.stored(sorted(counts), producer_id)
@@ -119,9 +130,10 @@ class KafkaLogWriter:
             stored = found.get(bucket)
             if stored is None or stored.producer_epoch != epoch:
                 raise Unavailable(f"{action}: bucket {bucket} holds nothing of it", code="log-delivery")
-            if stored.records % _SEQUENCES != count % _SEQUENCES:
+            found_here = (stored.records - before.get(bucket, 0)) % _SEQUENCES
+            if found_here != count % _SEQUENCES:
                 raise Unavailable(
-                    f"{action}: bucket {bucket} holds {stored.records} of {count} records", code="log-delivery"
+                    f"{action}: bucket {bucket} holds {found_here} of {count} records", code="log-delivery"
                 )
         return found
 
@@ -183,21 +195,30 @@ class TransactionWriter(KafkaLogWriter):
 class PlainWriter(KafkaLogWriter):
     """Without transactions of Kafka's: the snapshot names the ranges, and there is nothing to end."""
 
+    _kept: KeptProducer | None = None
+
     def _connect(self) -> Producer:
-        return Producer(plain_producer_settings(self._config))
+        self._kept = take(self._config)
+        return self._kept.producer
 
     def _confirmed(self, action: str) -> LogTransaction:
-        sender = self._sender
-        bucket = min(sender.counts)
-        # librdkafka does not tell its producer id, but each record that it wrote does
-        self._stored(action, *self._desk.producer_of(bucket, sender.firsts[bucket]))
-        sender.producer = None
+        sender, kept, topic = self._sender, self._kept, topic_of(self._config)
+        assert kept is not None
+        if kept.identity is None:
+            # librdkafka does not tell its producer id, but each record that it wrote does
+            bucket = min(sender.counts)
+            kept.identity = self._desk.producer_of(bucket, sender.firsts[bucket])
+        self._stored(action, *kept.identity, {b: kept.sent[topic, b] for b in sender.counts})
+        kept.sent.update({(topic, b): count for b, count in sender.counts.items()})
+        keep(self._config, kept)
+        self._kept = sender.producer = None
         ranges = (LogRange(b, sender.firsts[b], sender.ends[b], n) for b, n in sorted(sender.counts.items()))
         return LogTransaction(self._id, tuple(ranges))
 
     def _give_up(self) -> None:
         """What was sent stays, named by no snapshot; what was not sent yet never will be."""
         producer, self._sender.producer = self._sender.producer, None
+        self._kept = None
         if producer is not None:
             with translated(f"giving up log transaction {self._id}", self._config):
                 producer.purge()

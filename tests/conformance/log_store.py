@@ -18,9 +18,10 @@ from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.schema import Column, Schema
 from log.rows import BATCH_ROWS
-from log.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, log_config
+from log.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, LogTail, log_config
 from log.systems import open_log
 from tests.log.processes import WriterProcess, write_in_processes
+from tests.waiting import until
 
 __all__ = [
     "BUCKETS",
@@ -159,6 +160,7 @@ class LogStoreTests:
                 (3, "name 3", 3, "+U"),
                 (2, None, None, "-D"),
             ]
+            assert flat(read_tail(upserts, {0: 0})) == flat(upserts.events([transaction]))
 
     def test_only_the_columns_asked_for_come(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([7]))
@@ -325,6 +327,60 @@ class LogStoreTests:
         assert log.end([travelled], commit=True) == EndReport(ended=(transaction.id,))
         assert ids_of(log.read([travelled])) == [1]
 
+    # ------------------------------------------------------------------------------------ the tail
+
+    def test_a_tail_has_everything_in_the_logs_order(self, log: LogStore, config: LogConfig) -> None:
+        one, two = log.begin(transaction_id(config, "0.0")), log.begin(transaction_id(config, "1.0"))
+        for number in range(2):
+            one.append(0, changes([number]))
+            one.control(0, {"control": "mark", "number": number})
+            two.append(0, changes([number + 10, number + 20]))
+            two.control(1, {"control": "mark", "number": number})
+        first, second = one.prepare(), two.prepare()
+        assert first is not None
+        assert second is not None
+        found = read_tail(log, dict.fromkeys(range(BUCKETS), 0))
+        for transaction in (first, second):
+            for bucket in range(2):
+                mine = [e for e in found if (e.transaction_id, e.bucket) == (transaction.id, bucket)]
+                told = log.events([transaction], bucket=bucket)
+                assert flat(mine) == flat(told)
+        for bucket in range(BUCKETS):
+            ends = [event.end_offset for event in found if event.bucket == bucket]
+            assert ends == sorted(ends)
+
+    def test_a_tail_goes_on_where_it_was_and_gives_what_comes(
+        self, log: LogStore, config: LogConfig, ambient: Ambient
+    ) -> None:
+        count = BATCH_ROWS + 10
+        prepared(log, config, 1, changes(range(count)))
+        with log.tail({1: count - 15}, ["id"]) as tail:
+            found: list[int] = []
+            while len(found) < 15:
+                found += [
+                    i for event in tail.poll(5.0) if isinstance(event, LogBatch) for i in event.rows["id"].to_pylist()
+                ]
+            assert found == list(range(count - 15, count))
+            assert tail.offsets == {1: count}
+            assert tail.poll(0.05) == []
+            with open_log(config, ambient) as another:
+                prepared(another, config, 1, changes([7], "-D"))
+                prepared(another, config, 0, changes([8]))
+            batches = [event for event in _until_some(tail) if isinstance(event, LogBatch)]
+            assert rows_of(batches) == [(7, "-D")]
+
+    def test_a_tail_whose_records_are_gone_says_so(self, log: LogStore, config: LogConfig) -> None:
+        old, _ = prepared(log, config, 0, changes([1, 2])), prepared(log, config, 0, changes([3]))
+        log.trim({0: old.ranges[0].end})
+        with log.tail({0: 0}) as tail, pytest.raises(NotFound, match='scan="full"') as caught:
+            _until_some(tail)
+        assert caught.value.code == "log-gap"
+
+    def test_nothing_is_held_back_once_all_is_ended(self, log: LogStore, config: LogConfig) -> None:
+        transaction = prepared(log, config, 0, changes([1]))
+        log.end([transaction], commit=True)
+        until(lambda: log.stable_offsets() == log.end_offsets())
+
     # --------------------------------------------------------------------------------------- gaps
 
     def test_trimmed_records_are_a_gap_that_says_what_to_do(self, log: LogStore, config: LogConfig) -> None:
@@ -487,6 +543,31 @@ class LogTransactionTests(LogStoreTests):
             writer.prepare()
         writer.abort()
         assert log.abort_unnamed(lambda _: True) == []
+
+
+def read_tail(log: LogStore, offsets: dict[int, int]) -> list[LogBatch | LogControl]:
+    """All that the log holds from those offsets on."""
+    found: list[LogBatch | LogControl] = []
+    kept = sum(log.end_offsets().values())
+    with log.tail(offsets) as tail:
+        while (events := tail.poll(0.5)) or (not found and kept):
+            found += events
+    return found
+
+
+def flat(found: Iterable[LogBatch | LogControl]) -> list[object]:
+    """Rows and messages one by one, however they were put together."""
+    listed: list[object] = []
+    for event in found:
+        listed += [event.payload] if isinstance(event, LogControl) else event.rows.to_pylist()
+    return listed
+
+
+def _until_some(tail: LogTail) -> list[LogBatch | LogControl]:
+    """The next events."""
+    found: list[LogBatch | LogControl] = []
+    until(lambda: found.extend(tail.poll(1.0)) or found)
+    return found
 
 
 def _until_open(log: LogStore) -> None:

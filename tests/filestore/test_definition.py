@@ -28,6 +28,8 @@ def of(key: tuple[str, ...] = (), partition_by: tuple[str, ...] = (), **options:
     ("code", "arguments"),
     [
         ("unknown-column", {"key": ("nix",)}),
+        ("log-consistency", {"log_consistency": "eventual"}),
+        ("log-consistency", {"key": ("id",), "log_consistency": "eventual", "write__mode": "merge-on-read"}),
         ("unknown-column", {"partition_by": ("nix",)}),
         ("unknown-column", {"bucket__key": "nix"}),
         ("unknown-column", {"key": ("id",), "sequence_field": "nix"}),

@@ -31,7 +31,7 @@ from filestore.errors import (
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson
 from log.kafka.settings import TOMBSTONE_HEADER, translated
-from log.store import EndReport, LogConfig, LogStore
+from log.store import EndReport, LogBatch, LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import (
     BUCKETS,
@@ -197,6 +197,11 @@ class TestKafkaLog(LogTransactionTests):
         assert transaction is not None
         assert transaction.ranges == (LogRange(0, 0, 7, 2),)
         assert ids_of(log.read([transaction])) == [1, 2]
+        with log.tail({0: 0}, ["id"]) as tail:
+            found = []
+            while tail.offsets[0] < 7:
+                found += tail.poll(1.0)
+        assert [i for e in found if isinstance(e, LogBatch) for i in e.rows["id"].to_pylist()] == [1, 2]
 
     def test_a_null_value_that_names_its_transaction_is_a_deletion(self, log: LogStore, config: LogConfig) -> None:
         name = transaction_id(config)
