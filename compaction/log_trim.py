@@ -25,7 +25,7 @@ def trim_log(store: FileStore) -> int:
     """Forgets records that are older than ``log.retention``, as Kafka does; gives how many offsets that were.
 
     Kept are those of transactions that have not ended, and those that lead on from a version that a tag or a consumer
-    holds. Safe to repeat.
+    holds; of an eventual log also what was not looked at yet. Safe to repeat.
     """
     state, now_ms = store.state(), store.ambient.now_ms()
     if not trims_log(state):
@@ -37,6 +37,8 @@ def trim_log(store: FileStore) -> int:
     assert config is not None
     with EmbeddedLog(config, store.ambient) as log:
         before = log.older_than(now_ms - state.definition.options.milliseconds("log.retention"))
+        if config.eventual:  # who looks for strays has to find them
+            before = needed_from(before, {bucket: state.log_repaired.get(bucket, 0) for bucket in before}, ())
         held = _held(store, state, now_ms)
         if held is not None:
             before = needed_from(before, store.state(held).log_offsets, ())

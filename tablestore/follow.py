@@ -21,6 +21,7 @@ from filestore.table import FileStore
 from log.store import LogConfig
 from tablestore.gaps import OnLogGap, is_gap, truncation
 from tablestore.hybrid import ResultMode
+from tablestore.own_log import require_own_log
 from tablestore.pieces import (
     LogPiece,
     Piece,
@@ -31,7 +32,6 @@ from tablestore.pieces import (
 )
 from tablestore.progress import Lag, Progress, lags
 from tablestore.records import RecordReader
-from tablestore.recovery import require_own_log
 from tablestore.starting import Asked, Start, start_of
 from tablestore.walk import Walk
 

@@ -9,7 +9,8 @@ from filestore.delta.state import TableState
 from filestore.table import FileStore
 from log.store import LogConfig
 from log.systems import open_log
-from tablestore.recovery import Recovered, require_own_log
+from tablestore.own_log import require_own_log
+from tablestore.recovery import Recovered
 from tablestore.transaction import TableWriter
 
 __all__ = ["BucketLog", "LogCare", "log_status"]

@@ -13,32 +13,18 @@ from dataclasses import dataclass
 from filestore.ambient import Ambient
 from filestore.delta.conflict import ALREADY_REPUBLISHED
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, Corrupt
+from filestore.errors import Conflict
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore, parse_transaction_id
 from log.systems import open_log
 from tablestore.lease import abandoned, forget, holds_lease
+from tablestore.own_log import require_own_log
 from tablestore.republish import republish
 
-__all__ = ["Recovered", "Recovery", "require_own_log"]
+__all__ = ["Recovered", "Recovery"]
 
 logger = logging.getLogger(__name__)
-
-
-def require_own_log(log: LogStore, state: TableState) -> None:
-    """A topic that was deleted and made again counts from 0: the table's offsets mean other records there.
-
-    Raises:
-        Corrupt: ``log-replaced``: it is not the log that the table's offsets are bound to (PROTOCOL.md section 1).
-    """
-    wanted, found = state.log_identity, log.identity()
-    if wanted and found != wanted:
-        raise Corrupt(
-            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: bring that log back, "
-            "or make the table anew from its rows",
-            code="log-replaced",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +35,13 @@ class Recovered:
         ended: Of committed versions, now surely ended.
         aborted: Of dead writers, which no version names.
         republished: Lost by the log, and published again.
+        mended: Of dead writers, in an eventual log whose readers have them: their keys were told again.
     """
 
     ended: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
     republished: tuple[str, ...] = ()
+    mended: tuple[str, ...] = ()
 
 
 class Recovery:
@@ -101,8 +89,9 @@ class Recovery:
             lost = self._commit(log, waiting, late=True)
             if dead or not self._swept:
                 aborted = log.abort_unnamed(self._is_dead)
-                forget(self._files.location, dead)
                 self._swept = True
+                if log.stable_offsets() == log.end_offsets():  # else their files remind the next writer to look again
+                    forget(self._files.location, dead)
         for transaction_id in lost:
             self._publish_again(self._config, transaction_id)
         return Recovered(tuple(t.id for t in waiting if t.id in self._ended), tuple(aborted), lost)

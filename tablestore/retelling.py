@@ -16,7 +16,7 @@ from filestore.reading.get import get_rows
 from filestore.rows.frames import arrow_table, frame_of
 from log.store import LogStore
 
-__all__ = ["balanced", "record_keys", "shared_keys", "what_is_stored"]
+__all__ = ["balanced", "distinct", "record_keys", "shared_keys", "what_is_stored"]
 
 
 def record_keys(
@@ -28,7 +28,7 @@ def record_keys(
         NotFound: ``log-gap``: retention has taken some.
     """
     for batch in log.read(transactions, bucket=bucket, columns=key):
-        yield _distinct(pa.Table.from_batches([batch.rows]).select(key))
+        yield distinct(pa.Table.from_batches([batch.rows]).select(key))
 
 
 def shared_keys(
@@ -84,5 +84,6 @@ def balanced(told: pa.Table) -> pa.Table:
     return pa.concat_tables([told.set_column(at, told.schema.field(at), kinds), told])
 
 
-def _distinct(keys: pa.Table) -> pa.Table:
+def distinct(keys: pa.Table) -> pa.Table:
+    """Each key once."""
     return arrow_table(frame_of(keys).unique(maintain_order=True), keys.schema)

@@ -34,6 +34,7 @@ from filestore.table import FileStore
 from log.store import LogConfig, LogWriter
 from log.systems import open_log
 from tablestore.lease import lease
+from tablestore.log_order import LogOrder
 from tablestore.recovery import Recovery
 
 __all__ = ["rollback"]
@@ -142,8 +143,9 @@ class _Rollback:
         if what.nothing:
             return self._files.snapshot(base.version)
         self._tell(base, what.slots, f"rollback.{base.version}")
+        self._order = LogOrder(self._files, self._log, base, self._commit_id)
         try:
-            proposal = self._proposal(base, what, what.slots)
+            proposal = self._settled(self._proposal(base, what, what.slots), base)
             snapshot = self._files.commit(base, proposal, self._again).snapshot
         except CommitUnknown:
             raise  # nobody knows: log transactions must stay
@@ -185,7 +187,13 @@ class _Rollback:
             raise Conflict("rows changed while it was told which ones a rollback replaces: retry", code=_ROWS_CHANGED)
         if changed.rows_changed:
             self._tell(state, changed.rows_changed, f"again.{state.version}")
-        return replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
+        again = replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
+        return self._settled(again, state)
+
+    def _settled(self, proposal: Proposal, state: TableState) -> Proposal:
+        settled = self._order.settle(proposal, state)
+        self._transactions = list(settled.transactions)
+        return settled
 
     def _tell(self, base: TableState, slots: frozenset[Slot], attempt: str) -> None:
         if self._log is None:

@@ -240,7 +240,8 @@ class Table(TableReads, LogCare):
         wanted = self.version_of(version, timestamp, tag)
         if wanted is None:
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
-        return rollback(self.filestore, self.handle.log(self.definition), wanted)
+        with self._writer.mending():
+            return rollback(self.filestore, self.handle.log(self.definition), wanted)
 
     def expire(self, *, dry_run: bool = False) -> Expiry:
         """Lets old versions expire as the options ``snapshot.*`` say, but for those of tags and consumers."""

@@ -9,8 +9,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from compaction.replacing import changes_in_threads
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.changelog.images import recorded
-from filestore.delta.commit import Committed
+from filestore.delta.commit import Committed, touches_nothing
 from filestore.delta.conflict import BASE_EXPIRED, METADATA_CHANGED, AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError
@@ -34,6 +34,7 @@ from log.store import LogConfig
 from log.systems import open_log
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
+from tablestore.log_order import LogOrder
 from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
 from tablestore.recovery import Recovered, Recovery
 from tablestore.write_job import Runner, TaskOutcome, WriteJob
@@ -100,7 +101,8 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
-        snapshot = self._settled(lambda: self._write_once(run, overwrite, app, retries))
+        with self.mending():
+            snapshot = self._settled(lambda: self._write_once(run, overwrite, app, retries))
         self._expiry.run_if_due(self._ambient, lambda: self.definition.options, self.drop_partitions)
         return snapshot
 
@@ -114,7 +116,8 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
-        return self._settled(lambda: self._drop_once(choose))
+        with self.mending():
+            return self._settled(lambda: self._drop_once(choose))
 
     def _drop_once(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
         base = self._files.state()
@@ -134,7 +137,38 @@ class TableWriter:
     def recover(self) -> Recovered:
         """Mends what dead writers left in the log, whether or not it was looked after before."""
         self._recovery.look_again()
-        return self._recovery.before_write(self._files.state())
+        found = self._recovery.before_write(self._files.state())
+        return replace(found, mended=tuple(sorted(self._mend())))
+
+    def _mend(self) -> set[str]:
+        """Commits what an eventual log needs to be right again; gives the strays that were the reason."""
+        if self._config is None or not self._config.eventual:
+            return set()
+        base = self._files.state()
+        proposal = self._proposal(base, Operation.WRITE, None)
+        with self._leased(proposal.commit_id):
+            order = LogOrder(self._files, self._log_of(base.definition), base, proposal.commit_id)
+            settled = order.settle(proposal, base)
+            if not settled.transactions:
+                return set()
+            told = self._files.commit(base, settled, lambda proposal, state, _: order.settle(proposal, state))
+            self._later(told.snapshot, lambda: self._recovery.commit(told.snapshot.transactions))
+        return order.strays
+
+    @contextmanager
+    def mending(self) -> Iterator[None]:
+        """What a failed write left in an eventual log is mended at once, as far as the stores answer."""
+        try:
+            yield
+        except CommitUnknown:
+            raise
+        except TableStoreError:
+            try:
+                self._mend()
+            except TableStoreError as error:
+                # the error that led here is the one to tell; the next writer mends it
+                logger.warning("records of a failed write stay in the log of %s: %s", self._files.location, error)
+            raise
 
     def _settled(self, once: Callable[[], T]) -> T:
         """Does it again as long as what it rests on is changed by others meanwhile."""
@@ -155,7 +189,7 @@ class TableWriter:
         self._recovery.before_write(base)
         proposal = self._proposal(base, Operation.WRITE if replacing is None else Operation.OVERWRITE, app)
         if app is not None and base.app_versions.get(app.app_id, -1) >= app.version:
-            return self._commit(base, proposal, ()).snapshot
+            return self._files.commit(base, proposal, touches_nothing).snapshot
         with self._leased(proposal.commit_id):
             snapshot = self._write(run, base, proposal, replacing)
             if retries:
@@ -197,7 +231,7 @@ class TableWriter:
                     transaction = log_control(log, f"{job.transaction_prefix}/control.0", self._config.buckets, message)
                 outcomes = (*outcomes, TaskOutcome(transaction=transaction))
         except BaseException:
-            attempt = self._attempt(proposal, outcomes, self._config)
+            attempt = self._attempt(base, proposal, outcomes)
             self._discard(attempt, [o.transaction for o in outcomes if o.transaction is not None])
             raise
         return outcomes
@@ -212,7 +246,7 @@ class TableWriter:
         )
 
     def _commit(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> Committed:
-        attempt = self._attempt(proposal, outcomes, self._log_of(base.definition))
+        attempt = self._attempt(base, proposal, outcomes)
         transactions = tuple(o.transaction for o in outcomes if o.transaction is not None)
         looked_up = base.definition.primary_key and not proposal.operation.replaces_partitions
         touches = frozenset(r.slot for r in attempt.result.results if looked_up and not r.runs)
@@ -224,7 +258,7 @@ class TableWriter:
         )
         try:
             with self._files.preparing(base):
-                proposal = attempt.told(proposal, base)
+                proposal = attempt.order.settle(attempt.told(proposal, base), base)
         except BaseException:
             self._discard(attempt, transactions)
             raise
@@ -241,8 +275,10 @@ class TableWriter:
         self._finish(attempt, committed.snapshot)
         return committed
 
-    def _attempt(self, proposal: Proposal, outcomes: Sequence[TaskOutcome], log: LogConfig | None) -> _Attempt:
-        return _Attempt(self._files, log, proposal, WriteResult(_results(outcomes)), ReplacedRows(self._changes))
+    def _attempt(self, base: TableState, proposal: Proposal, outcomes: Sequence[TaskOutcome]) -> _Attempt:
+        log = self._log_of(base.definition)
+        order = LogOrder(self._files, log, base, proposal.commit_id)
+        return _Attempt(self._files, log, proposal, WriteResult(_results(outcomes)), ReplacedRows(self._changes), order)
 
     def _finish(self, attempt: _Attempt, snapshot: Snapshot) -> None:
         self._later(snapshot, lambda: self._recovery.commit(snapshot.transactions))
@@ -286,10 +322,12 @@ class _Attempt:
         proposal: Proposal,
         result: WriteResult,
         replaced: ReplacedRows,
+        order: LogOrder,
     ) -> None:
         self._files = files
         self._log = log
         self._replaced = replaced
+        self.order = order
         self.proposal = proposal
         self.result = result
         self.compensations: list[LogTransaction] = []
@@ -309,12 +347,17 @@ class _Attempt:
                     f"rows of {len(rows)} buckets changed while it was decided to drop them: retry",
                     code="partition-changed",
                 )
-            return self.told(proposal, state, changed.rows_changed)
+            return self.order.settle(self.told(proposal, state, changed.rows_changed), state)
         if changed.rows_changed and self._rests_on_rows(state.definition):
             raise _Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
             )
+        return self.order.settle(self._looked_up_again(proposal, state, changed), state)
+
+    def _looked_up_again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        if not changed.slots:
+            return proposal
         table = self._files.files(state)
         base = state.met(self._files.ambient.now_ms())
         # where records tell stored rows, these are what they were: the log needs nothing more

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from filestore.checks.changes import BROKEN, check_changes, check_lost_changes
 from filestore.checks.definitions import brought, check_definition_step
+from filestore.checks.log_offsets import check_log
 from filestore.checks.pending import check_run_names
 from filestore.checks.report import Findings, Invariant
 from filestore.checks.retention import check_reach, check_retention
@@ -153,7 +154,7 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         _check_order(findings, before, after, entry)
         check_run_names(findings, before, after, entry)
         _check_apps(findings, entry)
-        _check_transactions(findings, before, after, entry)
+        check_log(findings, before, after, entry)
         check_retention(findings, before, after, entry)
     except BROKEN as error:
         message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
@@ -315,47 +316,6 @@ def _check_apps(findings: Findings, entry: Commit) -> None:
                 f"version {entry.version} has {times} numbers of {app!r}: readers of Delta may take either",
                 version=entry.version,
             )
-
-
-def _check_transactions(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    known = {t.id for t in before.open_transactions} if before is not None else set()
-    snapshot = entry.snapshot()
-    named = {t.id: t for t in snapshot.transactions}
-    again = {t.id: t for t in snapshot.republished.values() if t is not None}
-    still_open = {t.id for t in after.open_transactions}
-    if missing := sorted(set(named) - still_open):
-        findings.add(
-            Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} decides log transaction {missing[0]!r} and does not list it as open",
-            version=entry.version,
-        )
-    if lost := sorted(set(snapshot.republished) - known):
-        findings.add(
-            Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} publishes log transaction {lost[0]!r} again, which was not open",
-            version=entry.version,
-        )
-    if missing := sorted(set(again) - still_open):
-        findings.add(
-            Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} publishes {missing[0]!r} and does not list it as open",
-            version=entry.version,
-        )
-    if unknown := sorted(still_open - known - set(named) - set(again)):
-        findings.add(
-            Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} lists log transaction {unknown[0]!r} as open, which no snapshot decided",
-            version=entry.version,
-        )
-    for transaction in (named | again).values():
-        for part in transaction.ranges:
-            if not 0 <= part.start <= part.end <= after.log_offsets.get(part.bucket, -1):
-                findings.add(
-                    Invariant.OFFSET_ORDER,
-                    f"version {entry.version} names records {part.start} to {part.end} of bucket {part.bucket} and "
-                    f"covers {after.log_offsets.get(part.bucket)}",
-                    version=entry.version,
-                )
 
 
 def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> None:

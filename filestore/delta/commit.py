@@ -301,10 +301,15 @@ def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
     done = proposal.ended | proposal.republished.keys()
     still_open = [t for t in state.open_transactions if t.id not in done]
     opened = [*still_open, *_republished(proposal), *proposal.transactions]
+    repaired = state.log_repaired
+    repaired |= {b: max(offset, repaired.get(b, 0)) for b, offset in proposal.log_repaired.items()}
+    if proposal.in_log_order:  # there is nothing to end: they are kept to be known in the tail
+        opened = [t for t in opened if any(part.end > repaired.get(part.bucket, 0) for part in t.ranges)]
     identity = dict(proposal.log_identity) or state.log_identity
-    if opened == list(state.open_transactions) and identity == state.log_identity:
+    if (opened, identity, repaired) == (list(state.open_transactions), state.log_identity, state.log_repaired):
         return []
-    return [domain_action(LOG_DOMAIN, {"identity": identity, "open": [t.to_json() for t in opened]})]
+    domain: dict[str, Any] = {"identity": identity, "open": [t.to_json() for t in opened]}
+    return [domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))]
 
 
 def _republished(proposal: Proposal) -> list[LogTransaction]:

@@ -95,6 +95,9 @@ class Proposal:
         republished: What takes the place of earlier commits' log transactions that the log has lost, by their ids; None
             where nothing can.
         ended: Ids of earlier commits' log transactions that are known to have ended.
+        log_repaired: For each bucket up to where every record of the log is named by a commit or was mended by one; of
+            tables whose log is read in its own order.
+        in_log_order: Readers take its log records in the log's order: commits in between that have some are looked at.
         log_identity: What the offsets are bound to, when the log was written.
         metrics: Counts for the snapshot.
         domains: Metadata domains of this name get this configuration; None removes one.
@@ -125,6 +128,8 @@ class Proposal:
     transactions: tuple[LogTransaction, ...] = ()
     republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
     ended: frozenset[str] = frozenset()
+    log_repaired: Mapping[int, int] = field(default_factory=dict)
+    in_log_order: bool = False
     log_identity: Mapping[str, str] = field(default_factory=dict)
     metrics: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
@@ -146,7 +151,7 @@ class Rebase:
     """These slots changed: work them out again on the newest version.
 
     Attributes:
-        slots: All of them.
+        slots: All of them; none, if only the log has to be looked at.
         rows_changed: Those in which not only files changed, as a compaction does it, but rows.
     """
 
@@ -188,7 +193,8 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     if proposal.operation is Operation.DROP_PARTITION:
         came = proposal.touches & _brought(between, state)
         slots, rows = slots | came, rows | came
-    return Rebase(slots, slots & rows) if slots else Clear()
+    told = proposal.in_log_order and any(commit.snapshot().transactions for commit in between)
+    return Rebase(slots, slots & rows) if slots or told else Clear()
 
 
 def _looks_at(proposal: Proposal, slot: Slot) -> bool:

@@ -83,6 +83,11 @@ class TableState:
         """Log transactions of committed snapshots that may still have to be ended (log/PROTOCOL.md)."""
         return tuple(LogTransaction.from_json(t) for t in self._log_domain().get("open", ()))
 
+    @property
+    def log_repaired(self) -> dict[int, int]:
+        """For each bucket up to where every record is named or was mended, if the log is read in its own order."""
+        return {int(bucket): offset for bucket, offset in self._log_domain().get("repaired", {}).items()}
+
     def _log_domain(self) -> dict[str, Any]:
         return json.loads(self.domains.get(LOG_DOMAIN, "{}"))  # type: ignore[no-any-return]
 

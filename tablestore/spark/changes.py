@@ -26,6 +26,7 @@ from log.store import LogConfig
 from tablestore.admission import Limit, Place, admit
 from tablestore.gaps import OnLogGap, is_gap
 from tablestore.hybrid import ResultMode
+from tablestore.own_log import check_own_log
 from tablestore.pieces import (
     LogPiece,
     Piece,
@@ -81,6 +82,8 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         upserts = self._asked.mode is ResultMode.UPSERT
         log_of = self._handle.required_log if upserts else self._handle.log
         self._log = log_of(self._store.state().definition)
+        if self._log is not None:
+            check_own_log(self._log, self._store)
         self._walk = Walk(self._store)
         self._planner = Planner(self._walk, self._asked.mode, self._log is not None, self._wanted, by_bucket=True)
         self._until: int | None = None

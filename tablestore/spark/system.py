@@ -13,6 +13,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.schema import Column
 from filestore.reading.difference import on_local_disk
 from tablestore.handle import TableHandle
+from tablestore.own_log import own_log
 from tablestore.spark.opened import opened
 from tablestore.system.changes import AuditPart, ChangesPart, audit_parts, changes_parts
 from tablestore.system.scan import Versions, metadata_rows, system_schema
@@ -61,7 +62,7 @@ class SystemReader(DataSourceReader):
         store, versions = self._handle.files(), self._versions
         match self._name:
             case "audit_log":
-                log = self._handle.required_log(store.state().definition)
+                log = own_log(self._handle, store)
                 return [_RowsPartition(part) for part in audit_parts(store, log, versions.after, versions.until)]
             case "changes":
                 assert versions.after is not None

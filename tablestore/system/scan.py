@@ -16,6 +16,7 @@ from filestore.reading.difference import on_local_disk
 from filestore.rows.frames import frame_of
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
+from tablestore.own_log import own_log
 from tablestore.system.changes import audit_parts, audit_schema, changes_parts, changes_schema
 from tablestore.system.metadata import OF_A_VERSION, OF_HISTORY, schemas_of, snapshots_of
 from tablestore.system.names import SYSTEM_TABLES
@@ -103,7 +104,7 @@ def system_scan(handle: TableHandle, store: FileStore, name: str, versions: Vers
     schema = system_schema(name, store.state().definition)
     match name:
         case "audit_log":
-            log = handle.required_log(store.state().definition)
+            log = own_log(handle, store)
             audited = audit_parts(store, log, versions.after, versions.until)
             return SystemScan(schema, lambda: (rows for part in audited for rows in part.rows()))
         case "changes":

@@ -99,6 +99,23 @@ def test_records_of_a_transaction_that_has_not_ended_stay(store: Store) -> None:
         log.end([transaction], commit=False)
 
 
+def test_records_of_an_eventual_log_stay_until_they_were_looked_at(store: Store) -> None:
+    table = make(store, **{"log.consistency": "eventual"})
+    table.write(pa.table({"id": [1]}))
+    with opened(table) as log:
+        writer = log.begin(f"{table.handle.table_id}/a-dead-job/0.0")
+        for bucket in range(2):
+            writer.append(bucket, pa.table({"id": [bucket + 100], "_kind": ["+I"]}))
+        assert writer.prepare() is not None
+        writer.abort()
+        repaired = table.filestore.state().log_repaired
+        assert trim_log(in_hours(table, 2)) == sum(repaired.values())
+        assert log.start_offsets() == repaired
+        assert table.recover().mended
+        assert trim_log(in_hours(table, 2)) > 0
+        assert log.start_offsets() == table.filestore.state().log_repaired == log.end_offsets()
+
+
 @given(
     before=st.lists(st.integers(0, 20), min_size=2, max_size=2),
     covered=st.dictionaries(st.integers(0, 1), st.integers(0, 20)),

@@ -156,6 +156,19 @@ def _transaction(store: FileStore, end: int) -> None:
     edit_info(store, 3, tablestore=own)
 
 
+def _republished(store: FileStore, again: str | None) -> None:
+    """A log transaction that was never open is published again, as one that is not open either."""
+    found = again and {"id": again, "ranges": [], "producer_id": 1, "producer_epoch": 0}
+    own = store.log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
+    edit_info(store, 3, tablestore=own)
+
+
+def _mended_goes_back(store: FileStore) -> None:
+    for version, offset in ((2, 9), (3, 8)):
+        domain = _domain("tablestore.log", identity={}, open=[], repaired={"0": offset})
+        edit_entry(store, version, lambda actions, domain=domain: actions.extend(domain))  # type: ignore[misc]
+
+
 def _unknown_open(store: FileStore) -> None:
     transaction = {"id": "t", "ranges": [], "producer_id": 1, "producer_epoch": 0}
     configuration = json.dumps({"identity": {}, "open": [transaction]})
@@ -391,6 +404,9 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "records beyond the offsets": (Invariant.OFFSET_ORDER, lambda store: _transaction(store, 7)),
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
+    "what was mended is forgotten": (Invariant.OFFSET_ORDER, _mended_goes_back),
+    "published again without having been open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, None)),
+    "published again and not open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, "t2")),
     "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),
     "two numbers of one app": (Invariant.APP_VERSION_TWICE, on_entry(3, lambda actions: actions.extend(_TWICE))),
     "versions to come are kept": (

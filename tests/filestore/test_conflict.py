@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -203,6 +204,43 @@ def test_ended_transactions_leave_the_list_and_nothing_is_written_when_nothing_c
     assert second.open_transactions == (two,)
     assert second.log_identity == {"topic": "x"}
     assert "domainMetadata" not in kinds(plan_actions(proposal(ended=frozenset(["t1"])), second, 1))
+
+
+def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:
+    lost, again = LogTransaction("t1", (LogRange(0, 0, 1, 1),)), LogTransaction("t1.x", (LogRange(0, 5, 6, 1),))
+    before = state().next(6, plan_actions(proposal(transactions=(lost,)), state(), 1))
+    mine = proposal(Operation.REPUBLISH, republished={"t1": again})
+    actions = plan_actions(mine, before, 1)
+    after = before.next(7, actions)
+    assert after.open_transactions == (again,)
+    assert after.log_offsets == {0: 6}
+    snapshot = Commit(7, tuple(actions)).snapshot()
+    assert (snapshot.republished, snapshot.transactions) == ({"t1": again}, ())
+    assert before.next(7, plan_actions(proposal(republished={"t1": None}), before, 1)).open_transactions == ()
+    with pytest.raises(Conflict) as caught:
+        plan_actions(mine, after, 1)
+    assert caught.value.code == "already-republished"
+
+
+def test_a_log_in_its_own_order_keeps_what_lies_behind_what_was_mended() -> None:
+    early, late = LogTransaction("t1", (LogRange(0, 0, 5, 5),)), LogTransaction("t2", (LogRange(0, 5, 9, 3),))
+    mine = proposal(transactions=(early, late), in_log_order=True, log_repaired={0: 5})
+    after = state().next(6, plan_actions(mine, state(), 1))
+    assert after.open_transactions == (late,)
+    assert after.log_repaired == {0: 5}
+    older = proposal(in_log_order=True, log_repaired={0: 3, 1: 2})
+    assert after.next(7, plan_actions(older, after, 1)).log_repaired == {0: 5, 1: 2}
+
+
+@pytest.mark.parametrize("in_log_order", [True, False])
+def test_a_commit_in_log_order_looks_at_every_commit_that_has_records(in_log_order: bool) -> None:
+    told = LogTransaction("t1", (LogRange(0, 0, 1, 1),))
+    theirs = Proposal(Operation.WRITE, "theirs", 4)
+    between = [Commit(6, tuple(plan_actions(replace(theirs, transactions=(told,)), state(), 1)))]
+    found = judge(proposal(in_log_order=in_log_order), state(), between)
+    assert found == (Rebase(frozenset()) if in_log_order else Clear())
+    silent = [Commit(6, tuple(plan_actions(theirs, state(), 1)))]
+    assert judge(proposal(in_log_order=in_log_order), state(), silent) == Clear()
 
 
 def test_an_overwrite_that_tells_its_changes_looks_at_what_it_replaces() -> None:

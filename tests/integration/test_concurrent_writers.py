@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tablestore import Store, Table
 from tests.integration.contending import Told, contend, history
 from tests.integration.foreign import ForeignConsumer
+from tests.logorder import applied
 from tests.servers.kafka import KafkaBroker
 from tests.tables import in_order
-from tests.warehouses import assert_whole, open_in_log, replay
+from tests.warehouses import assert_whole, changes, open_in_log, replay, rows
 
 SCHEMA = "id BIGINT, writer INT, number INT, at INT"
 WRITERS = 4
@@ -92,3 +95,53 @@ def test_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed:
     with ForeignConsumer(table) as foreign:
         run(table, folder, seed, 5.0, sequence)
         foreign.catch_up()
+
+
+ROUNDS, RECORDS = 20, 800
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"log.consistency": "transactional"},
+        {"log.kafka.transactions": "false"},
+        {"log.consistency": "eventual"},
+    ],
+    ids=["transactional", "plain", "eventual"],
+)
+def test_rounds_of_two_writers_of_one_bucket(
+    store: Store, kafka_broker: KafkaBroker, seed: int, options: dict[str, str]
+) -> None:
+    """The race that lost half of the records in Flink Table Store: commits in another order than the log's."""
+    options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap, "bucket": "1"} | options
+    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
+    dice = random.Random(seed)
+    for number in range(ROUNDS):
+        start = threading.Barrier(2)
+        writers = [
+            threading.Thread(target=_write_half, args=(table, start, writer, number, dice.randrange(1 << 30)))
+            for writer in range(2)
+        ]
+        for thread in writers:
+            thread.start()
+        for thread in writers:
+            thread.join(60)
+    told = sum(r.count for s in table.snapshots() for t in s.transactions for r in t.ranges)
+    assert len(table.snapshots()) == 1 + 2 * ROUNDS
+    assert told >= ROUNDS * RECORDS, "nothing is lost"
+    found = assert_whole(table)
+    for version in range(0, 2 * ROUNDS + 1, 7):
+        started = [{**row, "_kind": "+I"} for row in rows(table, version)] + changes(table, version=version)
+        assert replay(started, ["id"]) == found, version
+    if options.get("log.consistency") == "eventual":
+        assert applied(table) == found
+
+
+def _write_half(table: Table, start: threading.Barrier, writer: int, number: int, seed: int) -> None:
+    """Half of a round's records; two thirds of their keys are the other half's, too."""
+    ids = random.Random(seed).sample(range(600), RECORDS // 2)
+    batch = pa.table({"id": ids, "writer": [writer] * len(ids), "number": [number] * len(ids), "at": range(len(ids))})
+    own = Table(table.handle)
+    start.wait(60)
+    own.write(batch)

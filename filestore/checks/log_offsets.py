@@ -1,0 +1,60 @@
+"""A commit's log transactions and the log's offsets (FORMAT.md section 12.1)."""
+
+from __future__ import annotations
+
+from filestore.checks.report import Findings, Invariant
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+
+__all__ = ["check_log"]
+
+
+def check_log(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
+    """What a commit names, what it puts on the list of open transactions or takes off it, and what it calls mended."""
+    known = {t.id for t in before.open_transactions} if before is not None else set()
+    snapshot = entry.snapshot()
+    named = {t.id: t for t in snapshot.transactions}
+    again = {t.id: t for t in snapshot.republished.values() if t is not None}
+    still_open = {t.id for t in after.open_transactions}
+    decided = {t.id for t in named.values() if any(p.end > after.log_repaired.get(p.bucket, -1) for p in t.ranges)}
+    if missing := sorted(decided - still_open):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} decides log transaction {missing[0]!r} and does not list it as open",
+            version=entry.version,
+        )
+    if lost := sorted(set(snapshot.republished) - known):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} publishes log transaction {lost[0]!r} again, which was not open",
+            version=entry.version,
+        )
+    if missing := sorted(set(again) - still_open):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} publishes {missing[0]!r} and does not list it as open",
+            version=entry.version,
+        )
+    if unknown := sorted(still_open - known - set(named) - set(again)):
+        findings.add(
+            Invariant.OPEN_TRANSACTION,
+            f"version {entry.version} lists log transaction {unknown[0]!r} as open, which no snapshot decided",
+            version=entry.version,
+        )
+    for transaction in (named | again).values():
+        for part in transaction.ranges:
+            if not 0 <= part.start <= part.end <= after.log_offsets.get(part.bucket, -1):
+                findings.add(
+                    Invariant.OFFSET_ORDER,
+                    f"version {entry.version} names records {part.start} to {part.end} of bucket {part.bucket} and "
+                    f"covers {after.log_offsets.get(part.bucket)}",
+                    version=entry.version,
+                )
+    for bucket, offset in (before.log_repaired if before is not None else {}).items():
+        if after.log_repaired.get(bucket, -1) < offset:
+            findings.add(
+                Invariant.OFFSET_ORDER,
+                f"version {entry.version} takes the mended offset of bucket {bucket} from {offset} back to "
+                f"{after.log_repaired.get(bucket)}",
+                version=entry.version,
+            )

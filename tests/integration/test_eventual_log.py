@@ -1,0 +1,228 @@
+"""``log.consistency = eventual``: whoever applies the log in its own order ends with the table's rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from filestore.errors import Unavailable
+from filestore.storage import LocalStorage
+from log.store import LogBatch
+from tablestore import Store, Table
+from tests.faults import Call, FailAt, FaultyStorage
+from tests.integration.crashing import address, reach
+from tests.logorder import applied, events
+from tests.processes import PROCESSES
+from tests.warehouses import assert_whole, changes, replay, rows
+
+LOGS = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka), pytest.param("tombstones", marks=pytest.mark.kafka)]
+
+
+@pytest.fixture(params=LOGS)
+def table(store: Store, request: pytest.FixtureRequest) -> Table:
+    return make(store, request)
+
+
+def make(store: Store, request: pytest.FixtureRequest, **options: str) -> Table:
+    options = {"bucket": "2", "log.consistency": "eventual"} | options
+    if request.param != "embedded":
+        broker = request.getfixturevalue("kafka_broker")
+        options |= {"log.system": "kafka", "log.kafka.bootstrap.servers": broker.bootstrap}
+    if request.param == "tombstones":
+        options["log.delete-format"] = "tombstone"
+    return store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
+
+
+def on(table: Table, storage: Any = None) -> Table:
+    """The table as another process has it."""
+    return Table(replace(table.handle, storage=storage or LocalStorage()))
+
+
+def put(table: Table, *ids: int, name: str = "a", **how: Any) -> int:
+    return table.write(pa.table({"id": ids, "name": [name] * len(ids)}), **how).version
+
+
+def delete(table: Table, *ids: int) -> int:
+    return table.write(pa.table({"id": ids, "_kind": ["-D"] * len(ids)})).version
+
+
+def assert_right(table: Table) -> None:
+    """By log order, by versions, and by the doctor."""
+    found = assert_whole(table)
+    assert applied(table) == found
+    assert replay(changes(table, version=0), ["id"]) == found
+
+
+def write_and_die(where: Any, ids: list[int], name: str) -> None:
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and call.path.endswith(".json"):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    put(on(reach(where), FaultyStorage(LocalStorage(), hook)), *ids, name=name)
+
+
+def die(table: Table, *ids: int, name: str = "never") -> None:
+    """A writer that dies between its records and its snapshot."""
+    process = PROCESSES.Process(target=write_and_die, args=(address(table), list(ids), name))
+    process.start()
+    process.join(60)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_records_are_read_before_the_snapshot_and_lead_to_the_table(table: Table) -> None:
+    seen: list[int] = []
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and call.path.endswith(".json") and not call.done:
+            seen.extend(e.rows.num_rows for e in events(table) if isinstance(e, LogBatch))
+
+    put(on(table, FaultyStorage(LocalStorage(), hook)), 1, 2, 3)
+    assert sum(seen) == 3
+    put(table, 2, name="b")
+    delete(table, 3, 9)
+    assert_right(table)
+
+
+def test_a_quiet_commit_tells_nothing_twice(table: Table) -> None:
+    for number in range(3):
+        put(table, 1, number)
+    assert len([row for e in events(table) if isinstance(e, LogBatch) for row in e.rows.to_pylist()]) == 5
+    state = table.filestore.state()
+    assert state.open_transactions == ()
+    assert state.log_repaired == {b: state.log_offsets.get(b, 0) for b in range(2)}
+
+
+@pytest.mark.parametrize("healer", ["the next write", "recover"])
+def test_what_a_dead_writer_told_is_taken_back(table: Table, healer: str) -> None:
+    put(table, 1, 2, 3)
+    delete(table, 3)
+    die(table, 2, 3, 4)
+    assert applied(table) != rows(table)
+    if healer == "recover":
+        assert len(on(table).recover().mended) == 1
+    else:
+        put(on(table), 9)
+    assert_right(table)
+    version = table.filestore.state().version
+    assert on(table).recover().mended == ()
+    assert table.filestore.state().version == version, "what is mended is not mended again"
+
+
+def test_a_write_that_fails_takes_back_what_it_told(table: Table) -> None:
+    put(table, 1, 2)
+    fault = FailAt(1, Unavailable("disk full"), operation="write_new", path=".json")
+    with pytest.raises(Unavailable):
+        put(on(table, FaultyStorage(LocalStorage(), fault)), 2, 3, name="never")
+    assert_right(table)
+    assert [row["name"] for row in rows(table)] == ["a", "a"]
+
+
+def test_a_rollback_that_fails_takes_back_what_it_told(table: Table) -> None:
+    put(table, 1, 2)
+    put(table, 2, 3, name="b")
+    fault = FailAt(1, Unavailable("disk full"), operation="write_new", path="_delta_log")
+    with pytest.raises(Unavailable):
+        on(table, FaultyStorage(LocalStorage(), fault)).rollback(1)
+    assert_right(table)
+    assert [row["name"] for row in rows(table)] == ["a", "b", "b"]
+
+
+def test_one_that_cannot_leaves_it_to_the_next(table: Table) -> None:
+    put(table, 1, 2)
+
+    def broken(call: Call) -> None:
+        if call.operation == "write_new" and call.path.endswith(".json"):
+            raise Unavailable("disk full")
+
+    with pytest.raises(Unavailable):
+        put(on(table, FaultyStorage(LocalStorage(), broken)), 2, 3, name="never")
+    put(table, 7)
+    assert_right(table)
+
+
+def between(table: Table, work: Any) -> Table:
+    """The table of a writer that others are faster than: work is done when its records are told, before its commit."""
+    done: list[int] = []
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and call.path.endswith(".json") and not call.done and not done:
+            done.append(1)
+            work()
+
+    return on(table, FaultyStorage(LocalStorage(), hook))
+
+
+def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
+    put(table, 1, 2, 3, 4)
+    put(between(table, lambda: put(on(table), 2, 3, name="early")), 1, 2, name="late")
+    assert {row["id"]: row["name"] for row in rows(table)} == {1: "late", 2: "late", 3: "early", 4: "a"}
+    assert_right(table)
+
+
+def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
+    """The late writer has told what the table said of the stray's key, and then another one changes it."""
+    put(table, 1, 2)
+    die(table, 2, 3)
+    put(between(table, lambda: put(on(table), 2, 3, name="early")), 1, name="late")
+    assert {row["id"]: row["name"] for row in rows(table)} == {1: "late", 2: "early", 3: "early"}
+    assert_right(table)
+
+
+def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
+    """Another one commits over them; then the living one dies all the same."""
+    put(table, 1, 2)
+
+    def others() -> None:
+        put(on(table), 2, 5, name="other")
+        assert table.filestore.state().log_repaired != table.filestore.state().log_offsets
+
+    put(between(table, others), 1, 2, 3, name="living")
+    assert_right(table)
+    assert {row["id"]: row["name"] for row in rows(table)} == {1: "living", 2: "living", 3: "living", 5: "other"}
+
+
+@pytest.mark.parametrize("first", ["write", "overwrite"])
+def test_overwrites_and_writes_at_once(table: Table, first: str) -> None:
+    put(table, 1, 2, 3, 4, 5, 6)
+    if first == "write":
+        put(between(table, lambda: put(on(table), 2, 7, name="over", overwrite=True)), 1, 2, 8, name="late")
+        expected = {1: "late", 2: "late", 7: "over", 8: "late"}
+    else:
+        put(between(table, lambda: put(on(table), 1, 2, 8, name="early")), 2, 7, name="over", overwrite=True)
+        expected = {2: "over", 7: "over"}
+    assert {row["id"]: row["name"] for row in rows(table)} == expected
+    assert applied(table) == assert_whole(table)
+
+
+def test_a_rollback_while_others_write(table: Table) -> None:
+    put(table, 1, 2, 3)
+    put(table, 2, 4, name="b")
+    between(table, lambda: put(on(table), 1, 4, 5, name="c")).rollback(1)
+    assert_right(table)
+
+
+@pytest.mark.slow
+def test_rounds_of_two_writers_and_deaths(table: Table, seed: int) -> None:
+    dice = random.Random(seed)
+    for number in range(6):
+        threads = [
+            threading.Thread(
+                target=put, args=(on(table), *dice.sample(range(30), 12)), kwargs={"name": f"{number}.{n}"}
+            )
+            for n in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        if number % 2:
+            die(table, *dice.sample(range(30), 8))
+        for thread in threads:
+            thread.join(60)
+    on(table).recover()
+    assert_right(table)
