@@ -130,7 +130,7 @@ class Compactor:
         try:
             with leased(self._catalog, info.database, info.name, ask, self._ambient) as lease:
                 # looked at again: whoever had the lease until now may have done it
-                return duty.perform(store, lease.check) if self._due(duty, store) else None
+                return duty.perform(store, lease.check, info) if self._due(duty, store) else None
         except Conflict as error:
             if error.code != "lease-held":
                 raise

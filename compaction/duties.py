@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from catalog_service.client import TableInfo
 from compaction.folding import fold_slots, fold_table, forget_folds, plan_folds
 from compaction.local import compact_slots, compact_table, forget_compaction, plan_compaction
 from compaction.log_trim import trims_log
@@ -37,21 +38,21 @@ class Duty:
         name: As lines and logs call it.
         every_s: Seconds between two looks at all tables, unless a schedule is given.
         due: Whether a table needs it: its newest version, and the time in milliseconds since 1970. Pure.
-        perform: Does it on the newest version, and says in a line what was done; None if nothing was. After an error
-            the table is whole and the next try succeeds.
+        perform: Does it on the newest version, of the table that the catalog knows so, and says in a line what was
+            done; None if nothing was. After an error the table is whole and the next try succeeds.
     """
 
     name: str
     every_s: float
     due: Callable[[TableState, int], bool]
-    perform: Callable[[FileStore, StillMine], str | None]
+    perform: Callable[[FileStore, StillMine, TableInfo], str | None]
 
 
 def _compaction_due(state: TableState, now_ms: int) -> bool:
     return bool(plan_compaction(state))
 
 
-def _compact(store: FileStore, still_mine: StillMine) -> str | None:
+def _compact(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
     snapshot = compact_table(store, runner=_while_mine(compact_slots, forget_compaction, still_mine))
     if snapshot is None:
         return None
@@ -82,7 +83,7 @@ def _folds_due(state: TableState, now_ms: int) -> bool:
     return bool(plan_folds(state, now_ms))
 
 
-def _fold(store: FileStore, still_mine: StillMine) -> str | None:
+def _fold(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
     snapshot = fold_table(store, runner=_while_mine(fold_slots, forget_folds, still_mine))
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
@@ -91,7 +92,7 @@ def _burials_due(state: TableState, now_ms: int) -> bool:
     return bool(plan_burials(state, now_ms))
 
 
-def _bury(store: FileStore, still_mine: StillMine) -> str | None:
+def _bury(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
     still_mine()
     snapshot = bury(store)
     return None if snapshot is None else f"version {snapshot.version}: tombstones merged or forgotten"
@@ -109,7 +110,7 @@ def _life_due(state: TableState, now_ms: int) -> bool:
     return bool(kept > options["snapshot.num-retained.min"] or tagged or by_age)
 
 
-def _live(store: FileStore, still_mine: StillMine) -> str | None:
+def _live(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
     still_mine()
     done = maintain(store)
     told = [f"tag {done.tag.name}"] if done.tag is not None else []

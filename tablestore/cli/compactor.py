@@ -66,8 +66,9 @@ def compactor(
 
 def _once(worker: Compactor) -> None:
     from compaction.duties import DUTIES
+    from tablestore.log_duty import LOG
 
-    failed = [_work(worker, duty) for duty in DUTIES]
+    failed = [_work(worker, duty) for duty in (*DUTIES, LOG)]
     if any(failed):
         raise typer.Exit(1)
 
@@ -77,6 +78,7 @@ def _scheduled(worker: Compactor, every: float | None, cron: str | None) -> None
     from compaction.schedule import cron_trigger, run_until
     from compaction.schedule import every as interval
     from filestore.ambient import system_ambient
+    from tablestore.log_duty import LOG
 
     def work(duty: Duty) -> None:
         try:
@@ -86,7 +88,7 @@ def _scheduled(worker: Compactor, every: float | None, cron: str | None) -> None
 
     triggers = interval(system_ambient(), every) if cron is None else cron_trigger(cron)
     note("keeping tables; Ctrl-C ends it")
-    run_until(worker.stopping, DUTIES, triggers, work)
+    run_until(worker.stopping, (*DUTIES, LOG), triggers, work)
 
 
 def _work(worker: Compactor, duty: Duty) -> bool:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from filestore.errors import TableStoreError
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from tablestore import Snapshot
+    from tablestore import Snapshot, Table
+    from tablestore.log_care import BucketLog
 
 __all__ = ["describe", "snapshots"]
 
@@ -20,9 +23,13 @@ __all__ = ["describe", "snapshots"]
 def describe(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
 ) -> None:
-    """Show what a table is and holds: columns, key, options, version, rows, files, log offsets."""
+    """Show what a table is and holds: columns, key, options, version, rows, files, and where its log stands.
+
+    Of each bucket's log: the first offset that is kept, the end of what the version covers, how far other consumers
+    with read_committed get (stable), and the end; `held_back` is what these wait for.
+    """
     with open_table(name, catalog, token) as table:
-        detail = table.detail()
+        detail = table.detail() | {"log": _log(table)}
         if as_json:
             print_json(detail)
         else:
@@ -58,6 +65,18 @@ def snapshots(
         ],
         right=["version", "written", "deleted"],
     )
+
+
+def _log(table: Table) -> dict[str, Any]:
+    """Where the log stands, by bucket; why that is not known, if it does not answer."""
+    try:
+        return {str(bucket): _standing(found) for bucket, found in table.log_status().items()}
+    except TableStoreError as error:
+        return {"error": str(error)}
+
+
+def _standing(found: BucketLog) -> dict[str, int]:
+    return {**asdict(found), "held_back": found.held_back}
 
 
 def _as_dict(snapshot: Snapshot) -> dict[str, Any]:

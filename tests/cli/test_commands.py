@@ -79,6 +79,8 @@ def test_describe(run: Run, orders: Table) -> None:
     assert "`id` BIGINT NOT NULL" in shown
     detail = json.loads(run("describe", "shop.orders", "--json").stdout)
     assert (detail["rows"], detail["version"], detail["primary_key"]) == (2, 1, ["id"])
+    assert {bucket: found["covered"] for bucket, found in detail["log"].items()} == detail["log_offsets"]
+    assert {found["held_back"] for found in detail["log"].values()} == {0}
 
 
 def test_snapshots_newest_first_with_their_offsets(run: Run, orders: Table) -> None:

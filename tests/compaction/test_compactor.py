@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import tablestore
-from catalog_service.client import Catalog, LeaseRequest, connect
+from catalog_service.client import Catalog, LeaseRequest, TableInfo, connect
 from catalog_service.server import serving
 from compaction.choice import sorted_runs
 from compaction.compactor import Compactor, Outcome
@@ -167,7 +167,7 @@ def test_it_stops_between_tables(store: Store, catalog: Catalog) -> None:
 def test_a_lost_race_is_no_failure(store: Store, catalog: Catalog) -> None:
     worn(store)
 
-    def lose(files: FileStore, still_mine: StillMine) -> str:
+    def lose(files: FileStore, still_mine: StillMine, info: TableInfo) -> str:
         raise Conflict("another was faster")
 
     (outcome,) = compactor(catalog).run(replace(COMPACTION, perform=lose))
@@ -252,9 +252,9 @@ def test_a_lease_that_another_took_is_noticed_before_the_commit(store: Store, ca
 
     threads: list[threading.Thread] = []
 
-    def perform(opened: FileStore, still_mine: StillMine) -> str | None:
+    def perform(opened: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
         threads.extend(t for t in threading.enumerate() if t.name.startswith("lease of"))
-        return COMPACTION.perform(opened, still_mine)
+        return COMPACTION.perform(opened, still_mine, info)
 
     worker = compactor(catalog, lease_s=0.9, storage=FaultyStorage(LocalStorage(), steal))
     (outcome,) = worker.run(replace(COMPACTION, perform=perform))
@@ -388,9 +388,9 @@ def _compete(target: str, ended: Any, told: Any) -> None:
     work: list[tuple[float, float, str]] = []
     errors: list[str | None] = []
 
-    def perform(opened: FileStore, still_mine: StillMine) -> str | None:
+    def perform(opened: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
         begin = time.monotonic()  # one clock for all processes of a machine
-        done = COMPACTION.perform(opened, still_mine)
+        done = COMPACTION.perform(opened, still_mine, info)
         work.append((begin, time.monotonic(), opened.location))
         return done
 

@@ -1,0 +1,84 @@
+"""Janitors: what dead writers left is mended when no writer comes, and everyone can see how far the log is."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from compaction.compactor import Compactor
+from filestore.ambient import system_ambient
+from filestore.errors import Corrupt
+from filestore.storage import LocalStorage
+from log.systems import open_log
+from tablestore import Store, Table
+from tablestore.log_care import BucketLog
+from tablestore.log_duty import LOG
+from tests.integration.test_eventual_log import die, put
+from tests.logorder import applied
+from tests.warehouses import open_in_log, rows
+
+
+@pytest.fixture(params=["transactional", "eventual"])
+def dead(store: Store, request: pytest.FixtureRequest) -> Table:
+    """A table in whose log a dead writer's records are."""
+    options = {"bucket": "1", "log.consistency": request.param}
+    table = store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    put(table, 1, 2)
+    die(table, 2, 3)
+    return table
+
+
+def compactor(store: Store) -> Compactor:
+    return Compactor(store._catalog, LocalStorage(), system_ambient())
+
+
+def test_the_log_says_where_it_stands(dead: Table) -> None:
+    eventual = dead.definition.options["log.consistency"] == "eventual"
+    assert dead.log_status() == {0: BucketLog(start=0, covered=2, stable=2, end=4)}
+    assert dead.log_status()[0].held_back == 2
+    dead.recover()
+    assert dead.log_status() == {0: BucketLog(0, 6 if eventual else 2, 6 if eventual else 4, 6 if eventual else 4)}
+    assert dead.log_status()[0].held_back == 0
+
+
+def test_a_table_without_a_log_has_nothing_to_mend(store: Store) -> None:
+    table = store.create_table("shop.orders", "id BIGINT", options={"log.system": "none"})
+    assert table.log_status() == {}
+    assert table.recover().aborted == ()
+
+
+def test_the_compactor_mends_logs(dead: Table, store: Store) -> None:
+    eventual = dead.definition.options["log.consistency"] == "eventual"
+    (outcome,) = compactor(store).run(LOG)
+    told = "1 told again" if eventual else "1 aborted"
+    assert (outcome.table, outcome.failed) == ("shop.orders", False)
+    assert told in (outcome.done or "")
+    assert open_in_log(dead) == []
+    if eventual:
+        assert applied(dead) == rows(dead)
+    assert list(compactor(store).run(LOG)) == [], "it is done"
+
+
+def test_nobody_takes_another_log_for_the_tables(store: Store) -> None:
+    """The log's folder is replaced by one that was made later: its offsets mean other records."""
+    table = store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"])
+    put(table, 1)
+    config = table.handle.log(table.definition)
+    assert config is not None
+    shutil.rmtree(Path(config.location))
+    with open_log(config, system_ambient()) as log:
+        log.create()
+    fresh = Table(table.handle)
+    for use in (
+        lambda: put(fresh, 2),
+        fresh.recover,
+        fresh.log_status,
+        lambda: list(fresh.follow(stop=0)),
+        lambda: fresh.system("audit_log"),
+        lambda: fresh.rollback(0),
+    ):
+        with pytest.raises(Corrupt) as caught:
+            use()
+        assert caught.value.code == "log-replaced"
