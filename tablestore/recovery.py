@@ -26,6 +26,8 @@ __all__ = ["Recovered", "Recovery"]
 
 logger = logging.getLogger(__name__)
 
+_LOOK_AGAIN_MS = 60_000
+
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
@@ -59,6 +61,7 @@ class Recovery:
         self._ambient = ambient
         self._ended: set[str] = set()
         self._swept = False
+        self._left: tuple[frozenset[str], int] = (frozenset(), 0)
 
     @property
     def ended(self) -> frozenset[str]:
@@ -79,7 +82,7 @@ class Recovery:
         listed = state.open_transactions
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
-        dead = abandoned(self._files.location)
+        dead = self._worth_a_look(abandoned(self._files.location))
         if self._swept and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
@@ -90,8 +93,8 @@ class Recovery:
             if dead or not self._swept:
                 aborted = log.abort_unnamed(self._is_dead)
                 self._swept = True
-                if log.stable_offsets() == log.end_offsets():  # else their files remind the next writer to look again
-                    forget(self._files.location, dead)
+                if dead:
+                    self._forget(log, dead)
         for transaction_id in lost:
             self._publish_again(self._config, transaction_id)
         return Recovered(tuple(t.id for t in waiting if t.id in self._ended), tuple(aborted), lost)
@@ -99,6 +102,20 @@ class Recovery:
     def look_again(self) -> None:
         """Something could not be tidied up: the next `before_write` asks the log again."""
         self._swept = False
+        self._left = frozenset(), 0
+
+    def _worth_a_look(self, dead: Sequence[str]) -> Sequence[str]:
+        """None of them, if they are known and the log was asked not long ago: a broker may hold back for hours."""
+        known, at_ms = self._left
+        soon = self._ambient.now_ms() - at_ms < _LOOK_AGAIN_MS
+        return () if soon and known.issuperset(dead) else dead
+
+    def _forget(self, log: LogStore, dead: Sequence[str]) -> None:
+        """IMPORTANT: only once nothing is held back: else their files remind the next writer to look again."""
+        if log.stable_offsets() == log.end_offsets():
+            forget(self._files.location, dead)
+        else:
+            self._left = frozenset(dead), self._ambient.now_ms()
 
     def commit(self, transactions: Sequence[LogTransaction]) -> None:
         """Ends the transactions of a snapshot that stands."""

@@ -13,8 +13,10 @@ from typing import Any
 
 import pandas  # noqa: F401  # which pyarrow imports with its first array: once here, not in each child
 
+import tablestore.log_order
 import tablestore.recovery
 import tablestore.transaction
+import tablestore.write_job
 from filestore.ambient import system_ambient
 from filestore.storage import LocalStorage
 from log.systems import open_log
@@ -146,7 +148,7 @@ class Countdown:
 class struck(AbstractContextManager[Callable[[], None]]):  # noqa: N801  # reads as a verb
     """While it lasts, logs that writers open strike before and after each call, too."""
 
-    MODULES = (tablestore.transaction, tablestore.recovery)
+    MODULES = (tablestore.transaction, tablestore.recovery, tablestore.write_job, tablestore.log_order)
 
     def __init__(self, strike: Callable[[], None]) -> None:
         self._strike = strike

@@ -20,6 +20,7 @@ from tests.integration.crashing import (
     write_on,
 )
 from tests.integration.foreign import ForeignConsumer
+from tests.logorder import applied
 from tests.servers.kafka import KafkaBroker
 from tests.tables import assert_healthy
 from tests.warehouses import assert_whole, open_in_log, replay, rows
@@ -107,6 +108,28 @@ def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int) -
     assert seen == {0, 1}, "none or all"
     write_on(table, seed, number, acks, until=number + 1)
     assert open_in_log(table) == []
+    assert_whole(table)
+
+
+@pytest.mark.slow
+def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder: Path, seed: int) -> None:
+    """After each a janitor comes: whoever applies the log in its order holds the table."""
+    options = {"bucket": "2", "log.consistency": "eventual"}
+    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
+    acks = folder / "acks"
+    write_on(table, seed, 0, acks, until=2)
+    call, number, mended = 0, 2, 0
+    died = True
+    while died:
+        call += 1
+        died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
+        number = table.filestore.state().app_versions[APP] + 1
+        mended += len(store.table("shop.orders").recover().mended)
+        assert rows(table) == by_value(after(seed, range(number))), f"seed {seed}, call {call}"
+        assert applied(table) == rows(table), f"seed {seed}, call {call}"
+        assert_healthy(table.filestore)
+    assert call > 40
+    assert mended > 0
     assert_whole(table)
 
 
