@@ -35,7 +35,7 @@ from tablestore.records import RecordReader
 from tablestore.starting import Asked, Start, start_of
 from tablestore.walk import Walk
 
-__all__ = ["Follower", "Following", "How", "Stop", "change_schema", "table_replaced"]
+__all__ = ["Follower", "Following", "How", "Run", "Stop", "change_schema", "table_replaced"]
 
 Stop = int | threading.Event | Callable[[], bool] | None
 
@@ -63,7 +63,7 @@ class How:
 class Following(Iterator[pa.RecordBatch]):
     """The batches of one reader, and how far it has come. Close it, or use it in a ``with``, to end it early."""
 
-    def __init__(self, files: FileStore, run: _Run) -> None:
+    def __init__(self, files: FileStore, run: Run) -> None:
         self._files = files
         self._run = run
         self._batches = run.batches()
@@ -99,11 +99,13 @@ class Follower:
     Args:
         files: The table.
         log: Its log; None for a table without one, of which changelogs can be told from files.
+        run: How its readers work.
     """
 
-    def __init__(self, files: FileStore, log: LogConfig | None) -> None:
+    def __init__(self, files: FileStore, log: LogConfig | None, run: type[Run] | None = None) -> None:
         self._files = files
         self._config = log
+        self._run = run or Run
 
     def follow(self, asked: Asked, how: How, stop: Stop, consumer: Consumer | None = None) -> Following:
         """See `tablestore.Table.follow`."""
@@ -121,7 +123,7 @@ class Follower:
                 consumer.register(state.version, rows=True)
             at = require_entry(self._files, state.version)
         wanted = state.definition.schema
-        run = _Run(self._files, self._config, how, wanted, _Ending(stop, self._newest), consumer)
+        run = self._run(self._files, self._config, how, wanted, _Ending(stop, self._newest), consumer)
         return Following(self._files, run.begin(first, at, rescans))
 
     def _start(self, asked: Asked, consumer: Consumer | None) -> Start:
@@ -136,8 +138,8 @@ class Follower:
         return self._files.state().version
 
 
-class _Run:
-    """One reader at work."""
+class Run:
+    """One reader at work, which goes from version to version."""
 
     def __init__(
         self,
@@ -277,10 +279,14 @@ class _Run:
                     yield batch
 
     def _count(self, rows: int, commit: Commit) -> None:
-        now_ms, known = self._files.ambient.now_ms(), self.progress
+        now_ms = self._files.ambient.now_ms()
+        self._count_rows(rows, now_ms)
+        self.progress = replace(self.progress, latency_ms=now_ms - (commit.timestamp_ms or now_ms))
+
+    def _count_rows(self, rows: int, now_ms: int) -> None:
+        known = self.progress
         first = now_ms - self._started_ms if known.first_row_ms is None and rows else known.first_row_ms
-        latency = now_ms - (commit.timestamp_ms or now_ms)
-        self.progress = replace(known, records=known.records + rows, first_row_ms=first, latency_ms=latency)
+        self.progress = replace(known, records=known.records + rows, first_row_ms=first)
 
     def _passed(self, commit: Commit) -> None:
         """All of a version was taken: the caller has come back for more."""

@@ -21,19 +21,16 @@ import pyarrow as pa
 from filestore.delta.commit import plan_actions
 from filestore.delta.conflict import Proposal
 from filestore.delta.state import TableState
-from filestore.errors import Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogControl, LogStore, LogTail, LogWriter, parse_transaction_id
+from log.store import LogBatch, LogConfig, LogStore, LogTail, LogWriter, parse_transaction_id
 from log.systems import open_log
+from log.tailing import read_until
 from tablestore.lease import holds_lease
 from tablestore.retelling import distinct, record_keys, shared_keys, what_is_stored
 
 __all__ = ["LogOrder", "repaired_until", "unnamed"]
-
-_POLL_SECONDS = 1.0
-_PATIENCE_POLLS = 30
 
 
 def unnamed(since: int, end: int, named: Iterable[LogRange]) -> int:
@@ -192,7 +189,7 @@ class LogOrder:
         tell: Callable[[int, pa.Table], None],
     ) -> None:
         at = tail.offsets
-        for event in self._until(tail, ends):
+        for event in read_until(tail, ends, self._files.location):
             bucket, begins = event.bucket, at[event.bucket]
             at[bucket] = event.end_offset
             if event.transaction_id in named or begins >= ends[bucket]:
@@ -205,19 +202,6 @@ class LogOrder:
             if isinstance(event, LogBatch):
                 keys = pa.Table.from_batches([event.rows])
                 tell(bucket, distinct(keys.drop_columns([KIND_COLUMN])))
-
-    def _until(self, tail: LogTail, ends: Mapping[int, int]) -> Iterator[LogBatch | LogControl]:
-        patience = _PATIENCE_POLLS
-        while any(at < ends[bucket] for bucket, at in tail.offsets.items()):
-            before = tail.offsets
-            yield from tail.poll(_POLL_SECONDS)
-            patience = _PATIENCE_POLLS if tail.offsets != before else patience - 1
-            if not patience:
-                raise Unavailable(
-                    f"the log of {self._files.location} gives nothing from {tail.offsets} to {dict(ends)}: is its "
-                    "server running? Retry then",
-                    code="log-unavailable",
-                )
 
     def _lives(self, transaction_id: str) -> bool:
         """Whether its writer may still commit it. Attempts of our own tasks that no outcome names are strays."""

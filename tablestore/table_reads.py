@@ -23,6 +23,8 @@ from tablestore.moments import milliseconds
 from tablestore.progress import Lag, lags
 from tablestore.scan import Scan
 from tablestore.starting import Asked
+from tablestore.tail_run import TailRun
+from tablestore.visible import VisibleTail
 
 __all__ = ["TableReads"]
 
@@ -60,8 +62,9 @@ class TableReads:
             columns: Which columns; all if None.
             where: A SQL condition such as ``"amount > 10 AND region = 'eu'"``, or a polars expression.
             version: The state of that version (time travel).
-            fresh: Also what the log holds beyond the newest snapshot. With ``log.consistency = transactional`` that
-                is nothing, since a change becomes visible together with its snapshot.
+            fresh: Also what the log holds beyond the newest snapshot: with ``log.consistency = eventual`` the rows of
+                writers at work, and of those that failed until that is mended. Otherwise that is nothing, since a
+                change becomes visible together with its snapshot.
             timestamp: The state at that time; give either this or `version`.
             tag: The state that has this tag; give only one of the three.
 
@@ -70,8 +73,10 @@ class TableReads:
         """
         if fresh and any(given is not None for given in (version, timestamp, tag)):
             raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
-        version = self.version_of(version, timestamp, tag)
-        return Scan(self.filestore, self.filestore.state(version), columns, where)
+        state = self.filestore.state(self.version_of(version, timestamp, tag))
+        log = self.handle.log(state.definition) if fresh else None
+        tail = VisibleTail(self.filestore, log) if log is not None and log.eventual else None
+        return Scan(self.filestore, state, columns, where, tail)
 
     def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
         """The rows of given keys: an Arrow table in the order of the keys.
@@ -112,6 +117,10 @@ class TableReads:
         All batches have the columns that the table has now, also those of older and of later versions: a column that
         a version lacks is null in its changes, one that comes later is left out, a renamed one keeps its name.
 
+        With ``log.consistency = eventual`` and mode ``upsert`` changes come as they are written, before their commit,
+        in the log's order; what a failed write told is corrected by later changes. A version counts as read once all
+        that it covers was given.
+
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change; with a timestamp,
                 version or tag the rows of that version first. ``latest``: later changes only. ``from-timestamp``:
@@ -146,7 +155,9 @@ class TableReads:
         """
         how = How(result_mode(mode), choice_on_gap(on_log_gap))
         required = self.handle.required_log if how.mode is ResultMode.UPSERT else self.handle.log
-        follower = Follower(self.filestore, required(self.definition))
+        log = required(self.definition)
+        as_written = log is not None and log.eventual and how.mode is ResultMode.UPSERT
+        follower = Follower(self.filestore, log, TailRun if as_written else None)
         named = None if consumer is None else self.consumer(consumer)
         return follower.follow(Asked(scan, timestamp, version, tag), how, stop, named)
 

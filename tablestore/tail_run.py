@@ -1,0 +1,191 @@
+"""Following an eventual log: its records as they are written, in their order (log/PROTOCOL.md section 5.2).
+
+A version counts as read once all that it covers was given, and its records may have been given before it was committed.
+A reader that begins with a version begins in the log where all records before are named by it, or were mended.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pyarrow as pa
+
+from filestore.delta.log import Commit
+from filestore.delta.state import TableState
+from filestore.errors import Unavailable
+from filestore.model.rowkind import RowKind
+from filestore.rows.reshape import reshaped
+from log.store import LogBatch, LogControl, LogTail
+from log.systems import open_log
+from tablestore.follow import Run
+from tablestore.hybrid import Replaced
+from tablestore.own_log import require_own_log
+from tablestore.pieces import scan_pieces
+from tablestore.records import RecordReader, definition_after
+
+__all__ = ["TailRun"]
+
+_POLL_SECONDS = 0.05
+_PATIENCE_MS = 30_000
+
+
+class TailRun(Run):
+    """One reader at work, which goes along the log."""
+
+    def batches(self) -> Generator[pa.RecordBatch]:
+        """All batches; endless, if nothing ends it."""
+        self._open: LogTail | None = None
+        with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._files.ambient) as records:
+            require_own_log(records.log, self._files.state())
+            if self._first is not None:
+                yield from self._begun(records, self._first)
+            yield from self._or_rescanned(records, self._started(), exact=False)
+            while not self._ending.reached(self._at.version):
+                yield from self._or_rescanned(records, self._what_came(records), exact=False)
+
+    def _rescanned(self, records: RecordReader, *, exact: bool) -> Iterator[pa.RecordBatch]:
+        """What the reader holds is no version's rows, so nothing is told by difference."""
+        yield from super()._rescanned(records, exact=False)
+        self._set_out()
+
+    def _started(self) -> Iterator[pa.RecordBatch]:
+        self._set_out()
+        yield from ()
+
+    def _set_out(self) -> None:
+        """Goes to where the version that was read leads on."""
+        assert self._config is not None
+        self._state: TableState = self._files.state(self._at.version)
+        self._offsets = {b: self._state.log_repaired.get(b, 0) for b in range(self._config.buckets)}
+        self._known = {t.id for t in self._state.open_transactions}
+        self._seen: deque[tuple[Commit, dict[int, int]]] = deque()
+        self._named: dict[str, int] = {}
+        self._undecided: dict[int, LogControl] = {}
+        self._columns_change = False
+        self._heard_ms = self._files.ambient.now_ms()
+        self._close_tail()
+
+    def _close_tail(self) -> None:
+        """What it gave and was not taken comes again from the next one."""
+        self._opened.close()
+        self._open = None
+        self._passed_over: set[int] = set()
+
+    def _tail(self) -> LogTail:
+        if self._open is None:
+            assert self._config is not None
+            config = replace(self._config, schema=self._state.definition.schema)
+            log = self._opened.enter_context(open_log(config, self._files.ambient))
+            self._open = self._opened.enter_context(log.tail(self._offsets))
+        return self._open
+
+    def _what_came(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
+        for control in list(self._undecided.values()):
+            yield from self._decided(records, control)
+        tail = self._tail()
+        events = tail.poll(_POLL_SECONDS)
+        # IMPORTANT: versions after records, since records may have the columns of a version that came meanwhile
+        self._look_for_versions()
+        if self._open is not tail:
+            return
+        for event in events:
+            yield from self._taken(records, event)
+        for bucket, offset in tail.offsets.items():
+            if bucket not in self._passed_over and bucket not in self._undecided:
+                self._offsets[bucket] = max(self._offsets[bucket], offset)
+        self._pass_versions()
+        self._require_answers(bool(events))
+        if not events:
+            yield from self._waiting()
+
+    def _require_answers(self, came: bool) -> None:
+        """A client of the log waits for a server that is gone; versions tell that there is something to come."""
+        now_ms = self._files.ambient.now_ms()
+        if came or self._undecided or not (self._seen or self._columns_change):
+            self._heard_ms = now_ms
+        elif now_ms - self._heard_ms > _PATIENCE_MS:
+            raise Unavailable(
+                f"the log of {self._files.location} gives nothing from {self._offsets} on, though version "
+                f"{self._state.version} covers {self._state.log_offsets}: is its server running? Retry then",
+                code="log-unavailable",
+            )
+
+    def _look_for_versions(self) -> None:
+        while (commit := self._files.log.commit(self._state.version + 1)) is not None:
+            before = self._state.definition
+            self._columns_change = definition_after(commit, before).schema != before.schema
+            if self._columns_change:
+                # all valid records with the former columns lie before what the version before covers
+                if any(self._offsets[b] < end for b, end in self._state.log_offsets.items()):
+                    return
+                self._columns_change = False
+                self._close_tail()
+            self._require_same_table()
+            self._state = self._state.next(commit.version, commit.actions)
+            self._named.update((t.id, commit.version) for t in commit.snapshot().transactions)
+            ends = dict(self._state.log_offsets)
+            for bucket, offset in self._state.log_repaired.items():
+                ends[bucket] = max(ends.get(bucket, 0), offset)
+            self._seen.append((commit, ends))
+
+    def _pass_versions(self) -> None:
+        while self._seen and all(self._offsets[b] >= end for b, end in self._seen[0][1].items()):
+            commit, _ = self._seen.popleft()
+            for transaction in commit.snapshot().transactions:
+                del self._named[transaction.id]
+            latency = self._files.ambient.now_ms() - (commit.timestamp_ms or 0)
+            self.progress = replace(self.progress, latency_ms=max(0, latency))
+            self._passed(commit)
+
+    def _taken(self, records: RecordReader, event: LogBatch | LogControl) -> Iterator[pa.RecordBatch]:
+        bucket, begins = event.bucket, self._offsets[event.bucket]
+        later = self._columns_change and begins >= self._state.log_offsets.get(bucket, 0)
+        if later or bucket in self._undecided:
+            self._passed_over.add(bucket)
+        elif event.transaction_id in self._known:
+            self._offsets[bucket] = event.end_offset
+        elif isinstance(event, LogControl):
+            yield from self._decided(records, event)
+        else:
+            self._offsets[bucket] = event.end_offset
+            yield from self._told(event)
+
+    def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
+        rows = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
+        for batch in rows.cast(self._schema).to_batches():
+            self._count_rows(batch.num_rows, self._files.ambient.now_ms())
+            yield batch
+
+    def _decided(self, records: RecordReader, control: LogControl) -> Iterator[pa.RecordBatch]:
+        """What follows from a control record, once a version names it or was mended without it."""
+        bucket = control.bucket
+        named, state = self._named, self._state
+        if self._columns_change:  # versions to come are known to be there, and wait for this
+            state = self._files.state()
+            later = self._files.log.commits_after(self._state.version)
+            named = named | {t.id: entry.version for entry in later for t in entry.snapshot().transactions}
+        version = named.get(control.transaction_id)
+        if version is None and state.log_repaired.get(bucket, 0) < control.end_offset:
+            self._undecided[bucket] = control
+            return
+        if version is not None:
+            yield from self._replaced(records, version, bucket)
+        self._offsets[bucket] = control.end_offset
+        if self._undecided.pop(bucket, None) is not None and bucket in self._passed_over:
+            self._close_tail()
+
+    def _replaced(self, records: RecordReader, version: int, bucket: int) -> Iterator[pa.RecordBatch]:
+        """A bucket's rows that an overwrite or a drop took away, and those that it brought.
+
+        What others told of the bucket at the same time, its writer or they themselves tell again behind it.
+        """
+        before, after = self._walk.pair(version)
+        left = scan_pieces(self._files.files(before), Replaced.left(before, after), RowKind.DELETE)
+        came = scan_pieces(self._files.files(after), Replaced.came(before, after), RowKind.INSERT)
+        commit = self._walk.commit(version)
+        for piece in (*left, *came):
+            if piece.bucket == bucket:
+                yield from self._given(records, piece, commit, version=before.version)
