@@ -5,7 +5,8 @@ sqlglot reads them, in Spark's dialect with metadata columns.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import sqlglot
@@ -19,7 +20,7 @@ from filestore.model.table_columns import MetadataColumn, TableColumns, managed_
 from filestore.model.text import check_text
 from filestore.model.types import TIMESTAMP, TIMESTAMP_NTZ, quoted
 
-__all__ = ["parse_columns", "parse_table_columns", "parse_type"]
+__all__ = ["ColumnList", "parse_column_list", "parse_columns", "parse_table_columns", "parse_type"]
 
 _T = exp.DataType.Type
 _SHOWN = 200  # characters of a bad text in the message
@@ -41,6 +42,64 @@ _PRIMITIVES: dict[object, pa.DataType] = {
     _T.TIMESTAMP: TIMESTAMP,
     _T.TIMESTAMPNTZ: TIMESTAMP_NTZ,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnList:
+    """What a column list declares: `TableColumns` or `managed_schema` make a table's columns of `columns`."""
+
+    columns: tuple[Column | MetadataColumn, ...]
+    primary_key: tuple[str, ...]
+
+
+def parse_column_list(text: str, primary_key: Sequence[str] = ()) -> ColumnList:
+    """A column list in which ``PRIMARY KEY (id) NOT ENFORCED`` may stand, behind the columns or behind one of them.
+
+    NOT ENFORCED may be left out: nothing else is meant by it here than in Flink's and Spark's SQL.
+
+    Args:
+        text: The list.
+        primary_key: As it was given beside the list; both must say the same.
+
+    Raises:
+        InvalidRequest: ``primary-key``: the list has two keys, or another than the one beside it; or as
+            `parse_table_columns`.
+    """
+    definitions = _parsed(text)
+    keys = [_key(d) for d in definitions if not isinstance(d, exp.ColumnDef)]
+    keys += [(d.name,) for d in definitions if isinstance(d, exp.ColumnDef) and any(map(_is_key, d.constraints))]
+    if None in keys:
+        raise _bad_list(text)
+    given = tuple(primary_key)
+    found = {key for key in keys if key is not None} | ({given} if given else set())
+    if len(keys) > 1 or len(found) > 1:
+        told = " and ".join(str(list(key)) for key in sorted(found))
+        raise InvalidRequest(
+            f"the primary key is declared twice ({told}): once is enough, in the column list or beside it",
+            code="primary-key",
+        )
+    key = next(iter(found), ())
+    columns = [d for d in definitions if isinstance(d, exp.ColumnDef)]
+    for definition in columns:
+        definition.set("constraints", [c for c in definition.constraints if not _is_key(c)])
+    return ColumnList(tuple(_column(definition, text, key) for definition in columns), key)
+
+
+def _key(definition: exp.Expression) -> tuple[str, ...] | None:
+    """The columns of ``[CONSTRAINT name] PRIMARY KEY (…) [NOT ENFORCED]``; None if it is something else."""
+    if isinstance(definition, exp.Constraint) and len(definition.expressions) == 1:
+        definition = definition.expressions[0]
+    if not isinstance(definition, exp.PrimaryKey) or not _enforced_by_none(definition):
+        return None
+    return tuple(column.name for column in definition.expressions)
+
+
+def _is_key(constraint: exp.ColumnConstraint) -> bool:
+    return isinstance(constraint.kind, exp.PrimaryKeyColumnConstraint) and _enforced_by_none(constraint.kind)
+
+
+def _enforced_by_none(key: exp.Expression) -> bool:
+    return all(str(option).upper() == "NOT ENFORCED" for option in key.args.get("options") or ())
 
 
 def parse_columns(text: str, primary_key: Collection[str] = ()) -> Schema:
@@ -90,6 +149,10 @@ def parse_type(text: str, column: str = "c") -> pa.DataType:
 
 
 def _columns(text: str, primary_key: Collection[str]) -> tuple[Column | MetadataColumn, ...]:
+    return tuple(_column(definition, text, primary_key) for definition in _parsed(text))
+
+
+def _parsed(text: str) -> list[exp.Expression]:
     check_text("the column list", text)
     try:
         if not _balanced(text):
@@ -100,7 +163,7 @@ def _columns(text: str, primary_key: Collection[str]) -> tuple[Column | Metadata
     parsed = statement.this
     if not isinstance(parsed, exp.Schema) or not parsed.expressions:
         raise _bad_list(text)
-    return tuple(_column(definition, text, primary_key) for definition in parsed.expressions)
+    return list(parsed.expressions)
 
 
 def _balanced(text: str) -> bool:
