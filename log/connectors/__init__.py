@@ -1,0 +1,1 @@
+"""Tables that are Kafka topics: what they are declared with, and rows to messages and back (CONNECTORS.md)."""
