@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -13,6 +13,9 @@ from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavaila
 from log.store import LogConfig
 
 __all__ = [
+    "CLIENT_DEFAULTS",
+    "CONSUMER_DEFAULTS",
+    "PRODUCER_DEFAULTS",
     "TOMBSTONE_HEADER",
     "TRANSACTION_TIMEOUT_MS",
     "client_settings",
@@ -48,8 +51,8 @@ _PROTECTED = frozenset(
 
 # A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
 # delivery.
-_DEFAULTS = {"socket.timeout.ms": "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
-_PRODUCER_DEFAULTS = {
+CLIENT_DEFAULTS = {"socket.timeout.ms": "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
+PRODUCER_DEFAULTS = {
     "delivery.timeout.ms": "60000",
     "linger.ms": "5",
     # Connecting to the broker only when it is needed makes init_transactions wait on timers: 60 or 500 ms,
@@ -58,13 +61,25 @@ _PRODUCER_DEFAULTS = {
 }
 # The writer bounds what is in flight itself: a full queue in the middle of a batch would change the order.
 _UNBOUNDED_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
-_CONSUMER_DEFAULTS = {
+CONSUMER_DEFAULTS = {
     "queued.max.messages.kbytes": "32768",
     # Only records that are there are asked for: a request that waits at a partition's end would hold up the
     # next range's by as long, by default half a second. Measured: two small ranges in 13 ms, not 1004.
     "fetch.wait.max.ms": "5",
     "check.crcs": "true",
 }
+
+
+class Brokers(Protocol):
+    """Whose topic it is, for what an error says."""
+
+    @property
+    def bootstrap_servers(self) -> str | None:
+        """Where its brokers are."""
+
+    @property
+    def topic(self) -> str | None:
+        """Its name, if it was given one."""
 
 
 def client_settings(config: LogConfig) -> dict[str, Any]:
@@ -79,13 +94,13 @@ def client_settings(config: LogConfig) -> dict[str, Any]:
             f"log.kafka.properties.{clash[0]} cannot be set: the log's protocol depends on it",
             code="log-properties",
         )
-    return {**_DEFAULTS, **given, "bootstrap.servers": config.bootstrap_servers, "logger": logger}
+    return {**CLIENT_DEFAULTS, **given, "bootstrap.servers": config.bootstrap_servers, "logger": logger}
 
 
 def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
     """A producer of one transaction that never times out."""
     return {
-        **_PRODUCER_DEFAULTS,
+        **PRODUCER_DEFAULTS,
         **client_settings(config),
         "transactional.id": transaction_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -111,7 +126,7 @@ def plain_producer_settings(config: LogConfig) -> dict[str, Any]:
 def consumer_settings(config: LogConfig, *, committed: bool = False) -> dict[str, Any]:
     """A consumer that is told offsets and keeps none, and that says so when an offset is gone."""
     return {
-        **_CONSUMER_DEFAULTS,
+        **CONSUMER_DEFAULTS,
         **client_settings(config),
         "group.id": f"tablestore-{config.table_id}",
         "enable.auto.commit": False,
@@ -138,7 +153,7 @@ def timeout_seconds(config: LogConfig) -> float:
 
 
 @contextmanager
-def translated(action: str, config: LogConfig) -> Iterator[None]:
+def translated(action: str, config: Brokers) -> Iterator[None]:
     """Turns librdkafka's errors into ours."""
     try:
         yield
@@ -156,7 +171,7 @@ def translated(action: str, config: LogConfig) -> Iterator[None]:
         ) from error
 
 
-def _translate(error: KafkaError, action: str, config: LogConfig) -> TableStoreError:
+def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreError:
     code = error.code()
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
@@ -179,7 +194,7 @@ def _translate(error: KafkaError, action: str, config: LogConfig) -> TableStoreE
     ):
         return InvalidRequest(
             f"{action}: Kafka at {config.bootstrap_servers} does not allow it ({error.str()}): "
-            "check log.kafka.properties.* and the broker's ACLs",
+            "check the properties.* that it has for Kafka (log.kafka.properties.*), and the broker's ACLs",
             code="log-not-authorized",
         )
     return Unavailable(

@@ -1,0 +1,87 @@
+"""Settings of Kafka's clients for tables with a connector (CONNECTORS.md section 2)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from confluent_kafka import KafkaError, Message
+
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.options import Semantic
+from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
+
+__all__ = ["client_settings", "consumer_settings", "producer_settings", "reads_committed", "timeout_seconds"]
+
+logger = logging.getLogger(__name__)
+
+# What the Java clients do with a key: hash it by murmur2. Messages without a key go anywhere.
+_PARTITIONER = "murmur2_random"
+# Errors only: what the client tries again by itself, as after each transaction, is nobody's concern.
+_QUIET = {"log_level": "3"}
+
+
+def client_settings(declaration: KafkaDeclaration) -> dict[str, Any]:
+    """What every client takes: the table's ``properties.*`` over our defaults."""
+    return {
+        **CLIENT_DEFAULTS,
+        **_QUIET,
+        **declaration.properties,
+        "bootstrap.servers": declaration.bootstrap_servers,
+        "logger": logger,
+    }
+
+
+def consumer_settings(declaration: KafkaDeclaration) -> dict[str, Any]:
+    """A consumer that is told offsets and keeps none, and that says so when an offset is gone."""
+    return {
+        "group.id": f"tablestore-{declaration.topic}",
+        "isolation.level": "read_committed",
+        **CONSUMER_DEFAULTS,
+        # An endless reader asks all the time: each answer may wait for messages.
+        "fetch.wait.max.ms": "100",
+        **client_settings(declaration),
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+    }
+
+
+def producer_settings(
+    declaration: KafkaDeclaration,
+    report: Callable[[KafkaError | None, Message], None],
+    transaction_id: str | None = None,
+) -> dict[str, Any]:
+    """A producer as ``sink.semantic`` wants it.
+
+    Args:
+        declaration: The table.
+        report: Is told of each message that could not be delivered, and of no other.
+        transaction_id: With exactly-once.
+    """
+    certain = declaration.semantic is not Semantic.NONE
+    settings = {
+        **PRODUCER_DEFAULTS,
+        **client_settings(declaration),
+        "partitioner": _PARTITIONER,
+        "acks": "all" if certain else "0",
+        "enable.idempotence": certain,
+        "delivery.report.only.error": True,
+        "on_delivery": report,
+        # The writer bounds what is in flight itself: a full queue in the middle of a batch would change the order.
+        "queue.buffering.max.messages": 10_000_000,
+        "queue.buffering.max.kbytes": 2_097_151,
+    }
+    return settings if transaction_id is None else {**settings, "transactional.id": transaction_id}
+
+
+def reads_committed(declaration: KafkaDeclaration) -> bool:
+    """Whether readers pass over what no transaction has committed."""
+    return declaration.properties.get("isolation.level", "read_committed") == "read_committed"
+
+
+def timeout_seconds(declaration: KafkaDeclaration) -> float:
+    """How long a request may take: ``properties.socket.timeout.ms``."""
+    return float(client_settings(declaration)["socket.timeout.ms"]) / 1000

@@ -1,0 +1,177 @@
+"""The topic of a table with a connector: is it there, which partitions has it, where do they begin and end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
+    AdminClient,
+    NewTopic,
+    OffsetSpec,
+    TopicDescription,
+)
+from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest, NotFound
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.ranges import PartitionRange, starting_offsets
+from log.connectors.startup import Startup, StartupMode
+from log.kafka.declared_settings import client_settings, reads_committed, timeout_seconds
+from log.kafka.settings import translated
+
+__all__ = ["DeclaredTopic"]
+
+T = TypeVar("T")
+
+# While partitions move, or right after they were made
+_TRANSIENT = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._NOENT,
+    }
+)
+
+
+class DeclaredTopic:
+    """Looks at it. No connection is made before the first use.
+
+    Args:
+        declaration: The table.
+        ambient: Waits between retries.
+
+    Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``,
+    ``log-settings``).
+    """
+
+    def __init__(self, declaration: KafkaDeclaration, ambient: Ambient) -> None:
+        self._declaration = declaration
+        self._ambient = ambient
+        self._seconds = timeout_seconds(declaration)
+        self._client: AdminClient | None = None
+        self.name = declaration.topic
+
+    def require(self) -> None:
+        """Makes it, if the table says how and it is not there; then it is there, as the table says.
+
+        Raises:
+            InvalidRequest: ``topic-not-found``; ``topic-partitions``: it has another number of them.
+        """
+        wanted = self._declaration["topic.partitions"]
+        with translated(f"looking for topic {self.name}", self._declaration):
+            found = self._described()
+        if found is None and wanted is not None:
+            with translated(f"creating topic {self.name}", self._declaration):
+                found = self._made(wanted)
+        if found is None:
+            raise InvalidRequest(
+                f"option topic = {self.name!r}: Kafka at {self._declaration.bootstrap_servers} has no such topic. Name "
+                "another, make it, say topic.partitions so that it is made, or topic.check = false if it comes later",
+                code="topic-not-found",
+            )
+        if wanted is not None and len(found.partitions) != wanted:
+            raise InvalidRequest(
+                f"option topic.partitions = {wanted}: the topic {self.name!r} is there and has "
+                f"{len(found.partitions)}: leave the option out",
+                code="topic-partitions",
+            )
+
+    def partitions(self) -> tuple[int, ...]:
+        """Its partitions; `NotFound` (``topic-not-found``)."""
+        with translated(f"looking for topic {self.name}", self._declaration):
+            found = self._described()
+        if found is None:
+            raise NotFound(
+                f"Kafka at {self._declaration.bootstrap_servers} has no topic {self.name!r}: was it deleted? Make it "
+                "anew, or drop the table",
+                code="topic-not-found",
+            )
+        return tuple(sorted(p.id for p in found.partitions))
+
+    def ranges(self, partitions: Iterable[int], startup: Startup) -> tuple[PartitionRange, ...]:
+        """What there is now from where readers begin; ends are those of what is committed, if readers see no other.
+
+        Raises:
+            NotFound: ``offset-gone``: specific offsets that are no longer there, or not yet.
+        """
+        wanted = tuple(partitions)
+        first = self._offsets({p: OffsetSpec.earliest() for p in wanted})  # type: ignore[no-untyped-call]
+        last = self._offsets({p: OffsetSpec.latest() for p in wanted})  # type: ignore[no-untyped-call]
+        after = {}
+        if startup.mode is StartupMode.TIMESTAMP:
+            assert startup.timestamp_ms is not None
+            after = self._offsets({p: OffsetSpec.for_timestamp(startup.timestamp_ms) for p in wanted})
+        starts = starting_offsets(startup, first, last, after)
+        return tuple(PartitionRange(p, starts[p], max(starts[p], last[p])) for p in wanted)
+
+    def first_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The earliest offset of each partition."""
+        return self._offsets({p: OffsetSpec.earliest() for p in partitions})  # type: ignore[no-untyped-call]
+
+    def _offsets(self, asked: Mapping[int, OffsetSpec]) -> dict[int, int]:
+        level = IsolationLevel.READ_COMMITTED if reads_committed(self._declaration) else IsolationLevel.READ_UNCOMMITTED
+        specs = {TopicPartition(self.name, p): spec for p, spec in asked.items()}
+
+        def request() -> dict[int, int]:
+            futures = self._admin.list_offsets(specs, isolation_level=level)
+            return {at.partition: int(future.result().offset) for at, future in futures.items()}
+
+        if not specs:
+            return {}
+        with translated(f"asking for the offsets of topic {self.name}", self._declaration):
+            return self._retried(request)
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._client is None:
+            self._client = AdminClient(client_settings(self._declaration))
+        return self._client
+
+    def _made(self, partitions: int) -> TopicDescription:
+        config = {"cleanup.policy": "compact"} if self._declaration.upserts else {}
+        topic = NewTopic(self.name, partitions, self._declaration["topic.replication-factor"] or -1, config=config)
+        try:
+            self._admin.create_topics([topic])[self.name].result()
+        except KafkaException as error:
+            # Another process was faster.
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        found = Retrying(
+            retry=retry_if_result(lambda found: found is None or any(p.leader is None for p in found.partitions)),
+            wait=wait_exponential(multiplier=0.01, max=0.2),
+            stop=stop_after_delay(self._seconds),
+            sleep=self._ambient.sleep,
+            retry_error_callback=lambda _: None,
+        )(self._described)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return found
+
+    def _described(self) -> TopicDescription | None:
+        asked = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
+        try:
+            found: TopicDescription = asked.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        return found
+
+    def _retried(self, request: Callable[[], T]) -> T:
+        """Asks again while partitions find their leaders."""
+        retrying = Retrying(
+            retry=retry_if_exception(_is_transient),
+            wait=wait_exponential(multiplier=0.01, max=0.5),
+            stop=stop_after_delay(self._seconds),
+            sleep=self._ambient.sleep,
+            reraise=True,
+        )
+        return retrying(request)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
