@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from catalog_service.column_wire import column_infos
-from catalog_service.definitions import effective_options
+from catalog_service.definitions import connector_of, effective_options
 from catalog_service.lease_wire import LeaseInfo
-from catalog_service.schema import DatabaseRow, LeaseRow, TableRow
+from catalog_service.schema import DatabaseRow, LeaseRow, TableRow, managed
 from catalog_service.wire import (
     CurrentSnapshot,
     DatabaseInfo,
@@ -17,8 +17,9 @@ from catalog_service.wire import (
 )
 from filestore.delta.state import TableState
 from filestore.model.snapshot import Snapshot
+from log.connectors.declaration import KafkaDeclaration
 
-__all__ = ["database_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
+__all__ = ["database_info", "kafka_table_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
 
 
 def database_info(row: DatabaseRow, location: str) -> DatabaseInfo:
@@ -31,21 +32,42 @@ def lease_info(row: LeaseRow) -> LeaseInfo:
     return LeaseInfo(table_id=row.table_id, owner=row.owner, expires_at=_time(row.expires_at_ms))
 
 
-def table_summary(row: TableRow, location: str) -> TableSummary:
+def table_summary(row: TableRow, location: str | None) -> TableSummary:
     """A table in a list."""
     return TableSummary(
         database=row.database,
         name=row.name,
         table_id=row.table_id,
+        connector=connector_of(row.definition),
         location=location,
         comment=row.definition.comment,
         created_at=_time(row.created_at_ms),
     )
 
 
+def kafka_table_info(row: TableRow, declaration: KafkaDeclaration) -> TableInfo:
+    """A table with a connector in full."""
+    return TableInfo(
+        database=row.database,
+        name=row.name,
+        table_id=row.table_id,
+        connector=connector_of(declaration),
+        format=None,
+        location=None,
+        columns=column_infos(declaration.columns),
+        primary_key=list(declaration.primary_key),
+        partition_by=[],
+        options=declaration.options,
+        effective_options=declaration.effective_options,
+        comment=declaration.comment,
+        created_at=_time(row.created_at_ms),
+        current_snapshot=None,
+    )
+
+
 def table_info(row: TableRow, location: str, state: TableState | None) -> TableInfo:
-    """A table in full: as its newest version says, or (without one) as it was created."""
-    definition = row.definition if state is None else state.definition
+    """A managed table in full: as its newest version says, or (without one) as it was created."""
+    definition = managed(row) if state is None else state.definition
     return TableInfo(
         database=row.database,
         name=row.name,

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import Field
 
 from catalog_service.messages import AnswerModel, RequestModel
 from filestore.model.schema import Column, Schema
+from filestore.model.sql import parse_type
 from filestore.model.table_columns import MetadataColumn, TableColumns
 from filestore.model.types import to_sql
 
-__all__ = ["ColumnInfo", "ColumnSpec", "MetadataInfo", "MetadataSpec", "column_infos", "column_specs"]
+__all__ = ["ColumnInfo", "ColumnSpec", "MetadataInfo", "MetadataSpec", "column_infos", "column_specs", "table_columns"]
 
 
 class MetadataSpec(RequestModel):
@@ -64,6 +67,18 @@ def column_infos(columns: Schema | TableColumns) -> list[ColumnInfo]:
         ColumnInfo(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment, metadata=_info(c))
         for c in columns.columns
     ]
+
+
+def table_columns(infos: Sequence[ColumnInfo]) -> TableColumns:
+    """The columns of an answer, back from `column_infos`."""
+    return TableColumns(tuple(map(_declared, infos)))
+
+
+def _declared(info: ColumnInfo) -> Column | MetadataColumn:
+    kind = parse_type(info.type, info.name)
+    if info.metadata is None:
+        return Column(info.name, kind, info.nullable, info.comment)
+    return MetadataColumn(info.name, kind, info.metadata.key, info.metadata.virtual, info.nullable, info.comment)
 
 
 def _spec(column: Column | MetadataColumn) -> MetadataSpec | None:

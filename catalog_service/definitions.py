@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pyarrow as pa
 
@@ -13,48 +14,84 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema
-from filestore.model.sql import parse_columns, parse_table_columns
+from filestore.model.sql import ColumnList, parse_column_list, parse_columns
 from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.table_options import TableOptions
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.options import CONNECTOR
 
-__all__ = ["columns_of", "decode_definition", "definition_of", "effective_options", "encode_definition"]
+__all__ = [
+    "columns_of",
+    "connector_of",
+    "declaration_of",
+    "decode_definition",
+    "definition_of",
+    "effective_options",
+    "encode_definition",
+]
 
 _WORD = re.compile(r"\w+")
 _TYPE_HINT = "write types as in BIGINT, DECIMAL(10,2), ARRAY<STRING> or STRUCT<a: INT, b: DATE>"
 
 
-def definition_of(request: CreateTable) -> TableDefinition:
-    """The definition that a request asks for.
+def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
+    """What a request asks for: a managed table, or with the option ``connector`` one that is a topic.
 
     Raises:
-        InvalidRequest: with the codes of `TableDefinition.of`, `Schema`, `parse_columns` and
-            `TableOptions.parse`.
+        InvalidRequest: with the codes of `TableDefinition.of` or `KafkaDeclaration.of`, `Schema`, `TableColumns` and
+            `parse_column_list`; ``partition-by``: a topic has no such partitions.
     """
-    if request.columns is None:
-        schema = parse_columns(request.sql_schema or "", request.primary_key)
-    else:
-        schema = managed_schema(_column(c, request.primary_key) for c in request.columns)
-    return TableDefinition.of(schema, request.primary_key, request.partition_by, request.options, request.comment)
+    if CONNECTOR in request.options:
+        return declaration_of(request)
+    listed = _listed(request)
+    schema = managed_schema(listed.columns)
+    return TableDefinition.of(schema, listed.primary_key, request.partition_by, request.options, request.comment)
+
+
+def declaration_of(request: CreateTable) -> KafkaDeclaration:
+    """The table with a connector that a request asks for; errors as of `definition_of`, each with the table's name."""
+    try:
+        columns, primary_key = columns_of(request), _listed(request).primary_key
+        if request.partition_by:
+            raise InvalidRequest(
+                f"partition_by {list(request.partition_by)} is for managed tables: messages go to the topic's "
+                "partitions by their key",
+                code="partition-by",
+            )
+        return KafkaDeclaration.of(columns, primary_key, request.options, request.comment)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"table {request.name}: {error.message}", code=error.code) from error
 
 
 def columns_of(request: CreateTable) -> TableColumns:
     """The columns that a request asks for, metadata columns too: those of a table with a connector.
 
     Raises:
-        InvalidRequest: with the codes of `TableColumns` and `parse_table_columns`, or ``metadata-column``: one that
+        InvalidRequest: with the codes of `TableColumns` and `parse_column_list`, or ``metadata-column``: one that
             the primary key or the partitions are made of.
     """
-    if request.columns is None:
-        columns = parse_table_columns(request.sql_schema or "", request.primary_key)
-    else:
-        columns = TableColumns(tuple(_column(c, request.primary_key) for c in request.columns))
-    columns.check_physical("primary key", request.primary_key)
+    listed = _listed(request)
+    columns = TableColumns(listed.columns)
+    columns.check_physical("primary key", listed.primary_key)
     columns.check_physical("partition", request.partition_by)
     return columns
 
 
-def encode_definition(definition: TableDefinition) -> str:
+def _listed(request: CreateTable) -> ColumnList:
+    if request.columns is None:
+        return parse_column_list(request.sql_schema or "", request.primary_key)
+    return ColumnList(tuple(_column(c, request.primary_key) for c in request.columns), request.primary_key)
+
+
+def connector_of(definition: TableDefinition | KafkaDeclaration) -> str | None:
+    """The name of a table's connector; None of a managed table."""
+    return str(definition.connector) if isinstance(definition, KafkaDeclaration) else None
+
+
+def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
     """As the catalog stores it."""
+    if isinstance(definition, KafkaDeclaration):
+        return json.dumps(_encoded(definition))
     return json.dumps(
         {
             "schema": definition.schema.to_delta(),
@@ -66,9 +103,11 @@ def encode_definition(definition: TableDefinition) -> str:
     )
 
 
-def decode_definition(text: str) -> TableDefinition:
+def decode_definition(text: str) -> TableDefinition | KafkaDeclaration:
     """Back from `encode_definition`. Not checked again: rules of later versions do not reach old tables."""
     stored = json.loads(text)
+    if "metadata" in stored:
+        return _declaration(stored)
     return TableDefinition(
         Schema.from_delta(stored["schema"]),
         tuple(stored["primary_key"]),
@@ -76,6 +115,31 @@ def decode_definition(text: str) -> TableDefinition:
         TableOptions(tuple(sorted(stored["options"].items()))),
         stored["comment"],
     )
+
+
+def _encoded(declaration: KafkaDeclaration) -> dict[str, Any]:
+    """All columns as in a managed table; what makes some of them metadata columns, beside them, by name."""
+    columns = declaration.columns
+    schema = Schema(tuple(Column(c.name, c.type, c.nullable, c.comment) for c in columns.columns))
+    return {
+        "schema": schema.to_delta(),
+        "metadata": {c.name: {"key": c.key, "virtual": c.virtual} for c in columns.metadata},
+        "primary_key": declaration.primary_key,
+        "options": declaration.options,
+        "comment": declaration.comment,
+    }
+
+
+def _declaration(stored: Mapping[str, Any]) -> KafkaDeclaration:
+    said = stored["metadata"]
+    columns = tuple(
+        MetadataColumn(c.name, c.type, said[c.name]["key"], said[c.name]["virtual"], c.nullable, c.comment)
+        if c.name in said
+        else c
+        for c in Schema.from_delta(stored["schema"])
+    )
+    options = tuple(sorted(stored["options"].items()))
+    return KafkaDeclaration(TableColumns(columns), tuple(stored["primary_key"]), options, stored["comment"])
 
 
 def effective_options(options: TableOptions) -> dict[str, str]:

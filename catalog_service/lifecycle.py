@@ -21,6 +21,8 @@ Rule 4. Files and logs are removed only after the row has been set to DROPPING i
         also in an undo: if the catalog does not answer, nothing is touched.
 Rule 5. A database goes with its tables in one transaction (all DROPPING at once); the removals follow.
 
+A table with a connector is its row alone: it appears and goes in one SQL statement, whatever becomes of its topic.
+
 A Kafka that does not answer must not hold a name for ever: the files are removed, the row moves to
 ``log_debts``, the drop of a table says so (`Unavailable`), and the topic is dropped by a retry or by a later
 start-up. Topics named by the user hold their row instead, since a new table could take the same topic.
@@ -35,12 +37,13 @@ from functools import partial
 
 from catalog_service.locks import NameLocks
 from catalog_service.repository import Repository
-from catalog_service.schema import DatabaseRow, State, TableRow
+from catalog_service.schema import DatabaseRow, State, TableRow, managed
 from catalog_service.tables import PhysicalTable, TableSteps
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
+from log.connectors.declaration import KafkaDeclaration
 
 __all__ = ["Lifecycle"]
 
@@ -97,12 +100,16 @@ class Lifecycle:
 
     # ------------------------------------------------------------------------------------------ tables
 
-    def create_table(self, database: str, name: str, definition: TableDefinition) -> tuple[TableRow, bool]:
+    def create_table(
+        self, database: str, name: str, definition: TableDefinition | KafkaDeclaration
+    ) -> tuple[TableRow, bool]:
         """The table of that name, and whether it was made (or completed) now.
 
         Raises:
             NotFound: ``database-not-found``.
             AlreadyExists: files or a log of somebody else are in its place.
+            InvalidRequest: of a table with a connector: its brokers or its topic are not as declared.
+            Unavailable: a server or the storage does not answer.
         """
         with self.locks.hold(_key(database, name)):
             row = self.repository.table(database, name)
@@ -111,6 +118,8 @@ class Lifecycle:
             if row is not None and (row.state is State.DROPPING or row.definition != definition):
                 self._discard(row)
                 row = None
+            if isinstance(definition, KafkaDeclaration):
+                return self._declare(database, name, definition), True
             if row is None:
                 row = self._begin(database, name, definition)
             self._build(row)
@@ -145,11 +154,18 @@ class Lifecycle:
         return [line for line in report if line] + self._recover_debts()
 
     def physical(self, row: TableRow) -> PhysicalTable:
-        """The table that a row stands for."""
+        """The managed table that a row stands for; `Unsupported` (``connector-table``) if it is none."""
         location = layout.table_location(self.warehouse, row.database, row.name)
-        return PhysicalTable(row.database, row.name, row.table_id, location, row.definition)
+        return PhysicalTable(row.database, row.name, row.table_id, location, managed(row))
 
     # ------------------------------------------------------------------------------------------ steps
+
+    def _declare(self, database: str, name: str, declaration: KafkaDeclaration) -> TableRow:
+        self.steps.check_topic(declaration)
+        now_ms = self.ambient.now_ms()
+        row = TableRow(database, name, self.ambient.new_id(), State.ACTIVE, declaration, now_ms)
+        self.repository.add_table(row)
+        return row
 
     def _begin(self, database: str, name: str, definition: TableDefinition) -> TableRow:
         now_ms = self.ambient.now_ms()
@@ -189,6 +205,9 @@ class Lifecycle:
 
         REQUIRES: the name's lock.
         """
+        if isinstance(row.definition, KafkaDeclaration):
+            self.repository.remove_table(row, debt_due_ms=None)
+            return None
         if row.state is not State.DROPPING:
             self.repository.set_state(row, State.DROPPING)
         table = self.physical(row)
@@ -197,7 +216,7 @@ class Lifecycle:
             if not keep_log:
                 self.steps.drop_log(table)
         except Unavailable as error:
-            if not _log_can_wait(row.definition):
+            if not _log_can_wait(table.definition):
                 raise
             logger.warning("the log of %s.%s is dropped later: %s", row.database, row.name, error)
             debt = error

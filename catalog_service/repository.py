@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine, Row, delete, exists, insert, literal,
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from catalog_service.definitions import decode_definition, encode_definition
+from catalog_service.definitions import connector_of, decode_definition, encode_definition
 from catalog_service.engine import now_ms, reading, writing
 from catalog_service.schema import DATABASES, LEASES, LOG_DEBTS, TABLES, DatabaseRow, LeaseRow, State, TableRow
 from filestore.errors import AlreadyExists, Conflict, NotFound
@@ -138,6 +138,7 @@ class Repository:
                     state=row.state,
                     definition=encode_definition(row.definition),
                     created_at_ms=row.created_at_ms,
+                    connector=connector_of(row.definition),
                 )
             )
 

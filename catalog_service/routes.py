@@ -189,12 +189,15 @@ def create_table(
 ) -> TableInfo:
     """Writes version 0 of its Delta log and makes its change log. On an error nothing is left.
 
+    With the option `connector` it is a Kafka topic: the broker and the topic are looked at, and nothing is written.
+
     A primary-key column is NOT NULL unless it says otherwise, which is refused.
 
     Codes: `bad-text`, `bad-name`, `bad-column-name`, `bad-column-list`, `duplicate-column`, `empty-schema`,
     `unsupported-type`, `unknown-column`, `nullable-key`, `key-type`, `key-lacks-partition`, `partition-type`,
     `unknown-option`, `bad-option-value`, `bucket-key`, `sequence-field`, `log-servers`, `table-exists`,
-    `location-not-empty`, `log-exists`.
+    `location-not-empty`, `log-exists`; with a connector `missing-option`, `connector-key`, `connector-format`,
+    `connector-properties`, `startup-mode`, `malformed-policy`, `topic-not-found`, `topic-partitions`.
     """
     info, created = service.create_table(database, body, if_not_exists=if_not_exists)
     _located(response, created, f"{PREFIX}/databases/{info.database}/tables/{info.name}")
@@ -241,11 +244,16 @@ def alter_table(database: Database, table: Table, body: AlterTable, service: Ser
     tags=["tables"],
 )
 def drop_table(database: Database, table: Table, service: Service, if_exists: IfExists = False) -> None:
-    """Removes the table, its files and its log. After a 503 readers see it no more; a retry goes on."""
+    """Removes the table, its files and its log. After a 503 readers see it no more; a retry goes on.
+
+    The topic of a table with a connector stays.
+    """
     service.drop_table(database, table, if_exists=if_exists)
 
 
-@router.get(_TABLES + "/{table}/snapshots", summary="List snapshots", responses=_problems(400, 404), tags=["tables"])
+@router.get(
+    _TABLES + "/{table}/snapshots", summary="List snapshots", responses=_problems(400, 404, 501), tags=["tables"]
+)
 def list_snapshots(
     database: Database,
     table: Table,

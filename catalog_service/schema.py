@@ -13,9 +13,22 @@ from enum import StrEnum
 from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, Text
 
 from catalog_service.names import NAME_LENGTH_MAX
+from filestore.errors import Unsupported
 from filestore.model.definition import TableDefinition
+from log.connectors.declaration import KafkaDeclaration
 
-__all__ = ["DATABASES", "LEASES", "LOG_DEBTS", "METADATA", "TABLES", "DatabaseRow", "LeaseRow", "State", "TableRow"]
+__all__ = [
+    "DATABASES",
+    "LEASES",
+    "LOG_DEBTS",
+    "METADATA",
+    "TABLES",
+    "DatabaseRow",
+    "LeaseRow",
+    "State",
+    "TableRow",
+    "managed",
+]
 
 METADATA = MetaData()
 _NAME = String(NAME_LENGTH_MAX)
@@ -40,6 +53,7 @@ TABLES = Table(
     Column("state", _STATE, nullable=False),
     Column("definition", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
+    Column("connector", String(32)),  # null of a managed table
 )
 
 # Tables that are gone but for their log, whose server did not answer. They hold no name: the log's holds the
@@ -85,14 +99,33 @@ class DatabaseRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table: what was asked for at its creation. What it has become since, its Delta log says."""
+    """A table: what was asked for at its creation. What a managed one has become since, its Delta log says.
+
+    One with a connector has nothing but its row, so it is never CREATING or DROPPING but with its database.
+    """
 
     database: str
     name: str
     table_id: str
     state: State
-    definition: TableDefinition
+    definition: TableDefinition | KafkaDeclaration
     created_at_ms: int
+
+
+def managed(row: TableRow) -> TableDefinition:
+    """What a managed table was created as.
+
+    Raises:
+        Unsupported: ``connector-table``: it is none.
+    """
+    if isinstance(row.definition, TableDefinition):
+        return row.definition
+    raise Unsupported(
+        f"table {row.database}.{row.name} has connector = {row.definition.connector}: it is the topic "
+        f"{row.definition.topic!r}, and has no files, versions or columns that change. Drop it and declare it anew to "
+        "change it; its topic stays",
+        code="connector-table",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ from catalog_service.wire import (
     SnapshotPage,
     TableInfo,
     TablePage,
+    TableSummary,
 )
 from filestore import layout
 from filestore.ambient import Ambient, system_ambient
@@ -40,6 +41,7 @@ from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, N
 from filestore.model.change_text import parse_change
 from filestore.model.snapshot import Snapshot
 from filestore.storage import LocalStorage
+from log.connectors.declaration import KafkaDeclaration
 
 __all__ = ["CatalogService", "open_service"]
 
@@ -165,7 +167,8 @@ class CatalogService:
         """The table, and whether it was made now: version 0, and its log.
 
         Raises:
-            InvalidRequest: ``bad-name``, and the codes of `definition_of`.
+            InvalidRequest: ``bad-name``, and the codes of `definition_of`; with a connector ``topic-not-found``,
+                ``topic-partitions``, ``log-settings``, ``log-not-authorized``.
             NotFound: ``database-not-found``.
             AlreadyExists: ``table-exists``, unless `if_not_exists`; ``location-not-empty``; ``log-exists``.
             Unavailable: the storage or the log's server does not answer; nothing is left.
@@ -201,7 +204,7 @@ class CatalogService:
             InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
             NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
             Unsupported: ``rewrite-needed``, ``pending-runs``: files would have to be written anew or runs to be folded,
-                which a client does.
+                which a client does; ``connector-table``.
             Conflict: others changed the table, again and again.
         """
         changes = [parse_change(text) for text in request.changes]
@@ -215,11 +218,10 @@ class CatalogService:
         scope = f"tables:{database}"
         rows = self._repository.tables(database, pages.decode_token(scope, page_token), page_size + 1)
         page, token = pages.cut(rows, page_size, scope, lambda row: row.name)
-        tables = [answers.table_summary(row, self._location(row)) for row in page]
-        return TablePage(tables=tables, next_page_token=token)
+        return TablePage(tables=[self._summary(row) for row in page], next_page_token=token)
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log, or completes a drop.
+        """Drops a table with its files and its log, or completes a drop. The topic of one with a connector stays.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
@@ -236,7 +238,7 @@ class CatalogService:
     def list_snapshots(
         self, database: str, name: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None
     ) -> SnapshotPage:
-        """A page of a table's snapshots, newest first; errors as of `get_table`."""
+        """A page of a table's snapshots, newest first; errors as of `get_table`, or ``connector-table``."""
         row = self._table(database, name)
         scope = f"snapshots:{row.table_id}"
         before = pages.decode_token(scope, page_token)
@@ -303,10 +305,16 @@ class CatalogService:
     def _location(self, row: TableRow) -> str:
         return self._lifecycle.physical(row).location
 
+    def _summary(self, row: TableRow) -> TableSummary:
+        location = None if isinstance(row.definition, KafkaDeclaration) else self._location(row)
+        return answers.table_summary(row, location)
+
     def _database_location(self, name: str) -> str:
         return layout.join(self.warehouse, name)
 
     def _info(self, row: TableRow, *, with_snapshot: bool) -> TableInfo:
+        if isinstance(row.definition, KafkaDeclaration):
+            return answers.kafka_table_info(row, row.definition)
         state = self._state(row) if with_snapshot else None
         return answers.table_info(row, self._location(row), state)
 

@@ -23,6 +23,7 @@ from filestore.model.log_mode import retention_note
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 from filestore.table import FileStore
+from log.connectors.declaration import KafkaDeclaration
 from log.retention import retention_changed
 from log.store import LogConfig, LogStore, log_config
 from log.systems import open_log
@@ -54,6 +55,14 @@ class TableSteps(Protocol):
         Raises:
             AlreadyExists: ``location-not-empty`` or ``log-exists``: files or a topic of somebody else.
             Unavailable: the log's server does not answer.
+        """
+
+    def check_topic(self, declaration: KafkaDeclaration) -> None:
+        """Sees that a table with a connector can work; makes its topic, if the declaration says so.
+
+        Raises:
+            InvalidRequest: the topic is not there, or not as declared, or the client refuses ``properties.*``.
+            Unavailable: the brokers do not answer.
         """
 
     def create_log(self, table: PhysicalTable) -> None:
@@ -106,6 +115,13 @@ class ManagedTables:
                     "choose another log.kafka.topic",
                     code="log-exists",
                 )
+
+    def check_topic(self, declaration: KafkaDeclaration) -> None:
+        """By Kafka's admin client, unless ``topic.check = false``."""
+        if declaration["topic.check"]:
+            from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
+
+            DeclaredTopic(declaration, self._ambient).require()
 
     def create_log(self, table: PhysicalTable) -> None:
         """Once for a table, however often it is called."""

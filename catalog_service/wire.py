@@ -8,10 +8,11 @@ from typing import Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from catalog_service.column_wire import ColumnInfo, ColumnSpec, column_specs
+from catalog_service.column_wire import ColumnInfo, ColumnSpec, column_specs, table_columns
 from catalog_service.messages import AnswerModel, OptionText, RequestModel
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
+from log.connectors.declaration import KafkaDeclaration
 
 __all__ = [
     "AlterTable",
@@ -108,13 +109,29 @@ class CreateTable(RequestModel):
                     "schema": "id BIGINT, amount DECIMAL(10,2) COMMENT 'in euros', placed_at TIMESTAMP NOT NULL",
                     "primary_key": ["id"],
                 },
+                {
+                    "name": "payments",
+                    "schema": "id BIGINT, amount DOUBLE, at TIMESTAMP METADATA FROM 'timestamp', "
+                    "PRIMARY KEY (id) NOT ENFORCED",
+                    "options": {
+                        "connector": "upsert-kafka",
+                        "topic": "payments",
+                        "properties.bootstrap.servers": "broker:9092",
+                        "key.format": "json",
+                        "value.format": "json",
+                    },
+                },
             ]
         },
     )
 
     name: str = Field(description="ASCII letters, digits and underscores, a letter first; stored in lower case.")
     columns: tuple[ColumnSpec, ...] | None = None
-    sql_schema: str | None = Field(None, alias="schema", description="A SQL column list, instead of `columns`.")
+    sql_schema: str | None = Field(
+        None,
+        alias="schema",
+        description="A SQL column list, instead of `columns`; PRIMARY KEY (…) NOT ENFORCED may stand in it.",
+    )
     primary_key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
     options: dict[str, OptionText] = Field(default_factory=dict)
@@ -210,8 +227,13 @@ class TableInfo(AnswerModel):
     database: str
     name: str
     table_id: str = Field(description="A UUID; a table that is dropped and made again gets another.")
-    format: Literal["delta"] = "delta"
-    location: str = Field(description="The path or URL of the Delta table.")
+    connector: str | None = Field(
+        None, description="`kafka` or `upsert-kafka` of a table that is a topic; null of a managed one."
+    )
+    format: Literal["delta"] | None = Field("delta", description="Of the files; null of a table with a connector.")
+    location: str | None = Field(
+        description="The path or URL of the Delta table; null of a table with a connector, which has no files."
+    )
     columns: list[ColumnInfo]
     primary_key: list[str]
     partition_by: list[str]
@@ -219,7 +241,16 @@ class TableInfo(AnswerModel):
     effective_options: dict[str, str] = Field(description="As given, and the defaults of the others.")
     comment: str | None = None
     created_at: datetime
-    current_snapshot: CurrentSnapshot | None = Field(None, description="Null if it was not asked for.")
+    current_snapshot: CurrentSnapshot | None = Field(
+        None, description="Null if it was not asked for, and of a table with a connector."
+    )
+
+    def declaration(self) -> KafkaDeclaration | None:
+        """What a table with a connector was declared as; None of a managed one."""
+        if self.connector is None:
+            return None
+        options = tuple(sorted(self.options.items()))
+        return KafkaDeclaration(table_columns(self.columns), tuple(self.primary_key), options, self.comment)
 
 
 class TableSummary(AnswerModel):
@@ -243,7 +274,8 @@ class TableSummary(AnswerModel):
     database: str
     name: str
     table_id: str
-    location: str
+    connector: str | None = Field(None, description="As of the table in full.")
+    location: str | None = Field(description="Null of a table with a connector.")
     comment: str | None = None
     created_at: datetime
 

@@ -89,8 +89,8 @@ class Compactor:
                 return
             try:
                 info = self._info(database, name)
-                if info is None:
-                    continue  # dropped meanwhile
+                if info is None or info.location is None:
+                    continue  # dropped meanwhile, or a topic, which has no files to keep
                 seen.add(info.table_id)
                 done = self._keep(duty, info)
             except TableStoreError as error:
@@ -144,6 +144,7 @@ class Compactor:
         """A table's files; kept, since they remember the newest version and read only what is newer."""
         known = self._stores.get(info.table_id)
         if known is None:
+            assert info.location is not None, "a topic was not passed by"
             known = FileStore.open(self._storage, info.location, self._ambient)
             if known.state().table_id != info.table_id:
                 raise NotFound(f"another table than the catalog's lies at {info.location}", code="table-replaced")

@@ -32,6 +32,7 @@ from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tablestore.columns import metadata_column
+    from tablestore.kafka_table import KafkaScan, KafkaTable
     from tablestore.normalizing.normalizer import Normalizer
     from tablestore.normalizing.spec import NormalizerSpec
     from tablestore.scan import Scan
@@ -44,6 +45,8 @@ __all__ = [
     "Conflict",
     "Corrupt",
     "InvalidRequest",
+    "KafkaScan",
+    "KafkaTable",
     "Normalizer",
     "NormalizerSpec",
     "NotFound",
@@ -62,6 +65,8 @@ __all__ = [
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
 # nothing, since they import this package only to reach `tablestore.transaction`.
 _LAZY = {
+    "KafkaScan": "tablestore.kafka_table",
+    "KafkaTable": "tablestore.kafka_table",
     "Normalizer": "tablestore.normalizing.normalizer",
     "NormalizerSpec": "tablestore.normalizing.spec",
     "Scan": "tablestore.scan",

@@ -12,12 +12,14 @@ from catalog_service.client import Catalog, local_path
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage import LocalStorage
+from log.connectors.options import CONNECTOR
 from tablestore.defaults import table_defaults
 from tablestore.handle import TableHandle
+from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
 
 __all__ = ["Store", "connect"]
@@ -98,15 +100,17 @@ class Store:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
-    ) -> Table:
-        """Makes a table: catalog entry, Delta table at version 0, and log.
+    ) -> Table | KafkaTable:
+        """Makes a table: catalog entry, Delta table at version 0, and log. With a connector: the entry alone.
 
         Args:
             name: ``database.table``.
-            schema: Arrow, or a SQL column list such as ``"id BIGINT, name STRING"``.
+            schema: Arrow, or a SQL column list such as ``"id BIGINT, name STRING"``, in which ``PRIMARY KEY (id) NOT
+                ENFORCED`` may stand, too.
             primary_key: Key columns: writes become upserts. They are NOT NULL, whether or not the schema says so.
             partition_by: Partition columns; with a primary key they must be part of it.
-            options: See the options reference. They come before those that `connect` was given.
+            options: See the options reference. They come before those that `connect` was given. With ``connector`` =
+                ``kafka`` or ``upsert-kafka`` the table is a Kafka topic (log/CONNECTORS.md).
             comment: Free text.
             if_not_exists: An existing table of that name is given instead of `AlreadyExists`.
 
@@ -119,21 +123,38 @@ class Store:
             _schema(schema, primary_key),
             primary_key=primary_key,
             partition_by=partition_by,
-            options=self._defaults | dict(options or {}),
+            options=({} if CONNECTOR in (options or {}) else self._defaults) | dict(options or {}),
             comment=comment,
         )
         return self._open(self._catalog.create_table(database, request, if_not_exists=if_not_exists))
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> Table | KafkaTable:
         """Opens a table. `NotFound` if there is none."""
         return self._open(self._catalog.get_table(*_split(name)))
+
+    def managed_table(self, name: str) -> Table:
+        """Opens a table that has files and versions.
+
+        Raises:
+            NotFound: there is none.
+            Unsupported: ``connector-table``: it is a Kafka topic.
+        """
+        table = self.table(name)
+        if isinstance(table, Table):
+            return table
+        raise Unsupported(
+            f"table {name} has connector = {table.declaration.connector}: it is the topic "
+            f"{table.declaration.topic!r}, without files and versions, and this is for managed tables. Read it with "
+            "scan or follow, and write it",
+            code="connector-table",
+        )
 
     def table_id(self, name: str) -> str:
         """A table's id by the catalog alone: nothing is opened. `NotFound` if there is no such table."""
         return self._catalog.get_table(*_split(name)).table_id
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log."""
+        """Drops a table with its files and its log. The topic of one with a connector stays."""
         self._catalog.drop_table(*_split(name), if_exists=if_exists)
 
     def close(self) -> None:
@@ -148,7 +169,11 @@ class Store:
     ) -> None:
         self.close()
 
-    def _open(self, info: TableInfo) -> Table:
+    def _open(self, info: TableInfo) -> Table | KafkaTable:
+        declaration = info.declaration()
+        if declaration is not None:
+            return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
+        assert info.location is not None, "a managed table without files"
         return Table(TableHandle(info.database, info.name, info.table_id, info.location, LocalStorage(), self._ambient))
 
 

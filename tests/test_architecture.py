@@ -89,6 +89,8 @@ def test_public_names_of_the_door() -> None:
         "Conflict",
         "Corrupt",
         "InvalidRequest",
+        "KafkaScan",
+        "KafkaTable",
         "Normalizer",
         "NormalizerSpec",
         "NotFound",

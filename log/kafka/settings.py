@@ -115,7 +115,7 @@ def plain_producer_settings(config: LogConfig) -> dict[str, Any]:
     messages that time out.
     """
     return {
-        **_PRODUCER_DEFAULTS,
+        **PRODUCER_DEFAULTS,
         **client_settings(config),
         **({"linger.ms": "1"} if config.eventual else {}),  # somebody may be waiting for the record
         "enable.idempotence": True,

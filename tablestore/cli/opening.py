@@ -11,10 +11,11 @@ from filestore.errors import NotFound
 
 if TYPE_CHECKING:
     from catalog_service.client import Catalog
+    from tablestore.kafka_table import KafkaTable
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["open_catalog", "open_store", "open_table"]
+__all__ = ["open_any_table", "open_catalog", "open_store", "open_table"]
 
 
 @contextmanager
@@ -63,6 +64,13 @@ def _require_there(catalog: str) -> None:
 
 @contextmanager
 def open_table(name: str, catalog: str, token: str | None) -> Iterator[Table]:
-    """Opens a table, and lets its connection go afterwards."""
+    """Opens a managed table, and lets its connection go afterwards."""
+    with open_store(catalog, token) as store:
+        yield store.managed_table(name)
+
+
+@contextmanager
+def open_any_table(name: str, catalog: str, token: str | None) -> Iterator[Table | KafkaTable]:
+    """Opens a table, or one that is a Kafka topic."""
     with open_store(catalog, token) as store:
         yield store.table(name)

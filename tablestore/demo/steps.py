@@ -73,7 +73,7 @@ def load(stage: Stage) -> None:
             else:
                 _write(stage, name, "loaded" if number else "loaded, Spark is cold", [frames[name]])
             advance()
-    counts = {name: stage.store.table(TABLES[name].identifier).detail()["rows"] for name in TABLES}
+    counts = {name: stage.store.managed_table(TABLES[name].identifier).detail()["rows"] for name in TABLES}
     story.say("  ".join(f"{name} {count:,}" for name, count in counts.items()))
     story.check(all(counts[name] == frame.height for name, frame in frames.items()), "every row has arrived")
 
@@ -89,7 +89,7 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
     commits = [e for e in story.events if e.table == "flights"][-len(days) :]
     rows, seconds = sum(e.written + e.deleted for e in commits), sum(e.seconds for e in commits)
     story.say(f"{2 * len(days)} commits, {rows:,} rows, {seconds / (2 * len(days)):.2f} s a commit")
-    table = stage.store.table(FLIGHTS)
+    table = stage.store.managed_table(FLIGHTS)
     story.check(
         fingerprint(table.scan().to_polars()) == fingerprint(expected(stage.flights, days)),
         "the table holds what the days have brought, and no cancelled flight",
@@ -99,7 +99,7 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
 
 def other_readers(stage: Stage, days: Sequence[date]) -> None:
     """Delta for Spark, and polars, open the folder: no code of this project takes part."""
-    location = stage.store.table(FLIGHTS).location
+    location = stage.store.managed_table(FLIGHTS).location
     with stage.story.progress("reading"):
         by_spark = pl.from_arrow(stage.spark.read.format("delta").load(location).toArrow())
         by_polars = pl.scan_delta(location).collect()
@@ -116,7 +116,7 @@ def other_readers(stage: Stage, days: Sequence[date]) -> None:
 def _ask(stage: Stage) -> str:
     """A question in plain SQL over plain Delta tables."""
     for name in ("flights", "airlines"):
-        location = stage.store.table(TABLES[name].identifier).location
+        location = stage.store.managed_table(TABLES[name].identifier).location
         stage.spark.read.format("delta").load(location).createOrReplaceTempView(name)
     rows = stage.spark.sql(
         "SELECT name, count(*) AS flights, round(avg(arr_delay), 1) AS delay FROM flights JOIN airlines USING "
@@ -127,7 +127,7 @@ def _ask(stage: Stage) -> str:
 
 def time_travel(stage: Stage) -> None:
     """Version 1 is the schedule, for ever; a time finds the version of that time."""
-    table = stage.store.table(FLIGHTS)
+    table = stage.store.managed_table(FLIGHTS)
     then = table.scan(version=1).to_polars()
     same = fingerprint(then) == fingerprint(schedule(stage.flights))
     stage.story.check(same and known_by(then) == 0, f"version 1 has all {then.height:,} flights and no departure yet")
@@ -147,7 +147,7 @@ def examine(stage: Stage) -> None:
     with stage.story.progress("reading every file", len(TABLES)) as advance:
         reports = []
         for table in TABLES.values():
-            reports.append(stage.store.table(table.identifier).examine())
+            reports.append(stage.store.managed_table(table.identifier).examine())
             advance()
     problems = [f"{f.code} {f.path or ''}" for r in reports for f in r.problems]
     files, rows = sum(r.files for r in reports), sum(r.rows for r in reports)

@@ -46,4 +46,4 @@ def opened(options: Mapping[str, str]) -> TableHandle:
     from tablestore.store import connect  # see above
 
     with connect(given["catalog"], token=given.get("token")) as store:
-        return store.table(path).handle
+        return store.managed_table(path).handle

@@ -21,8 +21,10 @@ from filestore.errors import InvalidRequest
 from filestore.life.retention import tag_of
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
+from log.connectors.options import CONNECTOR
 from tablestore.defaults import PREFIX, table_defaults
 from tablestore.hybrid import ResultMode
+from tablestore.kafka_table import KafkaTable
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
@@ -64,7 +66,7 @@ class SparkStore:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
         if_not_exists: bool = False,
-    ) -> Table:
+    ) -> Table | KafkaTable:
         """Makes a table as `Store.create_table` does; ``table-storage.*`` of ``spark.conf`` are its default options."""
         found = {key: value for key, value in self.spark.conf.getAll.items() if key.startswith(PREFIX)}
         return self.store.create_table(
@@ -72,7 +74,7 @@ class SparkStore:
             schema,
             primary_key=primary_key,
             partition_by=partition_by,
-            options=table_defaults(found) | dict(options or {}),
+            options=({} if CONNECTOR in (options or {}) else table_defaults(found)) | dict(options or {}),
             comment=comment,
             if_not_exists=if_not_exists,
         )
@@ -124,7 +126,7 @@ class SparkStore:
         if sum((version is not None, timestamp is not None, tag is not None, fresh)) > 1:
             raise InvalidRequest("give only one of version, timestamp, tag and fresh", code="bad-time-travel")
         name, system = split_name(name)
-        table = self.store.table(name)
+        table = self.store.managed_table(name)
         if timestamp is not None:
             version = table.version_at(timestamp)
         if tag is not None:
@@ -209,7 +211,7 @@ class SparkStore:
         }
         options = {name: str(value) for name, value in given.items() if value is not None}
         asked = StreamOptions.parse(options)
-        table = self.store.table(name)
+        table = self.store.managed_table(name)
         if asked.mode is ResultMode.UPSERT:
             table.handle.required_log(table.definition)
         if consumer is not None:
@@ -256,7 +258,7 @@ class SparkStore:
             Conflict: another compaction or an overwrite was faster in all buckets. Nothing was changed.
             NotFound: there is no such table.
         """
-        store = self.store.table(name).filestore
+        store = self.store.managed_table(name).filestore
         folded = fold_table(store, full=full, runner=spark_folds(self.spark))
         compacted = compact_table(store, full=full, runner=spark_compaction(self.spark))
         return bury(store) or compacted or folded
@@ -268,7 +270,7 @@ class SparkStore:
         """
         if (known := self._writers.get(self.store.table_id(name))) is not None:
             return known
-        table = self.store.table(name)
+        table = self.store.managed_table(name)
         writer = _Writer(
             TableWriter(table.filestore, table.handle.log, table.handle.ambient, spark_changes(self.spark)),
             InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark)),

@@ -15,6 +15,7 @@ import pytest
 import tablestore
 from tablestore.cli import app
 from tests.cli.programs import ROOT
+from tests.servers.kafka import KafkaBroker
 
 PAGES = ("README.md", "CONTRIBUTING.md")
 
@@ -122,6 +123,17 @@ def test_the_line_with_options_for_all_tables_runs(tmp_path: Path, monkeypatch: 
     execute(next(block for block in blocks() if "table-storage." in block), names)
     table = names["lake"].create_table("shop.notes", "note STRING")
     assert table.detail()["options"] == {"log.retention": "7 d"}
+
+
+def test_the_lines_about_a_kafka_topic_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka_broker: KafkaBroker
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    block = next(block for block in blocks() if "upsert-kafka" in block)
+    execute(block.replace("localhost:9092", kafka_broker.bootstrap), names)
+    assert names["payments"].scan(["id"], where="id = 1").to_polars().rows() == [(1, "+U"), (1, "-D")]
 
 
 def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

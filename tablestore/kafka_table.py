@@ -1,0 +1,248 @@
+"""`KafkaTable`: a table that is a Kafka topic, without Spark (log/CONNECTORS.md)."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from filestore.errors import Unsupported
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Column, Schema
+from filestore.reading.predicate import Condition, Predicate
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.decoding import RowDecoder
+from log.connectors.ranges import PartitionRange
+from log.connectors.secrets import shown
+from log.connectors.startup import Startup, StartupMode
+from log.metadata.plans import plan_write
+from tablestore.incoming import Rows, arrow_rows, fit
+from tablestore.table import Table
+
+if TYPE_CHECKING:
+    from log.kafka.declared_topic import DeclaredTopic
+    from log.kafka.declared_writer import DeclaredWriter
+
+__all__ = ["KafkaScan", "KafkaTable"]
+
+_ALL = Startup(StartupMode.EARLIEST)
+KafkaStop = threading.Event | Callable[[], bool] | None
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaScan:
+    """A read of the messages that a topic held when it was planned; it runs when its rows are asked for.
+
+    Attributes:
+        declaration: The table, with the reader's own ``scan.*`` options.
+        ranges: The offsets that are read.
+        columns: Which columns; all if None.
+        where: Which rows.
+        ambient: The clock.
+    """
+
+    declaration: KafkaDeclaration
+    ranges: tuple[PartitionRange, ...]
+    columns: tuple[str, ...] | None
+    where: Condition | None
+    ambient: Ambient
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are asked for, in their order, and ``_kind``."""
+        return _asked(self.declaration, self.columns)
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Bounded batches. The changes of one key come in order, since they are in one partition."""
+        from log.kafka.declared_reader import read_ranges  # librdkafka takes 80 ms to load
+
+        read = None if self.columns is None else {*self.columns, *(self.where.columns if self.where else ())}
+        for rows in read_ranges(self.declaration, self.ranges, self.ambient, read):
+            wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
+            yield from wanted.select(self.schema.names).to_batches()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows as an Arrow table."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame."""
+        frame = pl.from_arrow(self.to_arrow())
+        assert isinstance(frame, pl.DataFrame)
+        return frame
+
+
+class KafkaTable:
+    """A table with a connector. Get it from `Store.table`; it may be kept.
+
+    What only managed tables have, such as versions, is refused with `Unsupported` (``connector-table``).
+    """
+
+    def __init__(
+        self, database: str, name: str, table_id: str, declaration: KafkaDeclaration, ambient: Ambient
+    ) -> None:
+        self.identifier = f"{database}.{name}"
+        self.table_id = table_id
+        self.declaration = declaration
+        self._ambient = ambient
+
+    def __repr__(self) -> str:
+        return f"KafkaTable({self.identifier!r}, {str(self.declaration.connector)!r}, {self.declaration.topic!r})"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Only asked for what is not there."""
+        if name.startswith("_") or not hasattr(Table, name):
+            raise AttributeError(f"KafkaTable has no attribute {name!r}")
+        raise Unsupported(
+            f"table {self.identifier} has connector = {self.declaration.connector}: it is the topic "
+            f"{self.declaration.topic!r}, without files and versions, so there is no {name!r}. Managed tables have it",
+            code="connector-table",
+        )
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow, whose fields say which of them are metadata columns."""
+        return self.declaration.columns.to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+    ) -> KafkaScan:
+        """Reads the changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
+
+        With upsert-kafka a message is ``+U``, or without a value ``-D`` with the key's columns alone. With kafka it is
+        what its format says: ``+I`` if that has rows only.
+
+        Args:
+            columns: Which columns; all if None. ``_kind`` comes always, last.
+            where: A SQL condition or a polars expression; of a ``-D`` only the key's columns are known.
+            options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
+
+        Raises:
+            NotFound: ``topic-not-found``, ``offset-gone``, or ``unknown-column``.
+            InvalidRequest: an option or condition that is none.
+            Unavailable: the brokers do not answer.
+            Corrupt: ``malformed-record``, while it is read.
+        """
+        declaration = self.declaration.with_scan(options or {})
+        _asked(declaration, columns)
+        condition = None if where is None else Condition.of(where, _logical(declaration))
+        topic = self._topic(declaration)
+        ranges = topic.ranges(topic.partitions(), declaration.startup)
+        return KafkaScan(declaration, ranges, None if columns is None else tuple(columns), condition, self._ambient)
+
+    def follow(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+        stop: KafkaStop = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The changes as `scan` gives them, and then those that come, endlessly.
+
+        Args:
+            columns: Which columns; all if None. ``_kind`` comes always, last.
+            options: Options ``scan.*`` for this reader: where it begins, above all.
+            stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
+
+        Raises:
+            NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
+        """
+        from log.kafka.declared_reader import follow_topic  # librdkafka takes 80 ms to load
+
+        declaration = self.declaration.with_scan(options or {})
+        names = _asked(declaration, columns).names
+        asked = stop.is_set if isinstance(stop, threading.Event) else stop
+        topic, read = self._topic(declaration), None if columns is None else tuple(columns)
+        for rows in follow_topic(declaration, topic, asked, self._ambient, read):
+            yield from rows.select(names).to_batches()
+
+    def write(self, rows: Rows) -> int:
+        """Writes rows as messages, in their order; gives the number of messages.
+
+        Messages go to the partition that the hash of their key says, as with Kafka's Java clients. The metadata columns
+        ``timestamp`` and ``headers`` are written unless they are VIRTUAL; a nullable column may be left out.
+
+        Args:
+            rows: Arrow or polars. A record batch reader is read batch by batch. A column ``_kind`` says what each row
+                does. With upsert-kafka ``+I`` and ``+U`` are values, ``-D`` a tombstone, and ``-U`` is left out; with
+                kafka the format spells it, if it has a word for it.
+
+        Raises:
+            InvalidRequest: rows that do not fit, or a table that can only be read (``read-only-metadata``).
+            NotFound: ``topic-not-found``.
+            Unavailable: messages were not delivered; with ``sink.semantic = exactly-once`` none is there then, but for
+                its subclass `CommitUnknown`.
+        """
+        target = plan_write(self.declaration.columns, self.declaration.keys).declared
+        pieces: Iterator[pa.Table]
+        if isinstance(rows, pa.RecordBatchReader):
+            pieces = (_fitted(arrow_rows(batch), target) for batch in rows)
+        else:
+            pieces = iter([_fitted(arrow_rows(rows), target)])  # refused before anything begins
+        self._topic(self.declaration).partitions()  # a producer would make a topic that is not there
+        return self._writer.write(pieces)
+
+    def offsets(self) -> dict[int, tuple[int, int]]:
+        """The first offset and the end of each partition, as readers see them; errors as of `scan`."""
+        topic = self._topic(self.declaration)
+        return {r.partition: (r.start, r.end) for r in topic.ranges(topic.partitions(), _ALL)}
+
+    def detail(self) -> dict[str, Any]:
+        """What the table is, as plain values; passwords and the like are not told."""
+        declaration = self.declaration
+        return {
+            "name": self.identifier,
+            "table_id": self.table_id,
+            "connector": str(declaration.connector),
+            "topic": declaration.topic,
+            "schema": declaration.columns.to_sql(),
+            "primary_key": list(declaration.primary_key),
+            "options": shown(declaration.options),
+            "comment": declaration.comment,
+        }
+
+    @cached_property
+    def _writer(self) -> DeclaredWriter:
+        from log.kafka.declared_writer import DeclaredWriter  # librdkafka takes 80 ms to load
+
+        return DeclaredWriter(self.declaration, self._ambient)
+
+    def _topic(self, declaration: KafkaDeclaration) -> DeclaredTopic:
+        from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
+
+        return DeclaredTopic(declaration, self._ambient)
+
+
+def _logical(declaration: KafkaDeclaration) -> Schema:
+    return Schema(tuple(Column(c.name, c.type) for c in declaration.columns.columns))
+
+
+def _asked(declaration: KafkaDeclaration, columns: Sequence[str] | None) -> pa.Schema:
+    schema = RowDecoder.of(declaration, columns).schema
+    return schema if columns is None else pa.schema([schema.field(n) for n in [*columns, KIND_COLUMN]])
+
+
+def _mask(rows: pa.Table, where: Condition) -> pa.Array:
+    frame = pl.from_arrow(rows.select(where.columns))
+    assert isinstance(frame, pl.DataFrame)
+    return where.wanted(frame).to_arrow()
+
+
+def _fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
+    """The columns that the table has in its types; the plan says what is wrong with others."""
+    for at, name in enumerate(rows.column_names):
+        if name in target.names and rows.column_names.count(name) == 1:
+            rows = rows.set_column(at, name, fit(rows.column(at), target.field(name).with_nullable(True)))
+        elif name == KIND_COLUMN:
+            rows = rows.set_column(at, name, fit(rows.column(at), pa.field(name, pa.string())))
+    return rows

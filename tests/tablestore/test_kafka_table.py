@@ -1,0 +1,393 @@
+"""Tables that are Kafka topics, without Spark: a real broker, and clients that know nothing of us on the other side."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.partitioner.default import murmur2
+
+from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
+from tablestore import KafkaTable, Store
+from tests.servers.kafka import KafkaBroker
+from tests.waiting import until
+
+pytestmark = pytest.mark.kafka
+
+KEYED = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
+PLAIN = "id BIGINT, v STRING"
+UPSERT = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
+KAFKA = {"connector": "kafka", "format": "json"}
+
+
+class Topics:
+    """Tables of one broker, each with a topic of its own."""
+
+    def __init__(self, store: Store, broker: KafkaBroker) -> None:
+        self.store = store
+        self.broker = broker
+
+    def table(self, columns: str, base: dict[str, str], partitions: int = 3, **options: str) -> KafkaTable:
+        topic = f"t-{uuid.uuid4()}"
+        named = {name.replace("__", "-").replace("_", "."): value for name, value in options.items()}
+        given = {
+            "topic": topic,
+            "topic.partitions": str(partitions),
+            "properties.bootstrap.servers": self.broker.bootstrap,
+            **base,
+            **named,
+        }
+        name = f"shop.t_{topic.replace('-', '_')}"
+        made = self.store.create_table(name, columns, options=given)
+        assert isinstance(made, KafkaTable)
+        return made
+
+    def records(self, table: KafkaTable, count: int, **settings: Any) -> list[Any]:
+        """What kafka-python gets, by partition and offset; and that there is no more."""
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.broker.bootstrap,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            group_id=None,
+            **settings,
+        )
+        topic = table.declaration.topic
+        consumer.assign([TopicPartition(topic, p) for p in table.offsets()])
+        found: list[Any] = []
+
+        def polled() -> bool:
+            got = consumer.poll(timeout_ms=200)
+            found.extend(record for records in got.values() for record in records)
+            return len(found) >= count and not got
+
+        until(polled, what=f"{count} messages")
+        consumer.close()
+        return sorted(found, key=lambda record: (record.partition, record.offset))
+
+    def produce(self, table: KafkaTable, messages: list[tuple[bytes | None, bytes | None]], **more: Any) -> None:
+        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap)
+        for key, value in messages:
+            producer.send(table.declaration.topic, value, key, **more)
+        producer.flush()
+        producer.close()
+
+
+@pytest.fixture
+def topics(store: Store, kafka_broker: KafkaBroker) -> Iterator[Topics]:
+    yield Topics(store, kafka_broker)
+
+
+def rows(table: KafkaTable, **how: Any) -> list[dict[str, Any]]:
+    return table.scan(**how).to_arrow().to_pylist()
+
+
+def by_id(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(found, key=lambda row: row["id"])  # each key's changes stay in order
+
+
+def test_a_foreign_client_reads_what_we_write(topics: Topics) -> None:
+    table = topics.table(KEYED, UPSERT)
+    assert table.write(pl.DataFrame({"id": range(20), "v": ["a"] * 20})) == 20
+    changes = {"id": [3, 4, 4, 5], "v": ["b", "a", "c", None], "_kind": ["+U", "-U", "+U", "-D"]}
+    assert table.write(pa.table(changes)) == 3
+    found = topics.records(table, 23)
+    last = {json.loads(r.key)["id"]: r.value for r in found}
+    assert len(found) == 23
+    assert json.loads(last[3]) == {"id": 3, "v": "b"}
+    assert json.loads(last[4]) == {"id": 4, "v": "c"}
+    assert last[5] is None
+    assert all(r.partition == (murmur2(r.key) & 0x7FFFFFFF) % 3 for r in found)
+    assert len({r.partition for r in found}) == 3
+
+
+def test_we_read_what_a_foreign_client_writes(topics: Topics) -> None:
+    table = topics.table(KEYED, UPSERT)
+    messages = [(f'{{"id":{i}}}'.encode(), json.dumps({"id": i, "v": f"v{i}"}).encode()) for i in range(5)]
+    topics.produce(table, [*messages, (messages[2][0], None), (messages[2][0], messages[2][1])])
+    assert by_id(rows(table)) == [
+        {"id": 0, "v": "v0", "_kind": "+U"},
+        {"id": 1, "v": "v1", "_kind": "+U"},
+        {"id": 2, "v": "v2", "_kind": "+U"},
+        {"id": 2, "v": None, "_kind": "-D"},
+        {"id": 2, "v": "v2", "_kind": "+U"},
+        {"id": 3, "v": "v3", "_kind": "+U"},
+        {"id": 4, "v": "v4", "_kind": "+U"},
+    ]
+    assert table.scan(["v", "id"], where="id = 2 AND v IS NOT NULL").to_polars().rows() == [("v2", 2, "+U")] * 2
+    theirs, ours = topics.records(table, 7), topics.table(KEYED, UPSERT)
+    ours.write(pa.table({"id": range(5), "v": ["x"] * 5}))
+    partitions = {r.key: r.partition for r in theirs}
+    assert all(partitions[r.key] == r.partition for r in topics.records(ours, 5))
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "avro", "debezium-json", "canal-json"])
+def test_every_format_there_and_back(topics: Topics, name: str) -> None:
+    columns = "id BIGINT, v STRING, d DECIMAL(10,2), at TIMESTAMP, ok BOOLEAN"
+    table = topics.table(columns, {"connector": "kafka", "format": name}, 1)
+    written = pa.table(
+        {
+            "id": [1, 2],
+            "v": ['a,"b"', None],
+            "d": pa.array(["1.50", "-2.25"]).cast(pa.decimal128(10, 2)),
+            "at": pa.array([1_700_000_000_123_456, None], pa.timestamp("us", "UTC")),
+            "ok": [True, False],
+        }
+    )
+    table.write(written)
+    assert table.scan().to_arrow().drop_columns("_kind").to_pylist() == written.to_pylist()
+    assert {row["_kind"] for row in rows(table)} == {"+I"}
+
+
+def test_raw_keys_and_values(topics: Topics) -> None:
+    options = {"key_format": "raw", "value_format": "raw", "value_fields__include": "EXCEPT_KEY"}
+    table = topics.table(KEYED, UPSERT, **options)
+    table.write(pa.table({"id": [258], "v": ["text"]}))
+    (record,) = topics.records(table, 1)
+    assert (record.key, record.value) == ((258).to_bytes(8, "big"), b"text")
+    assert rows(table) == [{"id": 258, "v": "text", "_kind": "+U"}]
+
+
+def test_prefixes_and_halves(topics: Topics) -> None:
+    table = topics.table(
+        "k_id BIGINT, id STRING",
+        KAFKA,
+        key_format="json",
+        key_fields="k_id",
+        key_fields__prefix="k_",
+        value_fields__include="EXCEPT_KEY",
+    )
+    table.write(pa.table({"k_id": [1], "id": ["one"]}))
+    topics.produce(table, [(b'{"id":2}', b'{"id":"two"}'), (None, b'{"id":"none"}')])
+    found = {(row["k_id"], row["id"], row["_kind"]) for row in rows(table)}
+    assert found == {(1, "one", "+I"), (2, "two", "+I"), (None, "none", "+I")}
+
+
+def test_a_value_that_contradicts_its_key(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, key_format="json", key_fields="id", fields_verify__integrity="true")
+    topics.produce(table, [(b'{"id":1}', b'{"id":9,"v":"a"}')])
+    with pytest.raises(Corrupt, match="column 'id' differs between key and value"):
+        rows(table)
+
+
+def test_metadata_is_read_and_written(topics: Topics) -> None:
+    table = topics.table(
+        "id BIGINT, at TIMESTAMP METADATA FROM 'timestamp', h MAP<STRING, STRING> METADATA FROM 'headers', "
+        "p INT METADATA FROM 'partition' VIRTUAL, o BIGINT METADATA FROM 'offset' VIRTUAL, "
+        "t STRING METADATA FROM 'topic' VIRTUAL, e INT METADATA FROM 'leader-epoch' VIRTUAL, "
+        "k STRING METADATA FROM 'timestamp-type' VIRTUAL",
+        KAFKA,
+        1,
+    )
+    at = datetime.now(UTC).replace(microsecond=0)
+    headers = pa.array([[("a", "x")], None], pa.map_(pa.string(), pa.string()))
+    table.write(pa.table({"id": [1, 2], "at": pa.array([at, at], pa.timestamp("us", "UTC")), "h": headers}))
+    table.write(pa.table({"id": [3]}))
+    topics.produce(
+        table, [(None, b'{"id":4}')], timestamp_ms=int(at.timestamp() * 1000), headers=[("b", b"1"), ("b", b"2")]
+    )
+    sent = topics.records(table, 4)
+    assert [(r.timestamp, r.headers) for r in sent[:2]] == [
+        (int(at.timestamp() * 1000), [("a", b"x")]),
+        (int(at.timestamp() * 1000), []),
+    ]
+    one, two, three, four = rows(table)
+    topic = table.declaration.topic
+    assert one == {
+        **{"id": 1, "at": at, "h": [("a", "x")], "p": 0, "o": 0, "t": topic, "e": 0, "k": "CreateTime", "_kind": "+I"}
+    }
+    assert (two["o"], two["h"]) == (1, [])
+    assert abs((three["at"] - datetime.now(UTC)).total_seconds()) < 600
+    assert (four["at"], four["h"]) == (at, [("b", "2")])
+    with pytest.raises(InvalidRequest, match="VIRTUAL"):
+        table.write(pa.table({"id": [1], "o": [1]}))
+
+
+def test_where_readers_begin(topics: Topics) -> None:
+    table = topics.table("id BIGINT, at TIMESTAMP METADATA FROM 'timestamp'", KAFKA, 1)
+    day = int(datetime.now(UTC).timestamp()) // 86400 * 86_400_000  # the broker soon forgets what is old
+    times = pa.array([day + 1000, day + 2000, day + 3000], pa.timestamp("ms", "UTC"))
+    table.write(pa.table({"id": [1, 2, 3], "at": times}))
+
+    def ids(**options: str) -> list[int]:
+        named = {f"scan.startup.{name.replace('_', '-')}": value for name, value in options.items()}
+        return [row["id"] for row in rows(table, columns=["id"], options=named)]
+
+    assert ids() == [1, 2, 3]
+    assert ids(mode="latest-offset") == []
+    assert ids(mode="timestamp", timestamp_millis=str(day + 1500)) == [2, 3]
+    assert ids(mode="timestamp", timestamp_millis=str(day + 9_000)) == []
+    assert ids(mode="specific-offsets", specific_offsets="partition:0,offset:2") == [3]
+    with pytest.raises(NotFound, match="offset 7 is not in partition 0") as caught:
+        ids(mode="specific-offsets", specific_offsets="partition:0,offset:7")
+    assert caught.value.code == "offset-gone"
+    planned = table.scan(["id"])
+    table.write(pa.table({"id": [4]}))
+    assert planned.to_arrow().num_rows == 3  # up to the end when it was planned
+
+
+def test_malformed_messages_fail_are_skipped_or_put_aside(topics: Topics) -> None:
+    letters = topics.table("v STRING", {"connector": "kafka", "format": "raw"}, 1)
+    table = topics.table(PLAIN, KAFKA, 1)
+    topics.produce(table, [(None, b'{"id":1}'), (b"k", b"{bad"), (None, b'{"id":2}')], headers=[("own", b"1")])
+    topic = table.declaration.topic
+    with pytest.raises(Corrupt, match=rf"{topic}, partition 0, offset 1") as caught:
+        rows(table)
+    assert caught.value.code == "malformed-record"
+    aside = {
+        "scan.malformed-records": "dead-letter",
+        "scan.dead-letter-topic": letters.declaration.topic,
+    }
+    for options in ({"scan.malformed-records": "skip"}, aside):
+        assert [row["id"] for row in rows(table, options=options)] == [1, 2]
+    (letter,) = topics.records(letters, 1)
+    headers = dict(letter.headers)
+    assert (letter.key, letter.value, headers["own"]) == (b"k", b"{bad", b"1")
+    assert [headers[f"tablestore.{n}"] for n in ("topic", "partition", "offset")] == [topic.encode(), b"0", b"1"]
+    assert headers["tablestore.reason"]
+
+
+def test_a_transaction_is_seen_whole_or_not_at_all(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, sink_semantic="exactly-once")
+    for count in (1, 2):
+        table.write(pa.table({"id": [1, 2, 3], "v": ["a"] * 3}))
+        assert len(rows(table)) == 3 * count  # at once
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch({"id": pa.array([4] * 20_000), "v": ["b"] * 20_000})
+        yield pa.record_batch({"id": pa.array([None], pa.int64()), "v": ["c"]})
+        raise InvalidRequest("the source is broken", code="bad-rows")
+
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    with pytest.raises(InvalidRequest, match="the source is broken"):
+        table.write(pa.RecordBatchReader.from_batches(schema, batches()))
+    assert len(rows(table)) == 6
+    assert len(topics.records(table, 6, isolation_level="read_committed")) == 6
+    assert table.write(pa.table({"id": [5], "v": ["d"]})) == 1
+    assert len(rows(table)) == 7
+
+
+def test_others_open_transactions_are_not_read_and_hold_up_no_batch(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, 1)
+    table.write(pa.table({"id": [1], "v": ["a"]}))
+    producer = Producer({"bootstrap.servers": topics.broker.bootstrap, "transactional.id": str(uuid.uuid4())})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(table.declaration.topic, b'{"id":2}')
+    producer.flush()
+    table.write(pa.table({"id": [3], "v": ["a"]}))
+    assert [row["id"] for row in rows(table)] == [1]
+    producer.abort_transaction(30)
+    until(lambda: [row["id"] for row in rows(table)] == [1, 3], what="the transaction has ended")
+
+
+def test_nothing_is_promised_and_it_still_arrives_here(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, sink_semantic="none")
+    assert table.write(pa.table({"id": [1, 2], "v": ["a", "b"]})) == 2
+    until(lambda: len(rows(table)) == 2, what="both are there")
+
+
+def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
+    table = topics.table(KEYED, UPSERT)
+    table.write(pa.table({"id": [1, 2], "v": ["a", "a"]}))
+    stop, seen = threading.Event(), list[dict[str, Any]]()
+
+    def follow() -> None:
+        for batch in table.follow(["v", "id"], stop=stop):
+            seen.extend(batch.to_pylist())
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    until(lambda: len(seen) == 2, what="what was there")
+    table.write(pa.table({"id": [1], "v": [None], "_kind": ["-D"]}))
+    until(lambda: len(seen) == 3, what="what came")
+    stop.set()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert by_id(seen)[1] == {"v": None, "id": 1, "_kind": "-D"}
+    already = threading.Event()
+    already.set()
+    assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # what is there is given all the same
+
+
+def test_a_follower_finds_new_partitions(topics: Topics) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    table = topics.table(PLAIN, KAFKA, 1, scan_topic__partition__discovery_interval="1 ms")
+    stop, seen = threading.Event(), list[int]()
+
+    def follow() -> None:
+        for batch in table.follow(stop=stop):
+            seen.extend(batch["id"].to_pylist())
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    topic = table.declaration.topic
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].exception()  # a busy broker may do it and say no
+    until(lambda: len(table.offsets()) == 4, what="four partitions")
+    foreign = Producer({"bootstrap.servers": topics.broker.bootstrap})
+    for partition in range(4):
+        foreign.produce(topic, json.dumps({"id": partition}).encode(), partition=partition)
+    foreign.flush()
+    until(lambda: len(seen) >= 4, what="a row of each partition")
+    stop.set()
+    reader.join(30)
+    assert Counter(seen) == Counter(range(4))
+
+
+def test_batches_are_bounded_and_rows_come_in_order(topics: Topics) -> None:
+    table = topics.table("id BIGINT", KAFKA, 1)
+    table.write(pa.table({"id": range(50_000)}))
+    batches = list(table.scan().to_batches())
+    assert max(b.num_rows for b in batches) <= 20_000
+    assert pa.Table.from_batches(batches)["id"].to_pylist() == list(range(50_000))
+
+
+def test_a_message_that_is_too_large(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, 1, properties_message_max_bytes="10000")
+    with pytest.raises(InvalidRequest, match=r"message\.max\.bytes") as caught:
+        table.write(pa.table({"id": [1], "v": ["x" * 20_000]}))
+    assert caught.value.code == "message-too-large"
+    assert table.write(pa.table({"id": [1], "v": ["x"]})) == 1
+    assert len(rows(table)) == 1
+
+
+def test_a_topic_that_is_gone(topics: Topics) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    table = topics.table(PLAIN, KAFKA, 1)
+    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    admin.delete_topics([table.declaration.topic])[table.declaration.topic].result()
+    until(lambda: table.declaration.topic not in admin.list_topics(timeout=30).topics, what="it is gone")
+    for call in (lambda: rows(table), lambda: table.write(pa.table({"id": [1]})), lambda: next(table.follow())):
+        with pytest.raises(NotFound) as caught:
+            call()
+        assert caught.value.code == "topic-not-found"
+
+
+def test_the_store_knows_what_it_is(topics: Topics) -> None:
+    table = topics.table(KEYED, UPSERT, properties_sasl_password="geheim")
+    name = table.identifier
+    opened = topics.store.table(name)
+    assert isinstance(opened, KafkaTable)
+    assert opened.declaration == table.declaration
+    assert opened.schema == table.schema
+    assert name.partition(".")[2] in topics.store.list_tables("shop")
+    assert "geheim" not in str(opened.detail())
+    for call in (lambda: topics.store.managed_table(name), lambda: opened.rollback(1), lambda: opened.location):
+        with pytest.raises(Unsupported, match="upsert-kafka") as caught:
+            call()
+        assert caught.value.code == "connector-table"
+    assert not hasattr(opened, "nonsense")
+    topics.store.drop_table(name)
+    assert rows(opened) == []  # the topic stays
