@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -146,7 +146,7 @@ class KafkaTable:
         *,
         options: Mapping[str, str] | None = None,
         stop: KafkaStop = None,
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Generator[pa.RecordBatch]:
         """The changes as `scan` gives them, and then those that come, endlessly.
 
         Args:

@@ -57,7 +57,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Create a database, or a table in one.
+    """Create a database, or a table in one. With [bold]-o connector=…[/bold] the table is a Kafka topic.
 
     [dim]tablestore create shop
     tablestore create shop.orders 'id BIGINT, status STRING' --key id --option bucket=4[/dim]
@@ -95,7 +95,7 @@ def drop(
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Drop a table with its files and its log, or a database."""
+    """Drop a table with its files and its log, or a database. The topic of a table with a connector stays."""
     with open_store(catalog, token) as store:
         if not yes:
             typer.confirm(f"Drop {name} for good?", abort=True, err=True)

@@ -10,7 +10,7 @@ import typer
 
 from filestore.errors import TableStoreError
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
-from tablestore.cli.opening import open_table
+from tablestore.cli.opening import open_any_table, open_table
 from tablestore.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
@@ -23,13 +23,17 @@ __all__ = ["describe", "snapshots"]
 def describe(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
 ) -> None:
-    """Show what a table is and holds: columns, key, options, version, rows, files, and where its log stands.
+    """Show what a table is and holds: columns, key, options, version, rows, files, its log or topic.
 
     Of each bucket's log: the first offset that is kept, the end of what the version covers, how far other consumers
     with read_committed get (stable), and the end; `held_back` is what these wait for.
     """
-    with open_table(name, catalog, token) as table:
-        detail = table.detail() | {"log": _log(table)}
+    from tablestore import Table  # loads Arrow, which --help does not need
+
+    with open_any_table(name, catalog, token) as table:
+        detail = table.detail()
+        if isinstance(table, Table):
+            detail |= {"log": _log(table)}
         if as_json:
             print_json(detail)
         else:

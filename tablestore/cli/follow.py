@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,15 +23,21 @@ from tablestore.cli.arguments import (
     Token,
     moment,
 )
-from tablestore.cli.opening import open_table
+from tablestore.cli.opening import open_any_table, open_table
 from tablestore.cli.output import note, print_lines
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tablestore.follow import Following
+    from tablestore.kafka_table import KafkaTable
+    from tablestore.table import Table
+
 __all__ = ["follow"]
 
 _KIND = "_kind"
+_ANY_TABLE = {"version": None, "tag": None, "mode": "upsert", "consumer": None, "on_log_gap": "fail"}
+"""What a Kafka topic can be asked for, too: the others need versions."""
 
 
 class _From(StrEnum):
@@ -90,23 +96,43 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     """Print a table's changes as they come, each with its kind: +I, -U, +U or -D. Ctrl-C ends it."""
     if scan is _From.TIMESTAMP and timestamp is None:
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
-    with _interruptible() as stopped, open_table(name, catalog, token) as table:
+    asked = {"version": version, "tag": tag, "mode": str(mode), "consumer": consumer, "on_log_gap": str(on_log_gap)}
+    opened = open_any_table if asked == _ANY_TABLE and until is None else open_table
+    with _interruptible() as stopped, opened(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
-        changes = table.follow(
-            None if scan is None else str(scan),
-            timestamp=timestamp,
-            version=version,
-            tag=tag,
-            mode=str(mode),
-            consumer=consumer,
-            on_log_gap=str(on_log_gap),
-            stop=stopped if until is None else until,
-        )
+        changes = _changes(table, scan, timestamp, asked, stopped if until is None else until)
         note(f"following {name}; Ctrl-C ends it")
         with closing(changes):
             _print_changes(changes, wanted, output, stopped)
+
+
+def _changes(
+    table: Table | KafkaTable,
+    scan: _From | None,
+    timestamp: datetime | None,
+    asked: Mapping[str, Any],
+    stop: int | threading.Event,
+) -> Following | Generator[pa.RecordBatch]:
+    from tablestore.table import Table
+
+    if isinstance(table, Table):
+        return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
+    assert not isinstance(stop, int), "a topic has no versions"
+    return table.follow(options=_startup(scan, timestamp), stop=stop)
+
+
+def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:
+    """The same start in the words of a Kafka topic."""
+    if timestamp is not None:
+        if scan not in (None, _From.TIMESTAMP):
+            raise typer.BadParameter(f"--scan {scan} takes none", param_hint="--timestamp")
+        millis = str(int(timestamp.timestamp() * 1000))
+        return {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
+    if scan is None:
+        return {}
+    return {"scan.startup.mode": "latest-offset" if scan is _From.LATEST else "earliest-offset"}
 
 
 def _print_changes(

@@ -21,12 +21,14 @@ from tablestore.cli.arguments import (
     Token,
     moment,
 )
-from tablestore.cli.opening import open_table
+from tablestore.cli.opening import open_any_table, open_table
 from tablestore.cli.output import note, print_lines
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+
+    from tablestore import Snapshot
 
 __all__ = ["ROWS_SHOWN", "get", "print_rows", "scan", "write"]
 
@@ -58,14 +60,20 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print a table's rows, of now or of an earlier version."""
+    """Print a table's rows, of now or of an earlier version; of a Kafka topic its changes."""
     from tablestore.cli.text import chosen  # brings Arrow and polars
+    from tablestore.table import Table
 
     if limit is None and output is Format.TABLE:
         limit = ROWS_SHOWN
-    with open_table(name, catalog, token) as table:
+    now = version is None and timestamp is None and tag is None
+    with (open_any_table if now else open_table)(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
-        more = print_rows(table.scan(wanted, where, version, timestamp=timestamp, tag=tag).to_batches(), output, limit)
+        if isinstance(table, Table):
+            batches = table.scan(wanted, where, version, timestamp=timestamp, tag=tag).to_batches()
+        else:
+            batches = table.scan(wanted, where).to_batches()
+        more = print_rows(batches, output, limit)
     if more and limit:
         note(f"the first {limit} rows; --limit gives more")
 
@@ -146,15 +154,26 @@ def write(
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Write a file's rows as one commit: upserts, if the table has a primary key.
+    """Write a file's rows as one commit: upserts, if the table has a primary key. To a Kafka topic: as messages.
 
     Columns are matched by name. A column [bold]_kind[/bold] (+I, -U, +U, -D) says what each row does. JSON is one
     object a line, or one array.
     """
     if overwrite and overwrite_partitions:
         raise typer.BadParameter("give only one of them", param_hint="--overwrite, --overwrite-partitions")
-    with open_table(name, catalog, token) as table:
-        snapshot = table.write(_read(file), overwrite="dynamic" if overwrite_partitions else overwrite)
+    if not (overwrite or overwrite_partitions):
+        with open_any_table(name, catalog, token) as table:
+            written = table.write(_read(file))
+    else:
+        with open_table(name, catalog, token) as managed:
+            written = managed.write(_read(file), overwrite="dynamic" if overwrite_partitions else overwrite)
+    if isinstance(written, int):
+        note(f"{written:,} messages")
+    else:
+        _tell(written)
+
+
+def _tell(snapshot: Snapshot) -> None:
     counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
     note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))
 

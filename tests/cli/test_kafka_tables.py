@@ -1,0 +1,78 @@
+"""Tables that are Kafka topics, from the shell."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+
+from tablestore import Store
+from tests.cli.conftest import Run
+from tests.servers.kafka import KafkaBroker
+
+COLUMNS = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
+OPTIONS = (
+    "connector=upsert-kafka",
+    "topic=pay",
+    "key.format=json",
+    "value.format=json",
+    "properties.sasl.password=x-geheim",
+)
+
+
+def create(run: Run, *more: str, columns: str = COLUMNS) -> object:
+    return run("create", "shop.pay", columns, *(part for option in (*OPTIONS, *more) for part in ("-o", option)))
+
+
+def test_it_is_made_listed_described_and_dropped(run: Run) -> None:
+    servers = ("properties.bootstrap.servers=127.0.0.1:1", "topic.check=false")
+    made = create(run, *servers)
+    assert made.exit_code == 0, made.stderr
+    assert run("tables").stdout == "shop.pay\n"
+    described = json.loads(run("describe", "shop.pay", "--json").stdout)
+    assert (described["connector"], described["topic"], described["primary_key"]) == ("upsert-kafka", "pay", ["id"])
+    assert "geheim" not in run("describe", "shop.pay").stdout
+    dropped = run("drop", "shop.pay", "--yes")
+    assert (dropped.exit_code, run("tables").stdout) == (0, "")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("snapshots", "shop.pay"),
+        ("scan", "shop.pay", "--version", "1"),
+        ("get", "shop.pay", "1"),
+        ("doctor", "shop.pay"),
+        ("follow", "shop.pay", "--until", "1"),
+        ("rollback", "shop.pay", "--version", "1"),
+        ("show", "shop.pay$files"),
+    ],
+)
+def test_what_only_managed_tables_have_is_refused(run: Run, command: tuple[str, ...]) -> None:
+    create(run, "properties.bootstrap.servers=127.0.0.1:1", "topic.check=false")
+    result = run(*command)
+    assert result.exit_code == 1
+    assert "error[connector-table]: table shop.pay has connector = upsert-kafka" in result.stderr
+
+
+def test_a_declaration_that_does_not_hold_is_told(run: Run) -> None:
+    result = create(run, "properties.bootstrap.servers=127.0.0.1:1", columns="id BIGINT, v STRING")
+    assert result.exit_code == 1
+    assert "error[connector-key]: table pay: connector = upsert-kafka needs a primary key" in result.stderr
+
+
+def test_rows_go_in_and_come_out(run: Run, store: Store, kafka_broker: KafkaBroker) -> None:
+    topic = f"pay-{uuid.uuid4()}"
+    created = create(
+        run, f"properties.bootstrap.servers={kafka_broker.bootstrap}", "topic.partitions=1", f"topic={topic}"
+    )
+    assert created.exit_code == 0, created.stderr
+    written = run("write", "shop.pay", "-", stdin='{"id": 1, "v": "a"}\n{"id": 2, "v": "b"}\n')
+    assert "2 messages" in written.stderr
+    run("write", "shop.pay", "-", stdin='{"id": 1, "_kind": "-D"}\n')
+    scanned = run("scan", "shop.pay", "--format", "json", "--where", "id = 1")
+    assert [json.loads(line) for line in scanned.stdout.splitlines()] == [
+        {"id": 1, "v": "a", "_kind": "+U"},
+        {"id": 1, "v": None, "_kind": "-D"},
+    ]
