@@ -191,7 +191,7 @@ def parse_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 def _advice(name: str, key: str, known: Mapping[str, Option]) -> str:
     if key == "ignore-parse-errors":
-        return "the table's policy for malformed records says what becomes of them: fail, skip or dead-letter"
+        return "scan.malformed-records says what becomes of malformed records: fail, skip or dead-letter"
     return f"{name} has {', '.join(f'{name}.{n}' for n in known)}" if known else f"{name} has no options"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -14,6 +15,7 @@ from filestore.errors import NotFound, Unavailable
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
 from log.connectors.ranges import PartitionRange
+from log.connectors.startup import Startup, StartupMode
 from log.formats.malformed import Policy, decide
 from log.kafka.declared_settings import consumer_settings, timeout_seconds
 from log.kafka.declared_topic import DeclaredTopic
@@ -23,6 +25,9 @@ from log.kafka.settings import translated
 
 __all__ = ["follow_topic", "read_ranges"]
 
+logger = logging.getLogger(__name__)
+
+_ALL = Startup(StartupMode.EARLIEST)
 _FIRST_MESSAGES = 500
 _MOST_MESSAGES = 20_000
 _MOST_BYTES = 32 << 20
@@ -97,10 +102,11 @@ def follow_topic(
             fetched = session.poll()
             yield from session.decoded(fetched if ends is None else fetched.before(ends))
             if ends is None and stop is not None and stop():
-                found = topic.ranges(topic.partitions(), table.startup)
-                ends = {r.partition: r.end for r in found if r.partition in session.positions}
-            elif new := look.new_partitions(session.positions):
-                session.assign({**session.positions, **topic.first_offsets(new)})
+                found = topic.ranges(topic.partitions(), _ALL)
+                ends = {r.partition: r.end for r in found}
+                session.add({r.partition: r.start for r in found})
+            elif ends is None and (new := look.new_partitions(session.positions)):
+                session.add(topic.first_offsets(new))
 
 
 @dataclass(slots=True)
@@ -114,12 +120,16 @@ class _Discovery:
         self.looked_ms = self.ambient.now_ms()
 
     def new_partitions(self, known: Collection[int]) -> list[int]:
-        """Those that came since, if it is time to look."""
+        """Those that came since, if it is time to look, and the brokers answer; otherwise the next look finds them."""
         now_ms = self.ambient.now_ms()
         if not self.every or now_ms - self.looked_ms < self.every // timedelta(milliseconds=1):
             return []
         self.looked_ms = now_ms
-        return [p for p in self.topic.partitions() if p not in known]
+        try:
+            return [p for p in self.topic.partitions() if p not in known]
+        except Unavailable as error:
+            logger.info("%s: new partitions are looked for later", error)
+            return []
 
 
 class _Session:
@@ -149,6 +159,11 @@ class _Session:
         self.positions = dict(starts)
         with translated(self._action, self._table):
             self._consumer.assign([TopicPartition(self._table.topic, p, offset) for p, offset in starts.items()])
+
+    def add(self, starts: Mapping[int, int]) -> None:
+        """Reads these partitions, too, unless it does already."""
+        if not starts.keys() <= self.positions.keys():
+            self.assign({**starts, **self.positions})
 
     def pause(self, partition: int) -> None:
         """Reads no more of a partition."""

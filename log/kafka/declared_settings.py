@@ -9,7 +9,6 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from log.connectors.declaration import KafkaDeclaration
-from log.connectors.options import Semantic
 from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
 
 __all__ = ["client_settings", "consumer_settings", "producer_settings", "reads_committed", "timeout_seconds"]
@@ -53,15 +52,17 @@ def producer_settings(
     declaration: KafkaDeclaration,
     report: Callable[[KafkaError | None, Message], None],
     transaction_id: str | None = None,
+    *,
+    certain: bool = True,
 ) -> dict[str, Any]:
-    """A producer as ``sink.semantic`` wants it.
+    """A producer that keeps the order of what it is given.
 
     Args:
         declaration: The table.
         report: Is told of each message that could not be delivered, and of no other.
         transaction_id: With exactly-once.
+        certain: Whether messages have to arrive, and once, as far as this producer can see to it.
     """
-    certain = declaration.semantic is not Semantic.NONE
     settings = {
         **PRODUCER_DEFAULTS,
         **client_settings(declaration),

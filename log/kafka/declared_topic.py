@@ -59,11 +59,11 @@ class DeclaredTopic:
         """Makes it, if the table says how and it is not there; then it is there, as the table says.
 
         Raises:
-            InvalidRequest: ``topic-not-found``; ``topic-partitions``: it has another number of them.
+            InvalidRequest: ``topic-not-found``, also of that for dead letters; ``topic-partitions``: it has another
+                number of them.
         """
         wanted = self._declaration["topic.partitions"]
-        with translated(f"looking for topic {self.name}", self._declaration):
-            found = self._described()
+        found = self._found(self.name)
         if found is None and wanted is not None:
             with translated(f"creating topic {self.name}", self._declaration):
                 found = self._made(wanted)
@@ -79,18 +79,37 @@ class DeclaredTopic:
                 f"{len(found.partitions)}: leave the option out",
                 code="topic-partitions",
             )
-
-    def partitions(self) -> tuple[int, ...]:
-        """Its partitions; `NotFound` (``topic-not-found``)."""
-        with translated(f"looking for topic {self.name}", self._declaration):
-            found = self._described()
-        if found is None:
-            raise NotFound(
-                f"Kafka at {self._declaration.bootstrap_servers} has no topic {self.name!r}: was it deleted? Make it "
-                "anew, or drop the table",
+        letters = self._declaration["scan.dead-letter-topic"]
+        if letters is not None and self._found(letters) is None:
+            raise InvalidRequest(
+                f"option scan.dead-letter-topic = {letters!r}: Kafka at {self._declaration.bootstrap_servers} has no "
+                "such topic. Make it, or name another",
                 code="topic-not-found",
             )
+
+    def partitions(self) -> tuple[int, ...]:
+        """Its partitions. The topic for dead letters is there, too, if there may be any.
+
+        Raises:
+            NotFound: ``topic-not-found``.
+        """
+        letters = self._declaration["scan.dead-letter-topic"]
+        found, *_ = [self._there(name) for name in (self.name, letters) if name is not None]
         return tuple(sorted(p.id for p in found.partitions))
+
+    def _there(self, name: str) -> TopicDescription:
+        found = self._found(name)
+        if found is None:
+            raise NotFound(
+                f"Kafka at {self._declaration.bootstrap_servers} has no topic {name!r}: was it deleted? Make it, or "
+                "drop the table",
+                code="topic-not-found",
+            )
+        return found
+
+    def _found(self, name: str) -> TopicDescription | None:
+        with translated(f"looking for topic {name}", self._declaration):
+            return self._described(name)
 
     def ranges(self, partitions: Iterable[int], startup: Startup) -> tuple[PartitionRange, ...]:
         """What there is now from where readers begin; ends are those of what is committed, if readers see no other.
@@ -146,13 +165,13 @@ class DeclaredTopic:
             stop=stop_after_delay(self._seconds),
             sleep=self._ambient.sleep,
             retry_error_callback=lambda _: None,
-        )(self._described)
+        )(self._described, self.name)
         if found is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return found
 
-    def _described(self) -> TopicDescription | None:
-        asked = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
+    def _described(self, name: str) -> TopicDescription | None:
+        asked = self._admin.describe_topics(TopicCollection([name]))[name]
         try:
             found: TopicDescription = asked.result()
         except KafkaException as error:

@@ -155,7 +155,8 @@ class _Sink:
             self._producer = self._made()
 
     def _made(self) -> Producer:
-        producer = Producer(producer_settings(self._table, self._reports, self._transaction_id))
+        certain = self._table.semantic is not Semantic.NONE
+        producer = Producer(producer_settings(self._table, self._reports, self._transaction_id, certain=certain))
         if self._transaction_id is not None:
             producer.init_transactions(self._seconds)
         return producer

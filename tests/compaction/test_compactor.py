@@ -107,6 +107,12 @@ def test_leases_are_given_back(store: Store, catalog: Catalog) -> None:
     assert catalog.acquire_lease("shop", "orders", LeaseRequest(owner="me", seconds=1)).owner == "me"
 
 
+def test_topics_have_nothing_to_keep(store: Store, catalog: Catalog) -> None:
+    options = {"connector": "kafka", "format": "json", "topic": "t", "properties.bootstrap.servers": "127.0.0.1:1"}
+    store.create_table("shop.topic", "id BIGINT", options=options | {"topic.check": "false"})
+    assert [list(compactor(catalog).run(duty)) for duty in DUTIES] == [[] for _ in DUTIES]
+
+
 def test_only_the_databases_that_were_named(store: Store, catalog: Catalog) -> None:
     store.create_database("bank")
     table, other = worn(store), worn(store, "bank.accounts")

@@ -319,6 +319,34 @@ def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
     assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # what is there is given all the same
 
 
+def test_a_follower_sees_transactions_whole_and_ends_behind_their_markers(topics: Topics) -> None:
+    table = topics.table(PLAIN, KAFKA, 2, sink_semantic="exactly-once")
+    stop, seen = threading.Event(), list[int]()
+
+    def follow() -> None:
+        for batch in table.follow(stop=stop):
+            seen.extend(batch["id"].to_pylist())
+
+    reader = threading.Thread(target=follow)
+    reader.start()
+    for first in (0, 10):
+        table.write(pa.table({"id": range(first, first + 10), "v": ["a"] * 10}))
+        until(lambda: len(seen) == first + 10, what="all of it")  # noqa: B023
+    stop.set()
+    reader.join(30)
+    assert not reader.is_alive()
+    assert sorted(seen) == list(range(20))
+
+
+def test_dead_letters_need_their_topic(topics: Topics) -> None:
+    letters = {"scan.malformed-records": "dead-letter", "scan.dead-letter-topic": "nowhere"}
+    with pytest.raises(InvalidRequest, match=r"scan\.dead-letter-topic = 'nowhere'") as caught:
+        topics.table(PLAIN, KAFKA | letters)
+    assert caught.value.code == "topic-not-found"
+    with pytest.raises(NotFound, match="'nowhere'"):
+        rows(topics.table(PLAIN, KAFKA), options=letters)
+
+
 def test_a_follower_finds_new_partitions(topics: Topics) -> None:
     from confluent_kafka.admin import AdminClient, NewPartitions
 
