@@ -19,7 +19,7 @@ def _due(state: TableState, now_ms: int) -> bool:
 
 
 def _mend(store: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
-    handle = TableHandle(info.database, info.name, info.table_id, info.location, store.storage, store.ambient)
+    handle = TableHandle(info.database, info.name, info.table_id, store.location, store.storage, store.ambient)
     still_mine()
     return _said(TableWriter(store, handle.log, store.ambient).recover())
 
