@@ -7,6 +7,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -145,13 +146,17 @@ class Fleet:
         process.join()
         if killed == "broker":
             self._broker.start()
-        for own, table in enumerate(self.tables):
-            if COMMITTED[point]:
-                self._written[own].append(number)
-            if own % 2:
-                table.recover()
-            else:
-                self.write(own, number + 100)
+        if COMMITTED[point]:
+            for numbers in self._written:
+                numbers.append(number)
+        with ThreadPoolExecutor(4) as pool:  # each waits for the broker most of the time
+            list(pool.map(lambda own: self._mend(own, number), range(TABLES)))
+
+    def _mend(self, own: int, number: int) -> None:
+        if own % 2:
+            self.tables[own].recover()
+        else:
+            self.write(own, number + 100)
 
     def check(self, where: str) -> None:
         """Table, snapshots and what foreign readers get are the same."""
