@@ -204,7 +204,7 @@ def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) ->
         ("update_postimage", 1, 2**40, "z", 5),
         ("update_preimage", 1, 1, "x", None),
     ]
-    for name, kinds in (("changes", ["+U", "-D", "-U"]), ("audit_log", ["+U", "-D"])):
+    for name in ("changes", "audit_log"):  # the log has complete changes where they are looked up
         found = lake.read(f"shop.t${name}", from_version=1).select("rowkind", "id", "c")
-        assert sorted(row.rowkind for row in found.collect()) == kinds
+        assert sorted(row.rowkind for row in found.collect()) == ["+U", "-D", "-U"]
         assert ("+U", 1, "z") in [tuple(row) for row in found.collect()]
