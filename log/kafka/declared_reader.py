@@ -21,6 +21,7 @@ from log.kafka.declared_settings import consumer_settings, timeout_seconds
 from log.kafka.declared_topic import DeclaredTopic
 from log.kafka.declared_writer import DeadLetters
 from log.kafka.message_columns import NOTHING, Fetched, incoming
+from log.kafka.reader import GONE, PASSING
 from log.kafka.settings import translated
 
 __all__ = ["follow_topic", "read_ranges"]
@@ -32,18 +33,6 @@ _FIRST_MESSAGES = 500
 _MOST_MESSAGES = 20_000
 _MOST_BYTES = 32 << 20
 _WAIT_SECONDS = 0.05
-
-_GONE = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
-# librdkafka goes on trying by itself after these
-_PASSING = frozenset(
-    {
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._TIMED_OUT,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-    }
-)
 
 
 def read_ranges(
@@ -231,14 +220,14 @@ class _Session:
             partition, offset = event.partition(), event.offset()
             assert partition is not None and offset is not None
             self.positions[partition] = max(self.positions[partition], offset)
-        elif error.code() in _GONE:
+        elif error.code() in GONE:
             at = self.positions.get(event.partition() or 0)
             raise NotFound(
                 f"topic {self._table.topic}, partition {event.partition()}: offset {at} is not there any more, or not "
                 "yet (retention, or a topic that was made anew): begin again with the earliest offset",
                 code="offset-gone",
             )
-        elif error.code() not in _PASSING:
+        elif error.code() not in PASSING:
             with translated(self._action, self._table):
                 raise KafkaException(error)
         else:
