@@ -2,39 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
     NewTopic,
     OffsetSpec,
     TopicDescription,
 )
-from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, NotFound
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.ranges import PartitionRange, starting_offsets
 from log.connectors.startup import Startup, StartupMode
+from log.kafka.admin import described, led, made
 from log.kafka.declared_settings import client_settings, reads_committed, timeout_seconds
 from log.kafka.settings import translated
 
 __all__ = ["DeclaredTopic"]
 
 T = TypeVar("T")
-
-# While partitions move, or right after they were made
-_TRANSIENT = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._NOENT,
-    }
-)
 
 
 class DeclaredTopic:
@@ -142,7 +133,7 @@ class DeclaredTopic:
         if not specs:
             return {}
         with translated(f"asking for the offsets of topic {self.name}", self._declaration):
-            return self._retried(request)
+            return led(request, self._seconds, self._ambient)
 
     @property
     def _admin(self) -> AdminClient:
@@ -153,12 +144,7 @@ class DeclaredTopic:
     def _made(self, partitions: int) -> TopicDescription:
         config = {"cleanup.policy": "compact"} if self._declaration.upserts else {}
         topic = NewTopic(self.name, partitions, self._declaration["topic.replication-factor"] or -1, config=config)
-        try:
-            self._admin.create_topics([topic])[self.name].result()
-        except KafkaException as error:
-            # Another process was faster.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+        made(self._admin, topic)
         found = Retrying(
             retry=retry_if_result(lambda found: found is None or any(p.leader is None for p in found.partitions)),
             wait=wait_exponential(multiplier=0.01, max=0.2),
@@ -171,26 +157,4 @@ class DeclaredTopic:
         return found
 
     def _described(self, name: str) -> TopicDescription | None:
-        asked = self._admin.describe_topics(TopicCollection([name]))[name]
-        try:
-            found: TopicDescription = asked.result()
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
-        return found
-
-    def _retried(self, request: Callable[[], T]) -> T:
-        """Asks again while partitions find their leaders."""
-        retrying = Retrying(
-            retry=retry_if_exception(_is_transient),
-            wait=wait_exponential(multiplier=0.01, max=0.5),
-            stop=stop_after_delay(self._seconds),
-            sleep=self._ambient.sleep,
-            reraise=True,
-        )
-        return retrying(request)
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
+        return described(self._admin, name)

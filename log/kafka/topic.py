@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
     AlterConfigOpType,
@@ -19,10 +19,11 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names a
     ResourceType,
     TopicDescription,
 )
-from tenacity import Retrying, retry_if_exception, retry_if_result, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from log.kafka.admin import described, led, made
 from log.kafka.settings import (
     TRANSACTION_TIMEOUT_MS,
     client_settings,
@@ -44,17 +45,6 @@ _RETENTION, _TOMBSTONE_RETENTION = "retention.ms", "delete.retention.ms"
 # With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
 # lie.
 _OWN_TIME = "LogAppendTime"
-# While partitions move, or right after they were made
-_TRANSIENT = frozenset(
-    {
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.FENCED_LEADER_EPOCH,
-        KafkaError.UNKNOWN_LEADER_EPOCH,
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._NOENT,
-    }
-)
 
 
 class Topic:
@@ -136,7 +126,7 @@ class Topic:
         if asked:
             with translated(f"trimming topic {self.name}", self._config):
                 self._required()
-                self._retried(lambda: _all(self._admin.delete_records(asked)))
+                led(lambda: _all(self._admin.delete_records(asked)), self._seconds, self._ambient)
 
     def keep_for(self, milliseconds: int | None) -> None:
         """Sets ``retention.ms``; None leaves it to the broker."""
@@ -166,12 +156,7 @@ class Topic:
     def _make(self) -> None:
         config = self._config
         topic = NewTopic(self.name, config.buckets, config.replication_factor, config=_settings(config))
-        try:
-            self._admin.create_topics([topic])[self.name].result()
-        except KafkaException as error:
-            # Another process was faster.
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
+        made(self._admin, topic)
         self._wait_until(self._is_led)
 
     def _is_led(self) -> bool:
@@ -212,14 +197,7 @@ class Topic:
         return found
 
     def _described(self) -> TopicDescription | None:
-        asked = self._admin.describe_topics(TopicCollection([self.name]))[self.name]
-        try:
-            found: TopicDescription = asked.result()
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
-        return found
+        return described(self._admin, self.name)
 
     def _required(self) -> TopicDescription:
         found = self._described()
@@ -231,19 +209,10 @@ class Topic:
         asked = {TopicPartition(self.name, bucket): which for bucket in range(self._config.buckets)}
         with translated(f"asking for the offsets of topic {self.name}", self._config):
             self._required()
-            found = self._retried(lambda: _all(self._admin.list_offsets(asked, isolation_level=isolation)))
+            found = led(
+                lambda: _all(self._admin.list_offsets(asked, isolation_level=isolation)), self._seconds, self._ambient
+            )
         return {partition.partition: int(result.offset) for partition, result in found.items()}
-
-    def _retried(self, request: Callable[[], T]) -> T:
-        """Asks again while partitions find their leaders."""
-        retrying = Retrying(
-            retry=retry_if_exception(_is_transient),
-            wait=wait_exponential(multiplier=0.01, max=0.5),
-            stop=stop_after_delay(self._seconds),
-            sleep=self._ambient.sleep,
-            reraise=True,
-        )
-        return retrying(request)
 
     def _wait_until(self, seen: Callable[[], bool]) -> None:
         """Waits until the brokers show what the controller has done; goes on if that takes too long."""
@@ -269,10 +238,6 @@ def _agrees(name: str, found: str, wanted: str) -> bool:
         case "cleanup.policy":
             return set(found.split(",")) == set(wanted.split(","))
     return found == wanted
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
 
 
 def _all(futures: Mapping[TopicPartition, Future[T]]) -> dict[TopicPartition, T]:

@@ -1,0 +1,69 @@
+"""What everybody asks of Kafka's admin client, for topics of tables and of logs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
+    AdminClient,
+    NewTopic,
+    TopicDescription,
+)
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+
+from filestore.ambient import Ambient
+
+__all__ = ["described", "led", "made"]
+
+T = TypeVar("T")
+
+# While partitions move, or right after they were made
+_TRANSIENT = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._NOENT,
+    }
+)
+
+
+def described(admin: AdminClient, topic: str) -> TopicDescription | None:
+    """A topic as the brokers know it; None if they do not."""
+    asked = admin.describe_topics(TopicCollection([topic]))[topic]
+    try:
+        found: TopicDescription = asked.result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return None
+        raise
+    return found
+
+
+def made(admin: AdminClient, topic: NewTopic) -> None:
+    """Makes a topic, unless another process was faster."""
+    try:
+        admin.create_topics([topic])[topic.topic].result()
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+
+
+def led(request: Callable[[], T], seconds: float, ambient: Ambient) -> T:
+    """The answer to a request that is made again while partitions find their leaders."""
+    retrying = Retrying(
+        retry=retry_if_exception(_is_transient),
+        wait=wait_exponential(multiplier=0.01, max=0.5),
+        stop=stop_after_delay(seconds),
+        sleep=ambient.sleep,
+        reraise=True,
+    )
+    return retrying(request)
+
+
+def _is_transient(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT
