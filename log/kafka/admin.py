@@ -11,7 +11,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names a
     NewTopic,
     TopicDescription,
 )
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 
@@ -53,13 +53,22 @@ def made(admin: AdminClient, topic: NewTopic) -> None:
             raise
 
 
-def led(request: Callable[[], T], seconds: float, ambient: Ambient) -> T:
-    """The answer to a request that is made again while partitions find their leaders."""
+def led(admin: AdminClient, topic: str, request: Callable[[], T], seconds: float, ambient: Ambient) -> T:
+    """The answer to a request to the leaders of a topic, made again while its partitions find theirs.
+
+    IMPORTANT: librdkafka sends these requests to the leader, and with the leader's epoch, that it has seen last, and no
+    error makes it look again: without that, a client from before an election gets `FENCED_LEADER_EPOCH` for minutes.
+    """
+
+    def look_again(_: RetryCallState) -> None:
+        admin.list_topics(topic, timeout=seconds)
+
     retrying = Retrying(
         retry=retry_if_exception(_is_transient),
         wait=wait_exponential(multiplier=0.01, max=0.5),
         stop=stop_after_delay(seconds),
         sleep=ambient.sleep,
+        before_sleep=look_again,
         reraise=True,
     )
     return retrying(request)

@@ -133,7 +133,7 @@ class DeclaredTopic:
         if not specs:
             return {}
         with translated(f"asking for the offsets of topic {self.name}", self._declaration):
-            return led(request, self._seconds, self._ambient)
+            return led(self._admin, self.name, request, self._seconds, self._ambient)
 
     @property
     def _admin(self) -> AdminClient:

@@ -126,7 +126,7 @@ class Topic:
         if asked:
             with translated(f"trimming topic {self.name}", self._config):
                 self._required()
-                led(lambda: _all(self._admin.delete_records(asked)), self._seconds, self._ambient)
+                self._led(lambda admin: admin.delete_records(asked))
 
     def keep_for(self, milliseconds: int | None) -> None:
         """Sets ``retention.ms``; None leaves it to the broker."""
@@ -209,10 +209,14 @@ class Topic:
         asked = {TopicPartition(self.name, bucket): which for bucket in range(self._config.buckets)}
         with translated(f"asking for the offsets of topic {self.name}", self._config):
             self._required()
-            found = led(
-                lambda: _all(self._admin.list_offsets(asked, isolation_level=isolation)), self._seconds, self._ambient
-            )
+            found = self._led(lambda admin: admin.list_offsets(asked, isolation_level=isolation))
         return {partition.partition: int(result.offset) for partition, result in found.items()}
+
+    def _led(self, request: Callable[[AdminClient], Mapping[TopicPartition, Future[T]]]) -> dict[TopicPartition, T]:
+        def answers() -> dict[TopicPartition, T]:
+            return {key: future.result() for key, future in request(self._admin).items()}
+
+        return led(self._admin, self.name, answers, self._seconds, self._ambient)
 
     def _wait_until(self, seen: Callable[[], bool]) -> None:
         """Waits until the brokers show what the controller has done; goes on if that takes too long."""
@@ -238,7 +242,3 @@ def _agrees(name: str, found: str, wanted: str) -> bool:
         case "cleanup.policy":
             return set(found.split(",")) == set(wanted.split(","))
     return found == wanted
-
-
-def _all(futures: Mapping[TopicPartition, Future[T]]) -> dict[TopicPartition, T]:
-    return {key: future.result() for key, future in futures.items()}

@@ -6,11 +6,12 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 from unittest import mock
 
 from filestore.ambient import system_ambient
+from filestore.errors import Unavailable
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
@@ -67,11 +68,15 @@ class _Points:
         self._reached = reached
         self._calls = threading.local()
 
+    def begin(self) -> None:
+        """A thread begins a write, for the first time or again."""
+        self._calls.seen, self._calls.committed = 0, False
+
     def pass_by(self, point: str, number: int) -> None:
         """A thread comes to a point for the n-th time or more."""
         if point != self._point:
             return
-        self._calls.seen = getattr(self._calls, "seen", 0) + 1
+        self._calls.seen += 1
         if self._calls.seen == number:
             self._reached()
             threading.Event().wait()
@@ -94,7 +99,7 @@ class _Points:
 
         def watched_end(client: TransactionClient, *args: Any, **named: Any) -> int:
             found = end(client, *args, **named)
-            if getattr(points._calls, "committed", False):  # not those that end earlier writes' transactions
+            if points._calls.committed:  # not those that end earlier writes' transactions
                 points.pass_by("between-ends", 1)
             return found
 
@@ -108,8 +113,11 @@ def _write_all(addresses: Sequence[Any], seed: int, number: int, point: str, rea
     points = _Points(point, reached.release)
 
     def write(address: Any, own: int) -> None:
-        table = Table(TableHandle(*address, FaultyStorage(LocalStorage(), points.storage), system_ambient()))
-        write_tasks(table, large_batch(seed + own, number))
+        while True:  # until the point holds it: a broker that has just begun again may answer too late
+            points.begin()
+            table = Table(TableHandle(*address, FaultyStorage(LocalStorage(), points.storage), system_ambient()))
+            with suppress(Unavailable):
+                write_tasks(table, large_batch(seed + own, number))
 
     with points.watching():
         for own, address in enumerate(addresses):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections import Counter
@@ -26,11 +25,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(900)]
 TABLES = 20
 SECONDS = 120.0
 PATIENCE = 15.0
-
-HANGS = ("transactions", "broker")
-SOAK = pytest.mark.skipif(
-    "TABLESTORE_SOAK" not in os.environ, reason="hangs in one run of some, and nobody knows why yet: TABLESTORE_SOAK=1"
-)
 
 Value = dict[str, Any]
 
@@ -195,14 +189,8 @@ class Fleet:
                 assert by_id(replay(started, ["id"])) == self.expected(own), (self._seed, own, version)
 
 
-@pytest.mark.parametrize(
-    ("mode", "killed"),
-    [
-        pytest.param(mode, killed, id=f"{mode}-{killed}", marks=SOAK if (mode, killed) == HANGS else ())
-        for mode in MODES
-        for killed in ("writer", "broker")
-    ],
-)
+@pytest.mark.parametrize("killed", ["writer", "broker"])
+@pytest.mark.parametrize("mode", MODES)
 def test_deaths_between_log_and_snapshot(store: Store, broker: KafkaBroker, seed: int, mode: str, killed: str) -> None:
     fleet = Fleet(store, broker, seed, mode)
     for own in range(TABLES):

@@ -9,9 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
+from log.kafka.admin import led
+from log.kafka.settings import topic_of
 from log.kafka.store import KafkaLog
 from log.kafka.transactions import TransactionClient
 from log.store import EndReport, LogConfig
@@ -68,6 +72,25 @@ class TestBrokerCrash:
             assert transaction is not None
             assert ids_of(log.read([transaction])) == list(range(3000))
             assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
+
+
+def test_an_admin_client_from_before_an_election_finds_the_new_leader(mortal_broker: KafkaBroker) -> None:
+    """It keeps the epoch of the leader that it has seen last, and was refused for as long as it lived."""
+    config = kafka_config(mortal_broker)
+    with open_log(config, system_ambient()) as log:
+        log.create()
+    topic = topic_of(config)
+    admin = AdminClient({"bootstrap.servers": mortal_broker.bootstrap})
+    last = {TopicPartition(topic, 0): OffsetSpec.latest()}  # type: ignore[no-untyped-call]
+
+    def ask() -> int:
+        (found,) = admin.list_offsets(last).values()
+        return int(found.result().offset)
+
+    assert led(admin, topic, ask, 20.0, system_ambient()) == 0
+    mortal_broker.kill()
+    mortal_broker.start()
+    assert led(admin, topic, ask, 20.0, system_ambient()) == 0
 
 
 def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Path) -> None:
