@@ -48,8 +48,10 @@ format: env  ## Format the code and mend what ruff can mend
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 
-bench: env jars  ## Run the benchmarks
+bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.log
+	@$(BIN)/python -m tests.bench.latency
 
 lock:  ## Write requirements.lock anew from pyproject.toml; ARGS=--upgrade for newer versions
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
