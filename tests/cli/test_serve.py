@@ -21,6 +21,7 @@ def url_of(program: Program) -> str:
     return found[0]
 
 
+@pytest.mark.slow
 def test_commands_work_over_rest_and_ctrl_c_ends_the_service(start: Start, run: Run, tmp_path: Path) -> None:
     service = start("serve", "--warehouse", tmp_path / "served", "--port", 0)
     url = url_of(service)

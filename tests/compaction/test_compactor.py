@@ -31,13 +31,14 @@ from filestore.table import FileStore
 from tablestore import Store, Table
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.processes import PROCESSES
+from tests.sampling import sampled
 from tests.waiting import until
 
 AMBIENT = system_ambient()
 OPTIONS = {"log.system": "none", "num-sorted-run.compaction-trigger": "3"}
 
 
-@pytest.fixture(params=["embedded", "http"])
+@pytest.fixture(params=sampled(["embedded", "http"], 2))
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "embedded":
         yield str(tmp_path / "warehouse")

@@ -31,6 +31,7 @@ from tests.faults import FaultyStorage
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.processes import PROCESSES
+from tests.sampling import sampled
 from tests.tables import Clock, assert_healthy, create, define, in_order, prepare, read, reopen, seeded, write
 
 HOUR = 3_600_000
@@ -99,7 +100,7 @@ def history(kind: type[FileStore], folder: Path, options: Mapping[str, object], 
     return contents(folder)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", sampled(KINDS, 3))
 @pytest.mark.parametrize("limits", LIMITS)
 @settings(max_examples=min(10, settings.default.max_examples // 2))
 @given(steps=STEPS)

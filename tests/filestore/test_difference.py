@@ -24,6 +24,7 @@ from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape, tiny_row_groups
 from tests.model.steps import rows_of
+from tests.sampling import sampled
 from tests.tables import create, define, in_order, prepare, read, seeded, write
 
 Row = dict[str, Any]
@@ -90,7 +91,7 @@ def check_least(store: FileStore, changes: list[Row]) -> None:
     assert not open_
 
 
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3), ids=list(SHAPES))
 @given(data=st.data())
 def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None:
     with tiny_row_groups(), memory_folder() as folder:

@@ -19,6 +19,7 @@ from tests.faults import FaultyStorage
 from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
+from tests.sampling import sampled
 from tests.tables import NO_LOG, create, define, read, reopen, to_arrow, write
 
 KEYS: list[tuple[list[pa.DataType], int]] = [
@@ -69,7 +70,7 @@ def expected(store: FileStore, asked: pa.Table, version: int | None = None) -> l
     return [stored[key] for key in wanted if key in stored]
 
 
-@pytest.mark.parametrize(("kinds", "partitions"), KEYS, ids=str)
+@pytest.mark.parametrize(("kinds", "partitions"), sampled(KEYS, 4, names=2), ids=str)
 def test_it_gives_what_a_filtered_scan_gives(kinds: list[pa.DataType], partitions: int) -> None:
     # an empty text is no partition
     texts = key_values(pa.string()).filter(bool)

@@ -27,6 +27,7 @@ from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
+from tests.sampling import sampled
 from tests.tables import assert_healthy, create, define, to_arrow, write
 
 COLUMNS = (
@@ -342,7 +343,7 @@ PRUNED: list[Predicate] = [
 ]
 
 
-@pytest.mark.parametrize("where", PRUNED, ids=str)
+@pytest.mark.parametrize("where", sampled(PRUNED, 4), ids=str)
 def test_only_files_and_row_groups_that_hold_a_wanted_row_are_read(
     ordered: FileStore, where: Predicate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

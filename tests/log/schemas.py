@@ -65,7 +65,7 @@ def _nested_cells(kind: pa.DataType) -> st.SearchStrategy[Any]:
         return st.lists(cells(kind.value_type, kind.value_field.nullable), max_size=3)
     if pa.types.is_map(kind):
         items = cells(kind.item_type, kind.item_field.nullable)
-        return st.lists(st.tuples(cells(kind.key_type, False), items), max_size=3)
+        return st.lists(st.tuples(cells(kind.key_type, False), items), max_size=3, unique_by=lambda item: repr(item[0]))
     return st.fixed_dictionaries({f.name: cells(f.type, f.nullable) for f in kind})
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.faults import Call
 from tests.model.model import SHAPES, Model, Shape, tiny_row_groups
+from tests.sampling import sampled
 
 Rows = list[dict[str, Any]]
 KEYS = range(6)
@@ -66,7 +67,7 @@ LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "big
 
 
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
-@pytest.mark.parametrize("mine", OPERATIONS)
+@pytest.mark.parametrize("mine", sampled(OPERATIONS, 4))
 def test_two_writers(folder: Path, shape: str, mine: str) -> None:
     with tiny_row_groups():
         for number, other in enumerate(OPERATIONS):

@@ -36,6 +36,7 @@ from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tests.faults import Call, FailAt, FaultyStorage, Killed
+from tests.sampling import sampled
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, keyed, orphans, replay, rows, to_arrow, warehouse
 
@@ -426,7 +427,7 @@ OTHERS: Mapping[str, Callable[[Table], object]] = {
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", OTHERS)
-@pytest.mark.parametrize("second", ["update", "delete", "compaction"])
+@pytest.mark.parametrize("second", sampled(["update", "delete", "compaction"], 3))
 def test_what_others_commit_meanwhile_is_not_lost(store: Store, mode: str, first: str, second: str) -> None:
     table, twin = (
         filled(store, mode),

@@ -14,6 +14,7 @@ from tablestore import Store, Table
 from tablestore.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import Call, FailAt, FaultyStorage
+from tests.sampling import sampled
 from tests.warehouses import assert_whole, orphans
 from tests.writers import on, put, runner, sorted_batches
 
@@ -108,7 +109,7 @@ def assert_exact_from(table: Table, first: int) -> None:
         assert by_deltalake(table.filestore, begin, last) == {v: c for v, c in found.items() if v >= begin}
 
 
-@pytest.mark.parametrize("options", KINDS, ids=repr)
+@pytest.mark.parametrize("options", sampled(KINDS, 3), ids=repr)
 def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)
     back = table.compact(full=True) or table.snapshots(1)[0]
@@ -123,7 +124,7 @@ def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store
     assert_whole(table, leftovers=False)
 
 
-@pytest.mark.parametrize("options", KINDS, ids=repr)
+@pytest.mark.parametrize("options", sampled(KINDS, 3), ids=repr)
 def test_an_overwrite_that_lost_the_race_tells_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)
     table.compact(full=True)

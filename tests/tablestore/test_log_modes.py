@@ -21,6 +21,7 @@ from tablestore.records import RecordReader
 from tablestore.walk import Walk
 from tablestore.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
+from tests.sampling import sampled
 from tests.warehouses import warehouse
 
 Key = tuple[str, int]
@@ -134,7 +135,7 @@ def live(table: Table, history: Iterable[tuple[list[tuple[Any, ...]], str]]) -> 
             table.write(rows, overwrite=how == "overwrite")
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
 @settings(max_examples=6)
 @given(history=HISTORIES)
 def test_complete_changes_lead_from_each_version_to_the_next(engine: str, history: list[Any]) -> None:
@@ -150,7 +151,7 @@ def test_complete_changes_lead_from_each_version_to_the_next(engine: str, histor
                 assert replayed(stored(table, version - 1), changes) == stored(table, version)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
 @settings(max_examples=6)
 @given(history=HISTORIES, deletes=st.sampled_from(["full", "tombstone"]))
 def test_the_last_record_of_each_key_leads_to_the_table(engine: str, history: list[Any], deletes: str) -> None:

@@ -20,6 +20,7 @@ from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
 from filestore.writing.slot_result import SlotResult
 from tablestore import Store, Table
+from tests.sampling import sampled
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 
@@ -299,7 +300,7 @@ CHANGE = st.tuples(
 STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "compact"])
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))
 def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[Any]) -> None:

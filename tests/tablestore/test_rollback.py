@@ -23,6 +23,7 @@ from tablestore.rollback import rollback
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.interleaving import interleave
+from tests.sampling import sampled
 from tests.tables import Clock, assert_healthy, create, define, read, seeded, write
 from tests.warehouses import assert_whole, changes, replay, rows, to_arrow, warehouse
 
@@ -161,7 +162,7 @@ OTHERS: dict[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no-key"])
-@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("other", sampled(OTHERS, 3))
 def test_what_others_commit_meanwhile_is_rolled_back_too(store: Store, other: str, key: tuple[str, ...]) -> None:
     if not key and "delete" in other:
         pytest.skip("without a key nothing is deleted")

@@ -24,6 +24,7 @@ from tablestore import Store, Table
 from tablestore.spark.staging import merged, remove, stage
 from tablestore.write_job import WriteJob
 from tests.faults import FailAt, FaultyStorage
+from tests.sampling import sampled
 from tests.warehouses import assert_whole, orphans, to_arrow
 
 SHAPES: dict[str, dict[str, Any]] = {
@@ -46,7 +47,7 @@ def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, 
         yield {"id": dice.randrange(60), "name": dice.choice("aäb"), "day": day, "n": i, "tags": [i, None]}
 
 
-@pytest.mark.parametrize("open_runs", [2, 64], ids=["in-passes", "at-once"])
+@pytest.mark.parametrize("open_runs", sampled([2, 64], 2), ids=["in-passes", "at-once"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_runs_of_many_tasks_are_one_sorted_stream(
     store: Store, shape: str, open_runs: int, monkeypatch: pytest.MonkeyPatch
@@ -190,7 +191,7 @@ KEYS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KEYS)
+@pytest.mark.parametrize("kind", sampled(KEYS, 3))
 def test_keys_of_all_types_keep_their_order(store: Store, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 3)
     dice = random.Random(3)
