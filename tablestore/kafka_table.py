@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import Unsupported
+from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
@@ -22,8 +22,12 @@ from log.connectors.ranges import PartitionRange
 from log.connectors.secrets import shown
 from log.connectors.startup import Startup, StartupMode
 from log.metadata.plans import plan_write
+from tablestore.hybrid import ResultMode, result_mode
 from tablestore.incoming import Rows, arrow_rows, fit
+from tablestore.normalizing.spec import NormalizerSpec
+from tablestore.normalizing.topics import is_complete, scanned_changes, spec_of
 from tablestore.table import Table
+from tablestore.topic_reader import TopicReader
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic
@@ -45,6 +49,7 @@ class KafkaScan:
         columns: Which columns; all if None.
         where: Which rows.
         ambient: The clock.
+        mode: What it gives of an update.
     """
 
     declaration: KafkaDeclaration
@@ -52,6 +57,7 @@ class KafkaScan:
     columns: tuple[str, ...] | None
     where: Condition | None
     ambient: Ambient
+    mode: ResultMode = ResultMode.UPSERT
 
     @property
     def schema(self) -> pa.Schema:
@@ -60,12 +66,24 @@ class KafkaScan:
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Bounded batches. The changes of one key come in order, since they are in one partition."""
+        for rows in self._changes():
+            wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
+            yield from wanted.select(self.schema.names).to_batches()
+
+    def _changes(self) -> Iterator[pa.Table]:
         from log.kafka.declared_reader import read_ranges  # librdkafka takes 80 ms to load
 
         read = None if self.columns is None else {*self.columns, *(self.where.columns if self.where else ())}
-        for rows in read_ranges(self.declaration, self.ranges, self.ambient, read):
-            wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
-            yield from wanted.select(self.schema.names).to_batches()
+        if self.mode is ResultMode.UPSERT or is_complete(self.declaration):
+            yield from read_ranges(self.declaration, self.ranges, self.ambient, read)
+            return
+
+        def spec(folder: str) -> NormalizerSpec:
+            return spec_of(self.declaration, folder, None if read is None else sorted(read))
+
+        rows = read_ranges(self.declaration, self.ranges, self.ambient, spec("").definition.schema.names)
+        for batch in scanned_changes(spec, rows, self.ambient):
+            yield pa.Table.from_batches([batch])
 
     def to_arrow(self) -> pa.Table:
         """All rows as an Arrow table."""
@@ -116,6 +134,7 @@ class KafkaTable:
         where: Predicate | None = None,
         *,
         options: Mapping[str, str] | None = None,
+        mode: str = "upsert",
     ) -> KafkaScan:
         """Reads the changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
 
@@ -126,25 +145,33 @@ class KafkaTable:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             where: A SQL condition or a polars expression; of a ``-D`` only the key's columns are known.
             options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
+            mode: ``"upsert"``, or ``"changelog"``: complete changes, each update as the row before (``-U``) and after
+                it (``+U``), a delete with the row as it was; a new key is ``+I``, and what changes nothing is left out.
+                What is known of the keys lies in a temporary folder meanwhile.
 
         Raises:
             NotFound: ``topic-not-found``, ``offset-gone``, or ``unknown-column``.
-            InvalidRequest: an option or condition that is none.
+            InvalidRequest: an option, mode or condition that is none; with ``"changelog"`` ``no-primary-key``.
             Unavailable: the brokers do not answer.
             Corrupt: ``malformed-record``, while it is read.
         """
         declaration = self.declaration.with_scan(options or {})
         _asked(declaration, columns)
-        condition = None if where is None else Condition.of(where, _logical(declaration))
+        condition, asked = None if where is None else Condition.of(where, _logical(declaration)), result_mode(mode)
+        if asked is ResultMode.CHANGELOG and not is_complete(declaration):
+            spec_of(declaration, "", columns)
         topic = self._topic(declaration)
         ranges = topic.ranges(topic.partitions(), declaration.startup)
-        return KafkaScan(declaration, ranges, None if columns is None else tuple(columns), condition, self._ambient)
+        read = None if columns is None else tuple(columns)
+        return KafkaScan(declaration, ranges, read, condition, self._ambient, asked)
 
     def follow(
         self,
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
+        mode: str = "upsert",
+        state: str | None = None,
         stop: KafkaStop = None,
     ) -> Generator[pa.RecordBatch]:
         """The changes as `scan` gives them, and then those that come, endlessly.
@@ -152,19 +179,29 @@ class KafkaTable:
         Args:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             options: Options ``scan.*`` for this reader: where it begins, above all.
+            mode: As in `scan`.
+            state: With ``"changelog"``, a folder that is this reader's own: there lies what is known of the keys, and
+                with it how far the topic was taken, so a reader that is begun again goes on there. What came last
+                comes again if the reader ended before it asked for more. Without a folder all begins anew each time.
             stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
 
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
+            InvalidRequest: ``state-unused``; ``other-state``, ``other-topic``: the folder is another reader's.
+            Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
-        from log.kafka.declared_reader import follow_topic  # librdkafka takes 80 ms to load
-
-        declaration = self.declaration.with_scan(options or {})
-        names = _asked(declaration, columns).names
-        asked = stop.is_set if isinstance(stop, threading.Event) else stop
-        topic, read = self._topic(declaration), None if columns is None else tuple(columns)
-        for rows in follow_topic(declaration, topic, asked, self._ambient, read):
-            yield from rows.select(names).to_batches()
+        declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
+        schema, ending = _asked(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
+        complete = asked is ResultMode.UPSERT or is_complete(declaration)
+        if complete and state is not None:
+            raise InvalidRequest(
+                f"state = {state!r} is for mode = changelog of a topic that tells upserts: leave it out",
+                code="state-unused",
+            )
+        reader = TopicReader(declaration, self._topic(declaration), ending, self._ambient)
+        found = reader.rows(columns) if complete else reader.complete_changes(columns, state)
+        for batch in found:
+            yield batch.select(schema.names)
 
     def write(self, rows: Rows) -> int:
         """Writes rows as messages, in their order; gives the number of messages.

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Protocol
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -13,9 +14,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from filestore.ambient import Ambient
 from filestore.errors import NotFound, Unavailable
 from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import RowDecoder
+from log.connectors.decoding import Incoming, RowDecoder
 from log.connectors.ranges import PartitionRange
 from log.connectors.startup import Startup, StartupMode
+from log.formats.format import Malformed
 from log.formats.malformed import Policy, decide
 from log.kafka.declared_settings import consumer_settings, timeout_seconds
 from log.kafka.declared_topic import DeclaredTopic
@@ -24,7 +26,7 @@ from log.kafka.message_columns import NOTHING, Fetched, incoming
 from log.kafka.reader import GONE, PASSING
 from log.kafka.settings import translated
 
-__all__ = ["follow_topic", "read_ranges"]
+__all__ = ["Decoder", "Followed", "follow_from", "follow_topic", "read_ranges"]
 
 logger = logging.getLogger(__name__)
 
@@ -81,15 +83,65 @@ def follow_topic(
     What the topic held when `stop` first said so is still given. Partitions that come later are found, and read from
     their beginning. Errors as of `read_ranges`.
     """
-    decoder = RowDecoder.of(table, columns)
     starts = {r.partition: r.start for r in topic.ranges(topic.partitions(), table.startup)}
+    for found in follow_from(table, topic, starts, stop, ambient, RowDecoder.of(table, columns)):
+        if found.rows is not None:
+            yield found.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What a look at a topic gave.
+
+    Attributes:
+        rows: None if nothing has come, or nothing that has rows.
+        positions: Of each partition the offset at which reading goes on behind them.
+    """
+
+    rows: pa.Table | None
+    positions: Mapping[int, int]
+
+
+class Decoder(Protocol):
+    """What makes rows of messages: a `RowDecoder`, or what chooses one by the messages."""
+
+    @property
+    def wanted(self) -> Sequence[str]:
+        """The metadata that it needs."""
+        ...
+
+    def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
+        """As `RowDecoder.decode`."""
+        ...
+
+
+def follow_from(
+    table: KafkaDeclaration,
+    topic: DeclaredTopic,
+    starts: Mapping[int, int],
+    stop: Callable[[], bool] | None,
+    ambient: Ambient,
+    decoder: Decoder,
+) -> Iterator[Followed]:
+    """As `follow_topic`, from given offsets; it also gives how far it is, and something at least each time it waited.
+
+    Args:
+        table: Whose topic.
+        topic: The same.
+        starts: Where to begin in each partition.
+        stop: When to end; the first look is made in any case.
+        ambient: The clock.
+        decoder: Makes the rows.
+    """
     look = _Discovery(topic, table.discovery, ambient)
     ends: dict[int, int] | None = None
     with _Session(table, decoder, ambient) as session:
         session.assign(starts)
         while ends is None or any(session.positions[p] < end for p, end in ends.items()):
             fetched = session.poll()
-            yield from session.decoded(fetched if ends is None else fetched.before(ends))
+            rows = next(session.decoded(fetched if ends is None else fetched.before(ends)), None)
+            known = session.positions
+            yield Followed(rows, dict(known) if ends is None else {p: min(at, ends[p]) for p, at in known.items()})
             if ends is None and stop is not None and stop():
                 found = topic.ranges(topic.partitions(), _ALL)
                 ends = {r.partition: r.end for r in found}
@@ -124,7 +176,7 @@ class _Discovery:
 class _Session:
     """One consumer, where it is, and what becomes of its messages."""
 
-    def __init__(self, table: KafkaDeclaration, decoder: RowDecoder, ambient: Ambient) -> None:
+    def __init__(self, table: KafkaDeclaration, decoder: Decoder, ambient: Ambient) -> None:
         self._table = table
         self._decoder = decoder
         self._ambient = ambient

@@ -88,6 +88,14 @@ class DeclaredTopic:
         found, *_ = [self._there(name) for name in (self.name, letters) if name is not None]
         return tuple(sorted(p.id for p in found.partitions))
 
+    def identity(self) -> str:
+        """Which topic it is: one of the same name that is made later has another id, and offsets of its own.
+
+        Raises:
+            NotFound: ``topic-not-found``.
+        """
+        return str(self._there(self.name).topic_id)
+
     def _there(self, name: str) -> TopicDescription:
         found = self._found(name)
         if found is None:

@@ -19,6 +19,7 @@ from filestore.ambient import Ambient, system_ambient
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, TableStoreError
+from filestore.life.consumers import Consumer
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans, remove_orphans
 from filestore.life.retention import first_retained
@@ -73,6 +74,7 @@ class Normalizer:
         self._state = spec.opened(ambient)
         self._writer = TableWriter(self._state, lambda definition: None, ambient)
         self._beside = InWriter(self._state, then=_forget_if_due)
+        self._taker: Consumer | None = None
 
     @classmethod
     def open(
@@ -141,6 +143,22 @@ class Normalizer:
         """
         state = self._state.state()
         return self._again(state, None) if APP in state.app_versions else None
+
+    def undelivered(self) -> NormalizedBatch | None:
+        """The batch that was taken last, unless `delivered` has been told of it: to be given again after a restart."""
+        last, before = self.last(), Consumer(self._state, APP).position()
+        return None if last is None or (before is not None and before.version >= last.version) else last
+
+    def delivered(self, batch: NormalizedBatch) -> None:
+        """Keeps in mind that a batch's changes have arrived, for `undelivered`; what comes after it does not expire.
+
+        Raises:
+            Conflict: ``consumer-taken``: another process has gone on with this state.
+        """
+        if self._taker is None:
+            self._taker = Consumer(self._state, APP).register(batch.version)
+        else:
+            self._taker.advance(batch.version)
 
     def alter(self, *changes: Change | str) -> None:
         """Changes the columns of state and changes, as `tablestore.Table.alter` does; errors as there.

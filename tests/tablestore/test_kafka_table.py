@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -419,3 +420,35 @@ def test_the_store_knows_what_it_is(topics: Topics) -> None:
     assert not hasattr(opened, "nonsense")
     topics.store.drop_table(name)
     assert rows(opened) == []  # the topic stays
+
+
+def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topics, folder: Path) -> None:
+    table, state = topics.table(KEYED, UPSERT, 2), str(folder / "state")
+
+    def told(**how: Any) -> list[tuple[int, str, str]]:
+        found = [row for batch in table.follow(mode="changelog", state=state, **how) for row in batch.to_pylist()]
+        return sorted((row["id"], row["_kind"], row["v"]) for row in found)
+
+    table.write(pa.table({"id": [1, 2, 1, 3], "v": ["a", "b", "c", "d"]}))
+    table.write(pa.table({"id": [3, 9], "v": [None, None], "_kind": ["-D", "-D"]}))
+    reader = table.follow(mode="changelog", state=state, stop=lambda: True)
+    first = next(reader)  # and it is gone before it asks for more
+    reader.close()
+    seen = told(stop=lambda: True)
+    assert {(row["id"], row["_kind"], row["v"]) for row in first.to_pylist()} <= set(seen)
+    assert replay(seen) == {1: "c", 2: "b"}
+    table.write(pa.table({"id": [1, 2, 4], "v": ["c", None, "e"], "_kind": ["+U", "-D", "+U"]}))
+    assert told(stop=lambda: True) == [(2, "-D", "b"), (4, "+I", "e")]
+    assert told(stop=lambda: True) == []
+    whole = table.scan(["v", "id"], where="v = 'b'", mode="changelog").to_arrow().to_pylist()
+    assert whole in ([{"v": "b", "id": 2, "_kind": k} for k in kinds] for kinds in (["+I", "-D"], []))
+    with pytest.raises(InvalidRequest) as caught:
+        topics.table(KEYED, UPSERT, 2).follow(mode="changelog", state=state, stop=lambda: True).__next__()
+    assert caught.value.code == "other-topic"
+
+
+def replay(changes: list[tuple[int, str, str]]) -> dict[int, str]:
+    """The rows that sorted changes lead to: of each key what came and did not go."""
+    left = Counter((key, value) for key, kind, value in changes if kind[0] == "+")
+    left.subtract((key, value) for key, kind, value in changes if kind[0] == "-")
+    return {key: value for (key, value), count in left.items() if count}

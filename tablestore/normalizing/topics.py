@@ -1,0 +1,109 @@
+"""Complete changes of a Kafka topic that tells upserts: batches of messages go through a normalizer."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest
+from filestore.storage import writing
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.decoding import RowDecoder
+from tablestore.normalizing.normalizer import Normalizer
+from tablestore.normalizing.progress import Positions
+from tablestore.normalizing.spec import NormalizerSpec
+
+__all__ = [
+    "followed_changes",
+    "is_complete",
+    "named",
+    "offsets_of",
+    "scanned_changes",
+    "spec_of",
+    "temporary_state",
+]
+
+
+def is_complete(table: KafkaDeclaration) -> bool:
+    """Whether the topic's changes are complete as they are: its rows only come."""
+    return not table.upserts and not table.value_format.changelog
+
+
+def spec_of(table: KafkaDeclaration, state: str, columns: Sequence[str] | None) -> NormalizerSpec:
+    """The normalizer of a table: of all columns, or of some and the key. Picklable, for tasks (`NormalizerSpec.part`).
+
+    Raises:
+        InvalidRequest: ``no-primary-key``.
+        NotFound: ``unknown-column``.
+    """
+    if not table.primary_key:
+        raise InvalidRequest(
+            f"topic {table.topic} has no primary key, by which the row that a change replaces is known: declare "
+            "PRIMARY KEY (…) NOT ENFORCED, or read it without mode = changelog",
+            code="no-primary-key",
+        )
+    wanted = None if columns is None else {*columns, *table.primary_key}
+    # A column of metadata is one like others here.
+    fields = [f.remove_metadata() for f in RowDecoder.of(table, wanted).plan.declared]
+    return NormalizerSpec.of(state, pa.schema(fields), table.primary_key)
+
+
+def named(topic_id: str, offsets: Mapping[int, int]) -> dict[str, int]:
+    """Offsets by partition as positions. A topic of the same name that is made later gives others."""
+    return {f"{topic_id}/{partition}": offset for partition, offset in offsets.items()}
+
+
+def offsets_of(topic_id: str, positions: Positions, whose: str) -> dict[int, int]:
+    """The offsets by partition that positions tell.
+
+    Raises:
+        InvalidRequest: ``other-topic``: they are those of another topic.
+    """
+    parts = [(name.rpartition("/"), at) for name, at in positions.items()]
+    if any(topic != topic_id for (topic, _, _), _ in parts):
+        raise InvalidRequest(
+            f"{whose} was made from another topic than the one that there is now, whose id is {topic_id}: was it "
+            "deleted and made again? Begin with another folder",
+            code="other-topic",
+        )
+    return {int(partition): at for (_, _, partition), at in parts}
+
+
+def followed_changes(normalizer: Normalizer, batches: Iterable[tuple[pa.Table, Positions]]) -> Iterator[pa.RecordBatch]:
+    """What batches change: first what was taken before and may not have arrived.
+
+    A batch has arrived when the next one is asked for.
+
+    Args:
+        normalizer: Its state remembers how far this has come.
+        batches: Rows from the normalizer's positions on, and where each batch ends.
+    """
+    if (left := normalizer.undelivered()) is not None:
+        yield from left
+        normalizer.delivered(left)
+    for rows, end in batches:
+        batch = normalizer.apply(rows, end)
+        yield from batch
+        normalizer.delivered(batch)
+
+
+def scanned_changes(
+    make: Callable[[str], NormalizerSpec], batches: Iterable[pa.Table], ambient: Ambient
+) -> Iterator[pa.RecordBatch]:
+    """What batches change that begin with nothing; the state lies in a temporary folder and goes with the reader."""
+    with temporary_state() as folder, Normalizer(make(folder), ambient) as normalizer:
+        for number, rows in enumerate(batches):
+            yield from normalizer.apply(rows, {"batch": number})
+
+
+@contextmanager
+def temporary_state() -> Iterator[str]:
+    """A folder for a state that goes with its reader."""
+    with writing(tempfile.gettempdir()):
+        made = tempfile.TemporaryDirectory(prefix="tablestore-normalizer-")
+    with made as folder:
+        yield f"{folder}/state"

@@ -1,0 +1,81 @@
+"""An endless reader of a Kafka table: its rows as they come, or what they change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.decoding import RowDecoder
+from tablestore.normalizing.normalizer import Normalizer
+from tablestore.normalizing.progress import Positions
+from tablestore.normalizing.topics import followed_changes, named, offsets_of, spec_of, temporary_state
+
+if TYPE_CHECKING:
+    from log.kafka.declared_topic import DeclaredTopic
+
+__all__ = ["TopicReader", "starts_of"]
+
+
+def starts_of(table: KafkaDeclaration, topic: DeclaredTopic, known: dict[int, int]) -> dict[int, int]:
+    """Where a reader goes on: where it was, and at the beginning of partitions that came since; at first as it says."""
+    partitions = topic.partitions()
+    if not known:
+        return {r.partition: r.start for r in topic.ranges(partitions, table.startup)}
+    return topic.first_offsets(p for p in partitions if p not in known) | known
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReader:
+    """Reads a topic on and on.
+
+    Attributes:
+        table: What its messages are, with the reader's own options.
+        topic: The same.
+        stop: Says when to end; what the topic holds then is still given.
+        ambient: The clock.
+    """
+
+    table: KafkaDeclaration
+    topic: DeclaredTopic
+    stop: Callable[[], bool] | None
+    ambient: Ambient
+
+    def rows(self, columns: Collection[str] | None) -> Iterator[pa.RecordBatch]:
+        """The rows of messages, as they are."""
+        from log.kafka.declared_reader import follow_topic  # librdkafka takes 80 ms to load
+
+        for rows in follow_topic(self.table, self.topic, self.stop, self.ambient, columns):
+            yield from rows.to_batches()
+
+    def complete_changes(self, columns: Sequence[str] | None, state: str | None) -> Iterator[pa.RecordBatch]:
+        """What messages change; for the state see `tablestore.KafkaTable.follow`."""
+        with self._state(state) as folder:
+            spec = spec_of(self.table, folder, columns)
+            with Normalizer(spec, self.ambient) as normalizer:
+                yield from followed_changes(normalizer, self._batches(normalizer))
+
+    @staticmethod
+    @contextmanager
+    def _state(state: str | None) -> Iterator[str]:
+        if state is not None:
+            yield state
+            return
+        with temporary_state() as folder:
+            yield folder
+
+    def _batches(self, normalizer: Normalizer) -> Iterator[tuple[pa.Table, Positions]]:
+        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
+
+        topic_id = self.topic.identity()
+        known = offsets_of(topic_id, normalizer.positions, f"the state at {normalizer.spec.state}")
+        starts = starts_of(self.table, self.topic, known)
+        decoder = RowDecoder.of(self.table, normalizer.spec.definition.schema.names)
+        for found in follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder):
+            if found.rows is not None:
+                yield found.rows, named(topic_id, found.positions)

@@ -1,0 +1,106 @@
+"""What feeds normalizers: topics' batches over restarts, and the parts of an input in tasks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.errors import Conflict, InvalidRequest
+from tablestore.normalizing.normalizer import Normalizer
+from tablestore.normalizing.parts import OpenNormalizers, normalize_part
+from tablestore.normalizing.progress import Positions
+from tablestore.normalizing.topics import followed_changes, is_complete, named, offsets_of, spec_of
+from tests.folders import memory_folder
+from tests.log.connectors.tables import KAFKA, UPSERT, declared
+from tests.tablestore.upserts import Known, Upsert, after, between, rows_of, spec, told
+
+UPSERTS = st.lists(
+    st.tuples(st.sampled_from(["+U", "+U", "-D"]), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=8
+)
+
+
+@pytest.mark.slow
+@given(batches=st.lists(UPSERTS, max_size=5), takes=st.lists(st.integers(0, 4), max_size=4))
+def test_a_reader_that_begins_again_misses_nothing(batches: Sequence[list[Upsert]], takes: Sequence[int]) -> None:
+    """Each reader takes some batches and is gone: the one that it had in hand comes again, whole, and no other."""
+    steps: list[list[Upsert]] = []
+    rows: Known = {}
+    for batch in batches:
+        now = after(rows, batch)
+        steps.append(between(rows, now))
+        rows = now
+    wanted = [step for step in steps if step]
+    at = 0
+    with memory_folder() as folder:
+        for most in [*takes, 1000]:
+            with Normalizer(spec(folder / "state")) as normalizer:
+                begin = normalizer.positions.get("t/0", 0)
+                rest = ((rows_of(batch), {"t/0": begin + n + 1}) for n, batch in enumerate(batches[begin:]))
+                found = [list(listed(b)) for _, b in zip(range(most), followed_changes(normalizer, rest), strict=False)]
+            assert found == wanted[at : at + most]
+            at = at + most - 1 if 0 < most == len(found) else at + len(found)
+
+
+def listed(batch: pa.RecordBatch) -> Iterator[Upsert]:
+    for row in batch.to_pylist():
+        yield row["_kind"], row["id"], row["v"]
+
+
+@pytest.mark.slow
+def test_what_was_delivered_does_not_come_again() -> None:
+    with memory_folder() as folder:
+        normalizer = Normalizer(spec(folder / "state"))
+        assert normalizer.undelivered() is None
+        first = normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 1})
+        assert told(Normalizer(spec(folder / "state")).undelivered() or ()) == [("+I", 1, 1)]
+        normalizer.delivered(first)
+        assert Normalizer(spec(folder / "state")).undelivered() is None
+        other = Normalizer(spec(folder / "state"))
+        other.delivered(other.apply(rows_of([("+U", 1, 2)]), {"0": 2}))
+        with pytest.raises(Conflict) as caught:
+            normalizer.delivered(first)
+        assert caught.value.code == "consumer-taken"
+
+
+def test_parts_have_states_of_their_own_and_repeat_what_they_gave() -> None:
+    with memory_folder() as folder:
+        whole = pickle.loads(pickle.dumps(spec(folder / "state")))
+        ends: Positions = {"0": 5}
+        first = told(normalize_part(whole, "0", rows_of([("+U", 1, 1)]), ends))
+        assert first == [("+I", 1, 1)] == told(normalize_part(whole, "0", rows_of([("+U", 1, 9)]), ends))
+        assert told(normalize_part(whole, "1", rows_of([("+U", 1, 2)]), {"1": 3})) == [("+I", 1, 2)]
+        assert told(normalize_part(whole, "0", rows_of([("-D", 1, 0)]), {"0": 6})) == [("-D", 1, 1)]
+
+
+def test_few_normalizers_stay_open() -> None:
+    with memory_folder() as folder:
+        kept = OpenNormalizers(most=1)
+        first = kept.of(spec(folder / "a"))
+        assert kept.of(pickle.loads(pickle.dumps(spec(folder / "a")))) is first
+        kept.of(spec(folder / "b"))
+        assert kept.of(spec(folder / "a")) is not first
+        kept.close()
+
+
+def test_positions_say_whose_offsets_they_are() -> None:
+    assert offsets_of("x", named("x", {0: 7, 11: 3}), "it") == {0: 7, 11: 3}
+    with pytest.raises(InvalidRequest) as caught:
+        offsets_of("y", named("x", {0: 7}), "the state at s")
+    assert caught.value.code == "other-topic"
+
+
+def test_which_topics_need_a_normalizer() -> None:
+    keyed = "id BIGINT, v INT, at TIMESTAMP METADATA FROM 'timestamp', PRIMARY KEY (id) NOT ENFORCED"
+    assert not is_complete(declared(keyed, UPSERT))
+    assert is_complete(declared("id BIGINT", KAFKA))
+    changes = declared("id BIGINT, v INT", KAFKA, value_format="debezium-json")
+    assert not is_complete(changes)
+    with pytest.raises(InvalidRequest) as caught:
+        spec_of(changes, "s", None)
+    assert caught.value.code == "no-primary-key"
+    assert spec_of(declared(keyed, UPSERT), "s", ["at"]).definition.schema.names == ("id", "at")
