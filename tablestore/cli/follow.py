@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["follow"]
 
 _KIND = "_kind"
-_ANY_TABLE = {"version": None, "tag": None, "mode": "upsert", "consumer": None, "on_log_gap": "fail"}
-"""What a Kafka topic can be asked for, too: the others need versions."""
+_ANY_TABLE = {"version": None, "tag": None, "consumer": None, "on_log_gap": "fail"}
+"""How a Kafka topic leaves what needs versions."""
 
 
 class _From(StrEnum):
@@ -82,6 +82,14 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         str | None,
         typer.Option("--consumer", metavar="ID", help="Go on where the last reader with this id stopped."),
     ] = None,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            "--state",
+            metavar="FOLDER",
+            help="Of a Kafka topic, with --mode changelog: where the rows are known from; go on where it stopped.",
+        ),
+    ] = None,
     on_log_gap: Annotated[
         _OnLogGap, typer.Option("--on-log-gap", help="If changes are gone: an error, or on from the newest version.")
     ] = _OnLogGap.FAIL,
@@ -96,13 +104,14 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     """Print a table's changes as they come, each with its kind: +I, -U, +U or -D. Ctrl-C ends it."""
     if scan is _From.TIMESTAMP and timestamp is None:
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
-    asked = {"version": version, "tag": tag, "mode": str(mode), "consumer": consumer, "on_log_gap": str(on_log_gap)}
+    asked = {"version": version, "tag": tag, "consumer": consumer, "on_log_gap": str(on_log_gap)}
     opened = open_any_table if asked == _ANY_TABLE and until is None else open_table
     with _interruptible() as stopped, opened(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
-        changes = _changes(table, scan, timestamp, asked, stopped if until is None else until)
+        asked |= {"mode": str(mode)}
+        changes = _changes(table, scan, timestamp, asked, state, stopped if until is None else until)
         note(f"following {name}; Ctrl-C ends it")
         with closing(changes):
             _print_changes(changes, wanted, output, stopped)
@@ -113,14 +122,17 @@ def _changes(
     scan: _From | None,
     timestamp: datetime | None,
     asked: Mapping[str, Any],
+    state: str | None,
     stop: int | threading.Event,
 ) -> Following | Generator[pa.RecordBatch]:
     from tablestore.table import Table
 
     if isinstance(table, Table):
+        if state is not None:
+            raise typer.BadParameter("a managed table keeps a reader's place itself: --consumer", param_hint="--state")
         return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
     assert not isinstance(stop, int), "a topic has no versions"
-    return table.follow(options=_startup(scan, timestamp), stop=stop)
+    return table.follow(options=_startup(scan, timestamp), mode=asked["mode"], state=state, stop=stop)
 
 
 def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:
