@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.model.rowkind import RowKind
+from log.formats.debezium_envelopes import EnvelopeReader
 from log.formats.format import (
     MILLISECONDS,
     Decoded,
@@ -35,7 +36,6 @@ from log.formats.format import (
     split_kinds,
     split_tombstones,
 )
-from log.formats.json_documents import Documents, parse_documents
 from log.formats.json_texts import JsonStyle, to_texts
 
 __all__ = ["METADATA", "DebeziumJsonFormat"]
@@ -64,7 +64,7 @@ class DebeziumJsonFormat:
         schema: The columns.
         style: How values are written.
         schema_include: Messages are ``{"schema": …, "payload": …}``, as Kafka Connect's JsonConverter makes them with
-            ``schemas.enable``.
+            ``schemas.enable``. What a member stands for is read from there.
     """
 
     schema: pa.Schema
@@ -92,46 +92,35 @@ class DebeziumJsonFormat:
         """The changes of messages, in their order."""
         wanted = metadata_fields(METADATA, metadata)
         messages, places, tombstones = split_tombstones(values)
-        found = parse_documents(messages, self._documents(metadata))
-        bad = dict(found.malformed)
-        payload, schemas = self._payload(found, bad)
-        member = dict(zip(payload.type.names, payload.flatten(), strict=True))
+        reader = EnvelopeReader(
+            nullable(self.schema), self._members(metadata), self.schema_include, "schema" in metadata
+        )
+        found = reader.read(messages)
+        bad, member = dict(found.malformed), found.members
         removed, added = _changes(member, found.index, bad)
         rows = _taken(member["before"], removed, member["after"], added)
         order = np.argsort(np.concatenate([removed * 2, added * 2 + 1]), kind="stable")
         which = np.concatenate([removed, added])[order]
-        extra = [_metadata(f, member, schemas).take(pa.array(which)) for f in wanted]
+        extra = [_metadata(f, member, found.schemas).take(pa.array(which)) for f in wanted]
         columns = [c.take(pa.array(order)) for c in rows]
         table = pa.Table.from_arrays([*columns, *extra], schema=pa.schema([*nullable(self.schema), *wanted]))
         kinds = _kinds(member["op"].to_numpy(zero_copy_only=False), removed, added)[order]
         reasons = {int(places[i]): reason for i, reason in bad.items()}
         index = places[found.index[which]]
+        if found.tombstones:
+            tombstones = np.sort(np.concatenate([tombstones, places[list(found.tombstones)]]))
         return collected(table, pa.array(kinds, pa.string()), self.schema, index, tombstones, reasons)
 
-    def _documents(self, metadata: Sequence[str]) -> pa.Schema:
-        row = pa.struct(list(nullable(self.schema)))
-        members = [pa.field("before", row), pa.field("after", row), pa.field("op", pa.string())]
+    def _members(self, metadata: Sequence[str]) -> tuple[pa.Field, ...]:
+        """What is read of an envelope beside its rows."""
+        members = [pa.field("op", pa.string())]
         if "ingestion-timestamp" in metadata:
             members.append(pa.field("ts_ms", pa.int64()))
         if "source.properties" in metadata:
             members.append(pa.field("source", METADATA["source.properties"]))
         elif any(key.startswith("source.") for key in metadata):
             members.append(pa.field("source", _SOURCE))
-        if not self.schema_include:
-            return pa.schema(members)
-        described = [pa.field("schema", pa.string())] if "schema" in metadata else []
-        return pa.schema([pa.field("payload", pa.struct(members)), *described])
-
-    def _payload(self, found: Documents, bad: dict[int, str]) -> tuple[pa.StructArray, pa.Array]:
-        """The envelope of each document, and the text of its schema."""
-        columns = found.members
-        none = pa.nulls(columns.num_rows, pa.string())
-        if not self.schema_include:
-            return columns.to_struct_array().combine_chunks(), none
-        payload = columns["payload"].combine_chunks()
-        for i in found.index[payload.is_null().to_numpy(zero_copy_only=False)].tolist():
-            bad[i] = "member 'payload' is missing: the message has no schema, so debezium-json.schema-include is false"
-        return payload, columns["schema"].combine_chunks() if "schema" in columns.column_names else none
+        return tuple(members)
 
 
 def _changes(member: Mapping[str, pa.Array], index: Index, bad: dict[int, str]) -> tuple[Index, Index]:
