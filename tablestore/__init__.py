@@ -32,6 +32,7 @@ from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tablestore.columns import metadata_column
+    from tablestore.ingesting.ingestion import Ingestion, Pace
     from tablestore.kafka_table import KafkaScan, KafkaTable
     from tablestore.normalizing.normalizer import Normalizer
     from tablestore.normalizing.spec import NormalizerSpec
@@ -44,12 +45,14 @@ __all__ = [
     "CommitUnknown",
     "Conflict",
     "Corrupt",
+    "Ingestion",
     "InvalidRequest",
     "KafkaScan",
     "KafkaTable",
     "Normalizer",
     "NormalizerSpec",
     "NotFound",
+    "Pace",
     "RowKind",
     "Scan",
     "Snapshot",
@@ -65,10 +68,12 @@ __all__ = [
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
 # nothing, since they import this package only to reach `tablestore.transaction`.
 _LAZY = {
+    "Ingestion": "tablestore.ingesting.ingestion",
     "KafkaScan": "tablestore.kafka_table",
     "KafkaTable": "tablestore.kafka_table",
     "Normalizer": "tablestore.normalizing.normalizer",
     "NormalizerSpec": "tablestore.normalizing.spec",
+    "Pace": "tablestore.ingesting.ingestion",
     "Scan": "tablestore.scan",
     "Store": "tablestore.store",
     "Table": "tablestore.table",

@@ -19,6 +19,8 @@ from filestore.storage import LocalStorage
 from log.connectors.options import CONNECTOR
 from tablestore.defaults import table_defaults
 from tablestore.handle import TableHandle
+from tablestore.ingesting.beginning import Asked, begin
+from tablestore.ingesting.ingestion import Ingestion
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
 
@@ -148,6 +150,47 @@ class Store:
             "scan or follow, and write it",
             code="connector-table",
         )
+
+    def ingest(
+        self,
+        topic: str,
+        into: str,
+        *,
+        servers: str,
+        columns: pa.Schema | Schema | str | None = None,
+        primary_key: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        source_options: Mapping[str, str] | None = None,
+    ) -> Ingestion:
+        """Makes a table of a topic that Debezium writes, or goes on where it stopped (log/CONNECTORS.md section 6).
+
+        Columns come from the schema in the messages, and the primary key from their keys. Columns that come later are
+        added. What was taken is committed together with the topic's offsets, so a managed table has each change once.
+
+            with tablestore.connect("warehouse") as store:
+                ingestion = store.ingest("cdc.shop.orders", "shop.orders", servers="localhost:9092")
+                ingestion.copy()                          # what is there
+                for taken in ingestion.follow(): ...      # what comes
+
+        Args:
+            topic: Its messages are Debezium's, as JSON, with or without a schema in them.
+            into: ``database.table``: a managed table with a primary key, or an upsert-kafka table. It is made if it is
+                not there.
+            servers: The topic's brokers.
+            columns: The table's columns, where the messages have no schema, or to have only these: then none are added
+                later. Give them each time.
+            primary_key: Where the messages' keys do not say it.
+            options: Of the table, if it is made. With ``{"connector": "upsert-kafka", "topic": …}`` it is a compacted
+                topic, as JSON and with as many partitions as the source unless they say otherwise.
+            source_options: ``properties.*`` and ``scan.*`` of the topic (log/CONNECTORS.md).
+
+        Raises:
+            NotFound: ``topic-not-found``, or there is no such database.
+            InvalidRequest: ``no-schema``, ``no-primary-key``, ``empty-topic``, ``other-table``, or as `create_table`.
+            Unavailable: the brokers do not answer.
+        """
+        key, own, read = tuple(primary_key), options or {}, source_options or {}
+        return begin(self, Asked(topic, into, servers, columns, key, own, read), self._ambient)
 
     def table_id(self, name: str) -> str:
         """A table's id by the catalog alone: nothing is opened. `NotFound` if there is no such table."""

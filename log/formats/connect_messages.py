@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from log.formats.format import Index
 
-__all__ = ["Parted", "Payloads", "head_schema", "parted"]
+__all__ = ["Parted", "Payloads", "head_schema", "parted", "schemas_of"]
 
 _PAYLOAD = b'"payload":'
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -132,6 +132,30 @@ def parted(messages: Sequence[bytes]) -> Parted:
     for place in places.to_pylist():
         found.read(place, messages[place])
     return found.done()
+
+
+def schemas_of(messages: Sequence[bytes]) -> tuple[str, ...]:
+    """The texts of the schemas that messages have, each once, in the order of their first messages."""
+    found: dict[str, None] = {}
+    left = pa.array(messages, pa.large_binary())
+    while len(left):
+        first = left[0].as_py()
+        head = first.partition(_PAYLOAD)[0] + _PAYLOAD
+        schema, is_head = head_schema(head)
+        if is_head:
+            left = left.filter(pc.invert(pc.starts_with(left, head)))
+        else:
+            schema, left = _alone(first), left[1:]
+        if schema is not None:
+            found[schema] = None
+    return tuple(found)
+
+
+def _alone(message: bytes) -> str | None:
+    try:
+        return _spelled(_members(message.decode()).get("schema", "null"))
+    except (ValueError, RecursionError):
+        return None  # who reads it says so
 
 
 @lru_cache(maxsize=256)

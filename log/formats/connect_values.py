@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from log.formats.connect_decimals import decimal_column, unscaled
 from log.formats.connect_schema import Described
 
-__all__ = ["DECIMAL", "Meaning", "converted", "meaning_of"]
+__all__ = ["DECIMAL", "VARIABLE_DECIMAL", "Meaning", "converted", "meaning_of"]
 
 Mask = npt.NDArray[np.bool_]
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
-_VARIABLE = "io.debezium.data.VariableScaleDecimal"
+VARIABLE_DECIMAL = "io.debezium.data.VariableScaleDecimal"
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _PER_SECOND = {
     "io.debezium.time.Timestamp": 1_000,
@@ -83,7 +83,7 @@ def converted(members: pa.Array, meaning: Meaning) -> tuple[pa.Array, Mask | Non
 
 def _turns(kind: pa.DataType, said: Described) -> bool:
     """Whether anything of a value has to be converted."""
-    if pa.types.is_struct(kind) and said.logical != _VARIABLE:
+    if pa.types.is_struct(kind) and said.logical != VARIABLE_DECIMAL:
         return any((inner := said.field(f.name)) is not None and _turns(f.type, inner) for f in kind)
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         return said.items is not None and _turns(_element(kind), said.items)
@@ -97,7 +97,7 @@ def _leaf(kind: pa.DataType, said: Described) -> bool:
         return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
     if said.logical == DECIMAL:
         return not pa.types.is_binary(kind)
-    return said.logical == _VARIABLE and not pa.types.is_nested(kind)
+    return said.logical == VARIABLE_DECIMAL and not pa.types.is_nested(kind)
 
 
 def _read_as(kind: pa.DataType, said: Described) -> pa.DataType:
@@ -109,7 +109,7 @@ def _read_as(kind: pa.DataType, said: Described) -> pa.DataType:
         return pa.list_(meaning_of(kind.value_type, said.items).read_as)
     if pa.types.is_map(kind):
         return pa.map_(kind.key_type, meaning_of(kind.item_type, said.items).read_as)
-    if said.logical == _VARIABLE:
+    if said.logical == VARIABLE_DECIMAL:
         return _VARIABLE_TYPE
     return pa.string() if said.logical == DECIMAL else pa.int64()
 
@@ -125,7 +125,7 @@ def _converted(members: pa.Array, kind: pa.DataType, said: Described) -> tuple[p
         return _moments(members, kind, _PER_SECOND[said.logical])
     if not (pa.types.is_string(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
         return pa.nulls(len(members), kind), _valid(members)
-    if said.logical == _VARIABLE:
+    if said.logical == VARIABLE_DECIMAL:
         return _variable(members, kind)
     return _decimals(members, said.scale or 0, kind)
 

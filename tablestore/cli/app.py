@@ -10,7 +10,20 @@ import typer
 from typer.core import TyperGroup
 
 from filestore.errors import TableStoreError
-from tablestore.cli import alter, care, catalog, compactor, describe, follow, life, partitions, rows, show, start
+from tablestore.cli import (
+    alter,
+    care,
+    catalog,
+    compactor,
+    describe,
+    follow,
+    ingest,
+    life,
+    partitions,
+    rows,
+    show,
+    start,
+)
 from tablestore.cli.output import complain
 
 __all__ = ["app", "main"]
@@ -55,7 +68,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "snapshots": describe.snapshots,
         "show": show.show,
     },
-    "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow},
+    "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow, "ingest": ingest.ingest},
     "Versions": {
         "tags": life.tags,
         "tag": life.tag,

@@ -12,7 +12,7 @@ from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Token
 from tablestore.cli.opening import open_store
 from tablestore.cli.output import note, print_json, print_lines
 
-__all__ = ["create", "databases", "drop", "tables"]
+__all__ = ["create", "databases", "drop", "names_of", "options_of", "tables"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
@@ -78,9 +78,9 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
             store.create_table(
                 name,
                 schema,
-                primary_key=_names(key),
-                partition_by=_names(partition_by),
-                options=_options(option or ()),
+                primary_key=names_of(key),
+                partition_by=names_of(partition_by),
+                options=options_of(option or ()),
                 comment=comment,
                 if_not_exists=if_not_exists,
             )
@@ -106,14 +106,16 @@ def drop(
     note(f"dropped {name}")
 
 
-def _names(text: str | None) -> list[str]:
+def names_of(text: str | None) -> list[str]:
+    """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
 
 
-def _options(given: Sequence[str]) -> dict[str, str]:
+def options_of(given: Sequence[str], hint: str = "--option") -> dict[str, str]:
+    """Options as ``NAME=VALUE``."""
     pairs = [text.partition("=") for text in given]
     if wrong := [text for text, equals, _ in pairs if not equals]:
-        raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint="--option")
+        raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint=hint)
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaTable
     from tablestore.table import Table
 
-__all__ = ["follow"]
+__all__ = ["follow", "interruptible"]
 
 _KIND = "_kind"
 _ANY_TABLE = {"version": None, "tag": None, "consumer": None, "on_log_gap": "fail"}
@@ -106,7 +106,7 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
     asked = {"version": version, "tag": tag, "consumer": consumer, "on_log_gap": str(on_log_gap)}
     opened = open_any_table if asked == _ANY_TABLE and until is None else open_table
-    with _interruptible() as stopped, opened(name, catalog, token) as table:
+    with interruptible() as stopped, opened(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
@@ -167,7 +167,7 @@ def _print_changes(
 
 
 @contextmanager
-def _interruptible() -> Iterator[threading.Event]:
+def interruptible() -> Iterator[threading.Event]:
     """Ctrl-C sets the event, so that what is being printed is printed to its end; a second one does not wait."""
     stopped = threading.Event()
 

@@ -26,15 +26,14 @@ from filestore.life.retention import first_retained
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.schema import Schema
-from filestore.sorting.order import sort_rows
 from filestore.storage import Storage
 from filestore.table import FileStore
-from tablestore.incoming import Rows, arrow_rows, conform
+from tablestore.brought import brought
+from tablestore.incoming import Rows, arrow_rows
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema
 from tablestore.normalizing.progress import Positions, checked, goes_on, passed
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.transaction import TableWriter
-from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = ["Normalizer", "expiry_due"]
 
@@ -125,7 +124,7 @@ class Normalizer:
         if not goes_on(state.positions, end):
             return self._again(state, end)
         app = AppVersion(APP, state.app_versions.get(APP, -1) + 1, tuple(sorted(end.items())))
-        snapshot = self._writer.write(_brought(arrow_rows(rows)), app=app)
+        snapshot = self._writer.write(brought(arrow_rows(rows)), app=app)
         if self._state.required(snapshot.version).positions != end:
             raise Conflict(
                 f"another process has taken batch {app.version} of the state at {self.spec.state}, and it ended "
@@ -218,12 +217,3 @@ def _forget_if_due(store: FileStore) -> None:
     if expiry_due(store.state()):
         expire(store)
         remove_orphans(store, find_orphans(store, store.ambient.now_ms() - _ORPHANED_MS, lambda: None))
-
-
-def _brought(rows: pa.Table) -> Runner:
-    def run(job: WriteJob) -> Sequence[TaskOutcome]:
-        definition = job.table.definition
-        batches = sort_rows(conform(rows, definition), definition).to_batches()
-        return [job.run(batches, "0.0")] if batches else []
-
-    return run

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 
-from tablestore import Store
+from tablestore import Store, Table
 from tests.cli.conftest import Run
+from tests.cli.programs import Program
 from tests.servers.kafka import KafkaBroker
+from tests.tablestore.debezium import ID, TEXT, Messages, make_topic
 
 COLUMNS = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
 OPTIONS = (
@@ -76,3 +80,38 @@ def test_rows_go_in_and_come_out(run: Run, store: Store, kafka_broker: KafkaBrok
         {"id": 1, "v": "a", "_kind": "+U"},
         {"id": 1, "v": None, "_kind": "-D"},
     ]
+
+
+def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:
+    topic = f"cdc-{uuid.uuid4()}"
+    make_topic(kafka_broker.bootstrap, topic, 1)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    messages = Messages({"id": ID, "name": TEXT})
+
+    def send(key: int, name: str) -> None:
+        sent_key, value = messages.change("c", None, {"id": key, "name": name})
+        producer.produce(topic, value, sent_key)
+        assert producer.flush(30) == 0
+
+    send(1, "pen")
+    made = run("ingest", topic, "--into", "shop.items", "--servers", kafka_broker.bootstrap)
+    assert made.exit_code == 0, made.stderr
+    assert "1 changes, version " in made.stderr
+    follower = start("ingest", topic, "--into", "shop.items", "--servers", kafka_broker.bootstrap, "--follow")
+    follower.err.until_any("Ctrl-C ends it")
+    send(2, "cup")
+    follower.err.until_any("1 changes")
+    follower.interrupt()
+    assert follower.wait() == 0
+    scanned = run("scan", "shop.items", "--format", "json").stdout.splitlines()
+    assert sorted(scanned) == ['{"id":1,"name":"pen"}', '{"id":2,"name":"cup"}']
+    latest = ("--into", "shop.latest", "--servers", kafka_broker.bootstrap, "--to-topic", f"{topic}-latest")
+    assert run("ingest", topic, *latest).exit_code == 0
+    changes = start("follow", "shop.latest", "--mode", "changelog", "--format", "json")
+    assert {json.loads(line)["_kind"] for line in changes.out.until_count(2)} == {"+I"}
+
+
+def test_a_managed_table_needs_no_state(run: Run, orders: Table) -> None:
+    result = run("follow", orders.handle.identifier, "--state", "s")
+    assert result.exit_code == 2
+    assert "--consumer" in result.stderr

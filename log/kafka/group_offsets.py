@@ -1,0 +1,45 @@
+"""Offsets that a group keeps on the brokers, for a reader that has no better place. No member ever joins the group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from log.connectors.declaration import KafkaDeclaration
+from log.kafka.declared_settings import client_settings
+from log.kafka.settings import translated
+
+__all__ = ["GroupOffsets"]
+
+
+class GroupOffsets:
+    """Of one topic and group.
+
+    Args:
+        declaration: The topic.
+        group: The group's id.
+
+    Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``).
+    """
+
+    def __init__(self, declaration: KafkaDeclaration, group: str) -> None:
+        self._declaration = declaration
+        self._group = group
+        self._admin = AdminClient(client_settings(declaration))
+
+    def read(self) -> dict[int, int]:
+        """The offsets by partition, of those that have one. Brokers forget them with the topic, or after a week."""
+        asked = [ConsumerGroupTopicPartitions(self._group)]
+        with translated(f"reading the offsets of group {self._group}", self._declaration):
+            found = self._admin.list_consumer_group_offsets(asked)[self._group].result()
+        ours = [at for at in found.topic_partitions if at.topic == self._declaration.topic and at.offset >= 0]
+        return {at.partition: at.offset for at in ours}
+
+    def write(self, offsets: Mapping[int, int]) -> None:
+        """Keeps offsets."""
+        places = [TopicPartition(self._declaration.topic, p, offset) for p, offset in offsets.items()]
+        asked = [ConsumerGroupTopicPartitions(self._group, places)]
+        with translated(f"keeping the offsets of group {self._group}", self._declaration):
+            self._admin.alter_consumer_group_offsets(asked)[self._group].result()

@@ -1,0 +1,121 @@
+"""From what a user says to an `Ingestion`: the source is looked at, and the table made if it is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest, NotFound
+from filestore.model.schema import Schema
+from filestore.model.sql import parse_columns
+from filestore.model.table_columns import TableColumns, managed_schema
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.options import CONNECTOR, Connector
+from tablestore.ingesting.ingestion import Ingestion
+from tablestore.ingesting.learning import learned
+from tablestore.ingesting.source import first_message, raw_topic
+from tablestore.ingesting.targets import ManagedTarget, Target, TopicTarget
+from tablestore.table import Table
+
+if TYPE_CHECKING:
+    from log.kafka.declared_topic import DeclaredTopic
+    from tablestore.kafka_table import KafkaTable
+    from tablestore.store import Store
+
+__all__ = ["Asked", "begin"]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is to be ingested; see `tablestore.Store.ingest`."""
+
+    topic: str
+    into: str
+    servers: str
+    columns: pa.Schema | Schema | str | None
+    primary_key: tuple[str, ...]
+    options: Mapping[str, str]
+    source_options: Mapping[str, str]
+
+
+def begin(store: Store, asked: Asked, ambient: Ambient) -> Ingestion:
+    """See `tablestore.Store.ingest`."""
+    from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
+
+    source = raw_topic(asked.topic, asked.servers, asked.source_options)
+    topic, columns = DeclaredTopic(source, ambient), _columns(asked.columns, asked.primary_key)
+    try:
+        table = store.table(asked.into)
+    except NotFound as error:
+        if error.code != "table-not-found":
+            raise
+        table = _made(store, asked, source, columns, len(topic.partitions()), ambient)
+    target = _target(table, source, topic)
+    _check_known(asked, columns, target)
+    return Ingestion(table, source, target, topic, ambient, fixed=columns is not None)
+
+
+def _columns(given: pa.Schema | Schema | str | None, primary_key: Sequence[str]) -> Schema | None:
+    if isinstance(given, str):
+        return parse_columns(given, primary_key)
+    if isinstance(given, pa.Schema):
+        return managed_schema(TableColumns.from_arrow(given).columns)
+    return given
+
+
+def _made(
+    store: Store, asked: Asked, source: KafkaDeclaration, columns: Schema | None, partitions: int, ambient: Ambient
+) -> Table | KafkaTable:
+    """The table, with the columns and the key that the messages tell, as far as they are not given."""
+    known, key, value = columns, None, b""
+    if columns is None or not asked.primary_key:
+        sample = first_message(source, ambient)
+        if sample is None:
+            raise InvalidRequest(
+                f"topic {asked.topic} has no messages yet, which would tell the columns and the key of {asked.into}: "
+                "give both, or begin when there are some",
+                code="empty-topic",
+            )
+        key, value = sample
+    found = learned(asked.topic, key, value, known, asked.primary_key)
+    options = dict(asked.options)
+    if options.get(CONNECTOR) == Connector.UPSERT_KAFKA:
+        options = {
+            "properties.bootstrap.servers": asked.servers,
+            "key.format": "json",
+            "value.format": "json",
+            "topic.partitions": str(partitions),
+            **options,
+        }
+    return store.create_table(
+        asked.into, found.columns, primary_key=found.primary_key, options=options, if_not_exists=True
+    )
+
+
+def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic) -> Target:
+    if isinstance(table, Table):
+        return ManagedTarget(table, topic.identity())
+    from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
+
+    group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")
+    return TopicTarget(table, GroupOffsets(source, group))
+
+
+def _check_known(asked: Asked, columns: Schema | None, target: Target) -> None:
+    """What was given beside a table that is there already has to be what it is."""
+    if asked.primary_key and asked.primary_key != target.key:
+        raise InvalidRequest(
+            f"table {asked.into} has the primary key {', '.join(target.key)}, and {', '.join(asked.primary_key)} was "
+            "given: leave it out",
+            code="other-table",
+        )
+    if columns is not None and (other := [n for n in columns.names if n not in target.columns]):
+        raise InvalidRequest(
+            f"table {asked.into} has no column {other[0]!r}: its columns are {', '.join(target.columns.names)}. Alter "
+            "it first",
+            code="other-table",
+        )

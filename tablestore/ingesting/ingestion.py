@@ -1,0 +1,151 @@
+"""`Ingestion`: a Debezium topic on its way into a table; what it is made of, and its loop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from log.connectors.declaration import KafkaDeclaration
+from tablestore.ingesting.source import EvolvingDecoder
+from tablestore.ingesting.targets import Target
+from tablestore.kafka_table import KafkaTable
+from tablestore.table import Table
+from tablestore.topic_reader import starts_of
+
+if TYPE_CHECKING:
+    from log.kafka.declared_topic import DeclaredTopic
+
+__all__ = ["Ingestion", "Pace", "Taken"]
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When changes are committed: when nothing more has come, and at the latest then.
+
+    Attributes:
+        rows: So many are waiting.
+        size: They take so many bytes.
+        interval: The first of them has waited so long.
+    """
+
+    rows: int = 100_000
+    size: int = 64 << 20
+    interval: timedelta = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a commit took.
+
+    Attributes:
+        rows: How many changes.
+        offsets: Where each partition is read on.
+        version: The version of a managed table that has them; None of a topic.
+    """
+
+    rows: int
+    offsets: Mapping[int, int]
+    version: int | None
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """Changes that are not committed yet."""
+
+    pace: Pace
+    ambient: Ambient
+    tables: list[pa.Table] = field(default_factory=list)
+    since_ms: int = 0
+
+    def add(self, rows: pa.Table) -> None:
+        if not self.tables:
+            self.since_ms = self.ambient.now_ms()
+        self.tables.append(rows)
+
+    def is_due(self, *, idle: bool) -> bool:
+        if not self.tables:
+            return False
+        waited = timedelta(milliseconds=self.ambient.now_ms() - self.since_ms)
+        count, size = (sum(of) for of in zip(*((t.num_rows, t.nbytes) for t in self.tables), strict=True))
+        return idle or count >= self.pace.rows or size >= self.pace.size or waited >= self.pace.interval
+
+    def taken(self) -> pa.Table:
+        """All of them; columns that came meanwhile are null in those from before."""
+        tables, self.tables = self.tables, []
+        return pa.concat_tables(tables, promote_options="default")
+
+
+class Ingestion:
+    """A topic on its way into a table. Get it from `tablestore.Store.ingest`.
+
+    Attributes:
+        table: Where the changes go.
+    """
+
+    def __init__(
+        self,
+        table: Table | KafkaTable,
+        source: KafkaDeclaration,
+        target: Target,
+        topic: DeclaredTopic,
+        ambient: Ambient,
+        *,
+        fixed: bool,
+    ) -> None:
+        self.table = table
+        self._source = source
+        self._target = target
+        self._topic = topic
+        self._ambient = ambient
+        self._fixed = fixed
+
+    def copy(self, pace: Pace | None = None) -> Taken:
+        """Takes what the topic holds now and the table has not; gives the sum.
+
+        Args:
+            pace: When changes are committed.
+
+        Raises:
+            Corrupt: ``malformed-record``. What was taken before stays.
+            NotFound: ``offset-gone``, ``topic-not-found``.
+            InvalidRequest: ``schema-changed``, ``underivable-column``, or rows that do not fit.
+            Conflict: ``other-batch``.
+            Unavailable: a store or the brokers did not answer. Begin again: it goes on where it was.
+        """
+        rows, last = 0, Taken(0, self._target.offsets(), None)
+        for last in self.follow(lambda: True, pace):
+            rows += last.rows
+        return Taken(rows, last.offsets, last.version)
+
+    def follow(
+        self, stop: threading.Event | Callable[[], bool] | None = None, pace: Pace | None = None
+    ) -> Iterator[Taken]:
+        """Takes what comes, endlessly, commit by commit; each is there when it is given. Errors as of `copy`.
+
+        Args:
+            stop: Says when to end. What the topic holds then is still taken.
+            pace: When changes are committed.
+        """
+        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
+
+        target, waiting = self._target, _Waiting(pace or Pace(), self._ambient)
+        starts = offsets = starts_of(self._source, self._topic, target.offsets())
+        decoder = EvolvingDecoder(self._source, target.columns, target.key, None if self._fixed else target.add)
+        ending = stop.is_set if isinstance(stop, threading.Event) else stop
+        for found in follow_from(self._source, self._topic, starts, ending, self._ambient, decoder):
+            if found.rows is not None:
+                waiting.add(found.rows)
+            offsets = dict(found.positions)
+            if waiting.is_due(idle=found.rows is None):
+                yield self._taken(waiting.taken(), offsets)
+        if waiting.tables:
+            yield self._taken(waiting.taken(), offsets)
+
+    def _taken(self, rows: pa.Table, offsets: Mapping[int, int]) -> Taken:
+        return Taken(rows.num_rows, offsets, self._target.take(rows, offsets))

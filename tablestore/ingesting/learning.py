@@ -1,0 +1,115 @@
+"""What one message of a Debezium topic says of the table that it comes from. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from filestore.errors import InvalidRequest
+from filestore.model.schema import Column, Schema
+from log.formats.connect_columns import columns_of
+from log.formats.connect_messages import schemas_of
+from log.formats.connect_schema import Described, described
+from log.formats.debezium_envelopes import row_schema
+
+__all__ = ["has_schema", "key_names", "learned", "new_columns", "row_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """The table that a topic's changes are of.
+
+    Attributes:
+        columns: Its columns; those of the key are NOT NULL.
+        primary_key: Its key.
+    """
+
+    columns: Schema
+    primary_key: tuple[str, ...]
+
+
+def learned(topic: str, key: bytes | None, value: bytes, columns: Schema | None, primary_key: Sequence[str]) -> Learned:
+    """The table, from a message and what is known beside it.
+
+    Args:
+        topic: For errors.
+        key: The message's key; its members are the primary key.
+        value: Its value.
+        columns: If they are given, nothing is read from the message's schema.
+        primary_key: If it is given, nothing is read from the message's key.
+
+    Raises:
+        InvalidRequest: ``no-schema``, ``no-primary-key``, ``key-fields``, ``underivable-column``, or what `Schema`
+            refuses.
+    """
+    found = columns if columns is not None else Schema(columns_of(_row(topic, value)))
+    names = tuple(primary_key) or key_names(key)
+    if not names:
+        raise InvalidRequest(
+            f"the messages of topic {topic} have no key that names columns, by which changes of one row belong "
+            "together: give the primary key",
+            code="no-primary-key",
+        )
+    if strange := [name for name in names if name not in found]:
+        raise InvalidRequest(
+            f"the messages of topic {topic} have the key {', '.join(names)}, and {strange[0]!r} is none of the columns "
+            f"{', '.join(found.names)}: give the primary key",
+            code="key-fields",
+        )
+    return Learned(found.required(names), names)
+
+
+def has_schema(value: bytes) -> bool | None:
+    """Whether a message is ``{"schema": …, "payload": …}``; None if it is no JSON object at all."""
+    document = _object(value)
+    return None if document is None else "payload" in document and "op" not in document
+
+
+def key_names(key: bytes | None) -> tuple[str, ...]:
+    """The members of a key, in their order; none if it is no JSON object."""
+    document = None if key is None else _object(key)
+    if document is None:
+        return ()
+    if {"schema", "payload"} == document.keys():
+        document = document["payload"] if isinstance(document["payload"], dict) else {}
+    return tuple(document)
+
+
+def row_of(schema: str) -> Described | None:
+    """What an envelope's schema says of its rows; None if it says nothing."""
+    try:
+        return row_schema(described(schema))
+    except ValueError:
+        return None  # who reads the message says so
+
+
+def new_columns(known: Schema, row: Described) -> tuple[Column, ...]:
+    """The columns of a row that a table lacks. Names that differ in case alone are one.
+
+    Raises:
+        InvalidRequest: ``underivable-column``.
+    """
+    names = {name.lower() for name in known.names}
+    return tuple(column for column in columns_of(row) if column.name.lower() not in names)
+
+
+def _row(topic: str, value: bytes) -> Described:
+    for schema in schemas_of([value]):
+        if (row := row_of(schema)) is not None:
+            return row
+    what = "no schema of an envelope" if has_schema(value) else "no schema"
+    raise InvalidRequest(
+        f"the messages of topic {topic} have {what}: give the columns, or let the converter write schemas "
+        "(value.converter.schemas.enable = true)",
+        code="no-schema",
+    )
+
+
+def _object(message: bytes) -> dict[str, Any] | None:
+    try:
+        document = json.loads(message)
+    except (ValueError, RecursionError):
+        return None
+    return document if isinstance(document, dict) else None

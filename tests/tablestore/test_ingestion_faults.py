@@ -1,0 +1,70 @@
+"""Storage fails while a batch of a topic is committed: who begins again from the table's offsets takes it once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from filestore.errors import Conflict, Unavailable
+from filestore.storage import LocalStorage
+from tablestore import Store, Table
+from tablestore.ingesting.targets import ManagedTarget
+from tests.faults import FailAt, FaultyStorage, Killed
+from tests.warehouses import assert_whole, changes
+
+FAULTS = [(Unavailable("injected"), False), (Unavailable("injected"), True), (Killed(), False), (Killed(), True)]
+NAMES = ["error before", "error after", "kill before", "kill after"]
+
+
+def rows(number: int) -> pa.Table:
+    return pa.table({"id": [number, 1000], "v": [number, number], "_kind": ["+I", "+I"]})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("error", "after"), FAULTS, ids=NAMES)
+def test_a_batch_at_every_storage_call(store: Store, error: BaseException, after: bool) -> None:
+    number, fired, taken = 0, True, set()
+    while fired:
+        number += 1
+        table = store.create_table(f"shop.t{number}", "id BIGINT, v BIGINT", primary_key=["id"])
+        assert isinstance(table, Table)
+        ManagedTarget(table, "topic").take(rows(1), {0: 1})
+        storage = FaultyStorage(LocalStorage())
+        target = ManagedTarget(Table(replace(table.handle, storage=storage)), "topic")
+        assert target.offsets() == {0: 1}
+        storage.hook = fault = FailAt(number, error, after)
+        try:
+            target.take(rows(2), {0: 2})
+        except (Killed, Unavailable):
+            assert fault.fired
+        fired = fault.fired
+        again = ManagedTarget(Table(table.handle), "topic")
+        taken.add(again.offsets()[0])
+        if again.offsets() == {0: 1}:
+            again.take(rows(2), {0: 2})
+        assert again.offsets() == {0: 2}
+        found = sorted((row["id"], row["v"], row["_kind"]) for row in changes(table, version=0))
+        assert found == [(1, 1, "+I"), (2, 2, "+I"), (1000, 1, "+I"), (1000, 2, "+U")], "each batch once"
+        assert_whole(table)
+        store.drop_table(f"shop.t{number}")
+    assert number > 20, "there are more calls than that"
+    assert taken == {1, 2}
+
+
+def test_who_was_overtaken_changes_nothing(store: Store) -> None:
+    table = store.create_table("shop.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"log.system": "none"})
+    assert isinstance(table, Table)
+    slow, fast = ManagedTarget(table, "topic"), ManagedTarget(table, "topic")
+    assert slow.offsets() == fast.offsets() == {}
+    fast.take(rows(2), {0: 2})
+    with pytest.raises(Conflict) as caught:
+        slow.take(rows(1), {0: 1})
+    assert caught.value.code == "other-batch"
+    assert slow.offsets() == {0: 2}
+    other = ManagedTarget(table, "another topic")
+    assert other.offsets() == {}
+    other.take(rows(5), {0: 1})
+    fast.take(rows(3), {0: 3})
+    assert sorted(row["id"] for row in table.scan().to_arrow().to_pylist()) == [2, 3, 5, 1000]

@@ -1,0 +1,124 @@
+"""What an ingestion decides by itself, and what it commits: without a broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.errors import InvalidRequest
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.sql import parse_columns
+from log.formats.connect_columns import columns_of
+from log.formats.connect_schema import described
+from tablestore.ingesting.learning import key_names, learned, new_columns
+from tablestore.ingesting.targets import without_former
+from tests.tablestore.debezium import ID, TEXT, Messages, decimal, instant
+
+VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": []}
+POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**instant("Timestamp"), "field": "at"}]}
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ({"type": "int8"}, "TINYINT"),
+        ({"type": "int16"}, "SMALLINT"),
+        ({"type": "int32"}, "INT"),
+        (ID, "BIGINT"),
+        ({"type": "float"}, "FLOAT"),
+        ({"type": "double"}, "DOUBLE"),
+        ({"type": "boolean"}, "BOOLEAN"),
+        (TEXT, "STRING"),
+        ({"type": "bytes"}, "BINARY"),
+        ({"type": "int32", "name": "io.debezium.time.Date"}, "DATE"),
+        (instant("Timestamp"), "TIMESTAMP_NTZ"),
+        (instant("NanoTimestamp"), "TIMESTAMP_NTZ"),
+        ({"type": "string", "name": "io.debezium.time.ZonedTimestamp"}, "TIMESTAMP"),
+        (instant("MicroTime"), "BIGINT COMMENT 'microseconds of the day'"),
+        (decimal(10, 2), "DECIMAL(10,2)"),
+        ({**decimal(0, 4), "parameters": {"scale": "4"}}, "DECIMAL(38,4)"),
+        (VARIABLE, "STRING"),
+        ({"type": "array", "items": instant("MicroTimestamp")}, "ARRAY<TIMESTAMP_NTZ>"),
+        ({"type": "map", "keys": {"type": "string"}, "values": {"type": "int32"}}, "MAP<STRING, INT>"),
+        (POINT, "STRUCT<x DOUBLE, at TIMESTAMP_NTZ>"),
+    ],
+)
+def test_every_member_has_a_column(said: dict[str, Any], kind: str) -> None:
+    schema = {"type": "struct", "fields": [{**said, "field": "c"}]}
+    assert columns_of(described(json.dumps(schema))) == tuple(parse_columns(f"c {kind}"))
+
+
+@pytest.mark.parametrize(
+    "said", [decimal(60, 4), {"type": "map", "keys": ID, "values": ID}, {"type": "struct", "fields": []}]
+)
+def test_a_member_without_a_column_type_is_told(said: dict[str, Any]) -> None:
+    schema = {"type": "struct", "fields": [{**said, "field": "c"}]}
+    with pytest.raises(InvalidRequest) as caught:
+        columns_of(described(json.dumps(schema)))
+    assert caught.value.code == "underivable-column"
+
+
+def test_the_key_says_the_primary_key() -> None:
+    messages = Messages({"region": TEXT, "id": ID, "name": TEXT}, ("region", "id"))
+    key, value = messages.change("c", None, {"region": "eu", "id": 1, "name": "pen"})
+    found = learned("t", key, value, None, ())
+    assert (found.primary_key, found.columns.names) == (("region", "id"), ("region", "id", "name"))
+    assert [column.nullable for column in found.columns] == [False, False, True]
+    assert learned("t", key, value, None, ("id",)).primary_key == ("id",)
+    assert key_names(b'{"id":1}') == ("id",)
+    assert key_names(b'{"schema":null,"payload":7}') == key_names(b"7") == key_names(None) == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "code"),
+    [
+        (b'{"id":1}', b'{"op":"c","after":{"id":1}}', "no-schema"),
+        (b'{"id":1}', b'{"schema":{"type":"struct"},"payload":{}}', "no-schema"),
+        (b'{"id":1}', b"x", "no-schema"),
+        (None, None, "no-primary-key"),
+        (b'{"other":1}', None, "key-fields"),
+    ],
+)
+def test_what_does_not_say_enough(key: bytes | None, value: bytes | None, code: str) -> None:
+    described_value = Messages({"id": ID}).change("c", None, {"id": 1})[1]
+    with pytest.raises(InvalidRequest) as caught:
+        learned("t", key, described_value if value is None else value, None, ())
+    assert caught.value.code == code
+
+
+def test_new_columns_are_those_with_new_names() -> None:
+    row = described(json.dumps({"type": "struct", "fields": [{**ID, "field": "ID"}, {**TEXT, "field": "note"}]}))
+    assert [column.name for column in new_columns(parse_columns("id BIGINT, gone INT"), row)] == ["note"]
+
+
+KEYS = st.tuples(st.integers(0, 2), st.none() | st.integers(0, 1))
+EVENTS = st.lists(
+    st.tuples(st.just("+I"), KEYS) | st.tuples(st.just("-D"), KEYS) | st.tuples(st.just("u"), KEYS, KEYS), max_size=12
+)
+
+
+@given(events=EVENTS)
+def test_updates_without_the_rows_before(events: list[tuple[Any, ...]]) -> None:
+    """Beside a loop: an update is its new row, and a delete of the old key if that is another one."""
+    rows, wanted = [], []
+    for event in events:
+        if event[0] == "u":
+            rows += [("-U", *event[1]), ("+U", *event[2])]
+            wanted += [("-D", *event[1])] if event[1] != event[2] or None in event[1] else []
+            wanted.append(("+U", *event[2]))
+        else:
+            rows.append((event[0], *event[1]))
+            wanted.append(rows[-1])
+    table = pa.table(
+        {
+            KIND_COLUMN: pa.array([r[0] for r in rows], pa.string()),
+            "a": pa.array([r[1] for r in rows], pa.int64()),
+            "b": pa.array([r[2] for r in rows], pa.int64()),
+        }
+    )
+    assert [tuple(row.values()) for row in without_former(table, ["a", "b"]).to_pylist()] == wanted
