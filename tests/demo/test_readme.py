@@ -126,7 +126,7 @@ def test_the_line_with_options_for_all_tables_runs(tmp_path: Path, monkeypatch: 
 
 
 def test_the_lines_about_a_kafka_topic_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka_broker: KafkaBroker
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kafka_broker: KafkaBroker, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
@@ -134,6 +134,8 @@ def test_the_lines_about_a_kafka_topic_run(
     block = next(block for block in blocks() if "upsert-kafka" in block)
     execute(block.replace("localhost:9092", kafka_broker.bootstrap), names)
     assert names["payments"].scan(["id"], where="id = 1").to_polars().rows() == [(1, "+U"), (1, "-D")]
+    execute(next(block for block in blocks() if "payments.follow" in block), names)
+    assert "{'id': 2, 'amount': 3.0, " in capsys.readouterr().out
 
 
 def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
