@@ -17,7 +17,7 @@ from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
 from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import RowDecoder
+from log.connectors.decoding import asked_schema
 from log.connectors.ranges import PartitionRange
 from log.connectors.secrets import shown
 from log.connectors.startup import Startup, StartupMode
@@ -62,7 +62,7 @@ class KafkaScan:
     @property
     def schema(self) -> pa.Schema:
         """The columns that are asked for, in their order, and ``_kind``."""
-        return _asked(self.declaration, self.columns)
+        return asked_schema(self.declaration, self.columns)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
         """Bounded batches. The changes of one key come in order, since they are in one partition."""
@@ -156,7 +156,7 @@ class KafkaTable:
             Corrupt: ``malformed-record``, while it is read.
         """
         declaration = self.declaration.with_scan(options or {})
-        _asked(declaration, columns)
+        asked_schema(declaration, columns)
         condition, asked = None if where is None else Condition.of(where, _logical(declaration)), result_mode(mode)
         if asked is ResultMode.CHANGELOG and not is_complete(declaration):
             spec_of(declaration, "", columns)
@@ -187,11 +187,12 @@ class KafkaTable:
 
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
-            InvalidRequest: ``state-unused``; ``other-state``, ``other-topic``: the folder is another reader's.
+            InvalidRequest: ``state-unused``; ``other-state``: the folder is another reader's.
+            NotFound: ``topic-replaced``: the topic was made anew since.
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
-        schema, ending = _asked(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
+        schema, ending = asked_schema(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
         complete = asked is ResultMode.UPSERT or is_complete(declaration)
         if complete and state is not None:
             raise InvalidRequest(
@@ -262,11 +263,6 @@ class KafkaTable:
 
 def _logical(declaration: KafkaDeclaration) -> Schema:
     return Schema(tuple(Column(c.name, c.type) for c in declaration.columns.columns))
-
-
-def _asked(declaration: KafkaDeclaration, columns: Sequence[str] | None) -> pa.Schema:
-    schema = RowDecoder.of(declaration, columns).schema
-    return schema if columns is None else pa.schema([schema.field(n) for n in [*columns, KIND_COLUMN]])
 
 
 def _mask(rows: pa.Table, where: Condition) -> pa.Array:

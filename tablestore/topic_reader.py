@@ -72,7 +72,7 @@ class TopicReader:
     def _batches(self, normalizer: Normalizer) -> Iterator[tuple[pa.Table, Positions]]:
         from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
 
-        topic_id = self.topic.identity()
+        topic_id, _ = self.topic.identified()
         known = offsets_of(topic_id, normalizer.positions, f"the state at {normalizer.spec.state}")
         starts = starts_of(self.table, self.topic, known)
         decoder = RowDecoder.of(self.table, normalizer.spec.definition.schema.names)

@@ -15,7 +15,7 @@ from log.formats.format import Decoded, Format, Index, Malformed
 from log.metadata.keys import Origin
 from log.metadata.plans import ReadPlan, metadata_field, plan_read
 
-__all__ = ["Incoming", "RowDecoder"]
+__all__ = ["Incoming", "RowDecoder", "asked_schema"]
 
 _NO_KEY = "it has no key, and an upsert needs one"
 
@@ -162,6 +162,16 @@ class RowDecoder:
                 column = _of_values(values, key.own_name, index)
             rows = rows.append_column(metadata_field(key.name), column)
         return rows.append_column(KIND_COLUMN, kinds)
+
+
+def asked_schema(table: KafkaDeclaration, columns: Sequence[str] | None) -> pa.Schema:
+    """What a reader of some columns gets: these in the order in which it names them, all if None, and ``_kind``.
+
+    Raises:
+        NotFound: ``unknown-column``.
+    """
+    schema = RowDecoder.of(table, columns).schema
+    return schema if columns is None else pa.schema([schema.field(name) for name in [*columns, KIND_COLUMN]])
 
 
 def _of_values(values: Decoded, name: str, index: Index) -> pa.ChunkedArray:

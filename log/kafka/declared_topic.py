@@ -84,17 +84,13 @@ class DeclaredTopic:
         Raises:
             NotFound: ``topic-not-found``.
         """
+        return self.identified()[1]
+
+    def identified(self) -> tuple[str, tuple[int, ...]]:
+        """Its id, which a topic of the same name that was made later has not, and its partitions; as `partitions`."""
         letters = self._declaration["scan.dead-letter-topic"]
         found, *_ = [self._there(name) for name in (self.name, letters) if name is not None]
-        return tuple(sorted(p.id for p in found.partitions))
-
-    def identity(self) -> str:
-        """Which topic it is: one of the same name that is made later has another id, and offsets of its own.
-
-        Raises:
-            NotFound: ``topic-not-found``.
-        """
-        return str(self._there(self.name).topic_id)
+        return str(found.topic_id), tuple(sorted(p.id for p in found.partitions))
 
     def _there(self, name: str) -> TopicDescription:
         found = self._found(name)

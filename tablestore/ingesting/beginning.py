@@ -98,7 +98,7 @@ def _made(
 
 def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic) -> Target:
     if isinstance(table, Table):
-        return ManagedTarget(table, topic.identity())
+        return ManagedTarget(table, topic.identified()[0])
     from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
     group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, NotFound
 from filestore.storage import writing
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
@@ -61,14 +61,14 @@ def offsets_of(topic_id: str, positions: Positions, whose: str) -> dict[int, int
     """The offsets by partition that positions tell.
 
     Raises:
-        InvalidRequest: ``other-topic``: they are those of another topic.
+        NotFound: ``topic-replaced``: they are those of another topic.
     """
     parts = [(name.rpartition("/"), at) for name, at in positions.items()]
     if any(topic != topic_id for (topic, _, _), _ in parts):
-        raise InvalidRequest(
+        raise NotFound(
             f"{whose} was made from another topic than the one that there is now, whose id is {topic_id}: was it "
             "deleted and made again? Begin with another folder",
-            code="other-topic",
+            code="topic-replaced",
         )
     return {int(partition): at for (_, _, partition), at in parts}
 

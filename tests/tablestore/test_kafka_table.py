@@ -442,9 +442,9 @@ def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topic
     assert told(stop=lambda: True) == []
     whole = table.scan(["v", "id"], where="v = 'b'", mode="changelog").to_arrow().to_pylist()
     assert whole in ([{"v": "b", "id": 2, "_kind": k} for k in kinds] for kinds in (["+I", "-D"], []))
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(NotFound) as caught:
         topics.table(KEYED, UPSERT, 2).follow(mode="changelog", state=state, stop=lambda: True).__next__()
-    assert caught.value.code == "other-topic"
+    assert caught.value.code == "topic-replaced"
 
 
 def replay(changes: list[tuple[int, str, str]]) -> dict[int, str]:

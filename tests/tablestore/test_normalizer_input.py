@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.errors import Conflict, InvalidRequest
+from filestore.errors import Conflict, InvalidRequest, NotFound
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, normalize_part
 from tablestore.normalizing.progress import Positions
@@ -89,9 +89,9 @@ def test_few_normalizers_stay_open() -> None:
 
 def test_positions_say_whose_offsets_they_are() -> None:
     assert offsets_of("x", named("x", {0: 7, 11: 3}), "it") == {0: 7, 11: 3}
-    with pytest.raises(InvalidRequest) as caught:
+    with pytest.raises(NotFound) as caught:
         offsets_of("y", named("x", {0: 7}), "the state at s")
-    assert caught.value.code == "other-topic"
+    assert caught.value.code == "topic-replaced"
 
 
 def test_which_topics_need_a_normalizer() -> None:
