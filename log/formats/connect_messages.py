@@ -25,7 +25,7 @@ _PAYLOAD = b'"payload":'
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 _MOST_HEADS = 64
-NO_PAYLOAD = "member 'payload' is missing: the message has no schema, so debezium-json.schema-include is false"
+_NO_PAYLOAD = "member 'payload' is missing: the message has no schema, so debezium-json.schema-include is false"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class _Parts:
         try:
             members = _members(message.decode())
             if "payload" not in members:
-                raise ValueError(NO_PAYLOAD)
+                raise ValueError(_NO_PAYLOAD)
             schema = _spelled(members.get("schema", "null"))
         except UnicodeDecodeError as error:
             self.malformed[place] = f"not UTF-8: {error.reason} at byte {error.start}"

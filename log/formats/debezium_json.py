@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -65,11 +66,13 @@ class DebeziumJsonFormat:
         style: How values are written.
         schema_include: Messages are ``{"schema": …, "payload": …}``, as Kafka Connect's JsonConverter makes them with
             ``schemas.enable``. What a member stands for is read from there.
+        whole: A message that says its table was truncated is malformed: nobody who skips it has the table's rows.
     """
 
     schema: pa.Schema
     style: JsonStyle
     schema_include: bool = False
+    whole: bool = False
 
     changelog: ClassVar[bool] = True
     metadata: ClassVar[Mapping[str, pa.DataType]] = METADATA
@@ -98,6 +101,9 @@ class DebeziumJsonFormat:
         found = reader.read(messages)
         bad, member = dict(found.malformed), found.members
         removed, added = _changes(member, found.index, bad)
+        if self.whole:
+            truncated = found.index[_are(member["op"], ["t"])].tolist()
+            bad |= dict.fromkeys(truncated, "it says that its table was truncated, which no row can tell")
         rows = _taken(member["before"], removed, member["after"], added)
         order = np.argsort(np.concatenate([removed * 2, added * 2 + 1]), kind="stable")
         which = np.concatenate([removed, added])[order]
@@ -127,16 +133,18 @@ def _changes(member: Mapping[str, pa.Array], index: Index, bad: dict[int, str]) 
     """Which documents take a row away, and which put one; those that make no sense become malformed."""
     ops = member["op"]
     has_before, has_after = (member[n].is_valid().to_numpy(zero_copy_only=False) for n in ("before", "after"))
-    created, updated, deleted, silent = (
-        pc.fill_null(pc.is_in(ops, pa.array(names)), False).to_numpy(zero_copy_only=False)
-        for names in (_CREATED, ["u"], ["d"], _NO_CHANGE)
-    )
+    created, updated, deleted, silent = (_are(ops, names) for names in (_CREATED, ["u"], ["d"], _NO_CHANGE))
     known = created | updated | deleted | silent
     wrong = (~known, "has the unknown op"), ((created | updated) & ~has_after, "lacks 'after' with op")
     for where, what in (*wrong, (deleted & ~has_before, "lacks 'before' with op")):
         for i in np.flatnonzero(where).tolist():
             bad.setdefault(int(index[i]), f"a Debezium message {what} {ops[i].as_py()!r}")
     return np.flatnonzero((updated | deleted) & has_before), np.flatnonzero((created | updated) & has_after)
+
+
+def _are(ops: pa.Array, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = pc.fill_null(pc.is_in(ops, pa.array(names)), False).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _taken(before: pa.StructArray, removed: Index, after: pa.StructArray, added: Index) -> list[pa.Array]:

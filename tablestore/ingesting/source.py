@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -13,6 +14,7 @@ from filestore.model.table_columns import TableColumns
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import Incoming, RowDecoder
 from log.formats.connect_messages import schemas_of
+from log.formats.debezium_json import DebeziumJsonFormat
 from log.formats.format import Malformed
 from tablestore.ingesting.learning import has_schema, new_columns, row_of
 
@@ -85,7 +87,9 @@ class EvolvingDecoder:
     def _decoder(self, described: bool) -> RowDecoder:
         if described not in self._decoders:
             table = source_table(self._raw, self._columns, self._key, schema_include=described)
-            self._decoders[described] = RowDecoder.of(table)
+            decoder = RowDecoder.of(table)
+            assert isinstance(decoder.value, DebeziumJsonFormat), "the topic was declared so"
+            self._decoders[described] = replace(decoder, value=replace(decoder.value, whole=True))
         return self._decoders[described]
 
 

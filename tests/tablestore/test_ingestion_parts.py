@@ -12,10 +12,13 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Column, Schema
 from filestore.model.sql import parse_columns
+from log.connectors.decoding import Incoming
 from log.formats.connect_columns import columns_of
 from log.formats.connect_schema import described
 from tablestore.ingesting.learning import key_names, learned, new_columns
+from tablestore.ingesting.source import EvolvingDecoder, raw_topic
 from tablestore.ingesting.targets import without_former
 from tests.tablestore.debezium import ID, TEXT, Messages, decimal, instant
 
@@ -122,3 +125,32 @@ def test_updates_without_the_rows_before(events: list[tuple[Any, ...]]) -> None:
         }
     )
     assert [tuple(row.values()) for row in without_former(table, ["a", "b"]).to_pylist()] == wanted
+
+
+def test_a_truncation_is_not_passed_over() -> None:
+    raw = raw_topic("t", "127.0.0.1:1", {"scan.malformed-records": "skip"})
+    decoder = EvolvingDecoder(raw, parse_columns("id BIGINT NOT NULL"), ["id"], None)
+    for described_too in (True, False):
+        key, change = Messages({"id": ID}, described=described_too).change("c", None, {"id": 1})
+        _, truncated = Messages({"id": ID}, described=described_too).change("t", None, {"id": 1})
+        messages = Incoming([key, None], [change, truncated], [0, 0], [0, 1], {})
+        rows, malformed = decoder.decode(messages)
+        assert rows["id"].to_pylist() == [1]
+        assert [(bad.index, "truncated" in bad.reason) for bad in malformed] == [(1, True)]
+
+
+def test_columns_are_added_before_the_change_that_has_them() -> None:
+    added: list[str] = []
+
+    def add(columns: tuple[Column, ...]) -> Schema:
+        added.extend(column.name for column in columns)
+        return Schema((*parse_columns("id BIGINT NOT NULL"), *columns))
+
+    decoder = EvolvingDecoder(raw_topic("t", "127.0.0.1:1", {}), parse_columns("id BIGINT NOT NULL"), ["id"], add)
+    first, then = Messages({"id": ID}), Messages({"id": ID, "v": TEXT})
+    values = [first.change("c", None, {"id": 1})[1], then.change("c", None, {"id": 2, "v": "x"})[1]]
+    for _ in range(2):
+        rows, malformed = decoder.decode(Incoming([None] * 2, [*values], [0, 0], [0, 1], {}))
+        assert malformed == ()
+        assert rows.to_pylist() == [{"id": 1, "v": None, "_kind": "+I"}, {"id": 2, "v": "x", "_kind": "+I"}]
+    assert added == ["v"]
