@@ -10,9 +10,10 @@ import pytest
 from filestore.errors import NotFound, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Normalizer, NormalizerSpec
+from tablestore.normalizing.topics import followed_changes
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
-from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, rows_of, spec, told
+from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told
 
 BATCHES: list[list[Upsert]] = [[("+U", key, number) for key in range(number, number + 40)] for number in range(15)]
 NEXT: list[Upsert] = [("-D", 14, None), ("+U", 15, 77), ("+U", 16, 14), ("-D", 99, None), ("+U", 99, 1)]
@@ -80,3 +81,36 @@ def test_a_first_batch_at_every_call_of_its_beginning(folder: Path, error: BaseE
         normalizer = Normalizer(spec(state))
         assert told(normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 0})) == [("+I", 1, 1)]
         assert known(normalizer) == {1: 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after_it", [False, True], ids=["kill before", "kill after"])
+def test_a_reader_that_dies_at_every_storage_call(folder: Path, after_it: bool) -> None:
+    """What it had not asked beyond comes again, whole; what it had does not; nothing is missed."""
+    wanted = between({}, after({}, NEXT))
+    number, fired, repeated = 0, True, set()
+    while fired:
+        number += 1
+        storage = FaultyStorage(LocalStorage())
+        dies = Normalizer(faulty(folder / str(number), storage))
+        storage.hook = fault = FailAt(number, Killed(), after_it)
+        found: list[list[Upsert]] = []
+        ended = False
+        try:
+            for batch in followed_changes(dies, iter([(rows_of(NEXT), {"t/0": 7})])):
+                found.append(listed(batch))
+            ended = True
+        except Killed:
+            assert fault.fired
+        fired = fault.fired
+        with Normalizer(spec(folder / str(number))) as normalizer:
+            rest = [] if normalizer.positions else [(rows_of(NEXT), {"t/0": 7})]
+            again = [listed(batch) for batch in followed_changes(normalizer, iter(rest))]
+            assert list(followed_changes(normalizer, iter([]))) == []
+        assert found in ([], [wanted])
+        assert again in ([], [wanted])
+        assert found or again, "missed"
+        assert not (ended and again), "doubled"
+        repeated.add((bool(found), bool(again)))
+    assert number > 15, "there are more calls than that"
+    assert repeated == {(False, True), (True, True), (True, False)}

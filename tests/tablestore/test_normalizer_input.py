@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +16,7 @@ from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.topics import followed_changes, is_complete, named, offsets_of, spec_of
 from tests.folders import memory_folder
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
-from tests.tablestore.upserts import Known, Upsert, after, between, rows_of, spec, told
+from tests.tablestore.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
 
 UPSERTS = st.lists(
     st.tuples(st.sampled_from(["+U", "+U", "-D"]), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=8
@@ -41,14 +40,9 @@ def test_a_reader_that_begins_again_misses_nothing(batches: Sequence[list[Upsert
             with Normalizer(spec(folder / "state")) as normalizer:
                 begin = normalizer.positions.get("t/0", 0)
                 rest = ((rows_of(batch), {"t/0": begin + n + 1}) for n, batch in enumerate(batches[begin:]))
-                found = [list(listed(b)) for _, b in zip(range(most), followed_changes(normalizer, rest), strict=False)]
+                found = [listed(b) for _, b in zip(range(most), followed_changes(normalizer, rest), strict=False)]
             assert found == wanted[at : at + most]
             at = at + most - 1 if 0 < most == len(found) else at + len(found)
-
-
-def listed(batch: pa.RecordBatch) -> Iterator[Upsert]:
-    for row in batch.to_pylist():
-        yield row["_kind"], row["id"], row["v"]
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.spec import NormalizerSpec
 from tests.tables import read
 
-__all__ = ["BUSY", "Known", "Upsert", "after", "between", "replayed", "rows_of", "spec", "told"]
+__all__ = ["BUSY", "Known", "Upsert", "after", "between", "listed", "replayed", "rows_of", "spec", "told"]
 
 Upsert = tuple[str, int, int | None]
 """A kind, a key and a value."""
@@ -65,7 +65,11 @@ def between(before: Known, now: Known) -> list[Upsert]:
 
 
 def told(batch: NormalizedBatch) -> list[Upsert]:
-    return [(row["_kind"], row["id"], row["v"]) for rows in batch for row in rows.to_pylist()]
+    return [upsert for rows in batch for upsert in listed(rows)]
+
+
+def listed(rows: pa.RecordBatch) -> list[Upsert]:
+    return [(row["_kind"], row["id"], row["v"]) for row in rows.to_pylist()]
 
 
 def replayed(before: Known, changes: Sequence[Upsert]) -> Known:
