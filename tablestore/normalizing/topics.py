@@ -13,19 +13,26 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.storage import writing
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
+from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
+from tablestore.normalizing.parts import normalize_part
 from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.spec import NormalizerSpec
 
 __all__ = [
+    "changes_of_range",
     "followed_changes",
     "is_complete",
     "named",
     "offsets_of",
+    "pieces_of",
     "scanned_changes",
     "spec_of",
     "temporary_state",
 ]
+
+_PIECE = 50_000
+_MOST_PIECES = 4  # a state knows its last five batches
 
 
 def is_complete(table: KafkaDeclaration) -> bool:
@@ -107,3 +114,34 @@ def temporary_state() -> Iterator[str]:
         made = tempfile.TemporaryDirectory(prefix="tablestore-normalizer-")
     with made as folder:
         yield f"{folder}/state"
+
+
+def changes_of_range(
+    table: KafkaDeclaration, spec: NormalizerSpec, topic_id: str, part: PartitionRange, ambient: Ambient
+) -> Iterator[pa.RecordBatch]:
+    """What a range of one partition's messages changes, for a task: it may run anywhere, and again.
+
+    The ranges of a partition follow each other; the one that was taken last, or failed, can be asked for again. Keys
+    must stay in their partitions, so the topic must be partitioned by key, and keep its number of partitions.
+
+    Args:
+        table: What the messages are.
+        spec: From `spec_of`; each partition has a state of its own below its folder.
+        topic_id: The topic's.
+        part: Which messages. Memory: a quarter of the range, or a piece of 50,000 messages.
+        ambient: The clock.
+    """
+    from log.kafka.declared_reader import read_ranges  # librdkafka takes 80 ms to load
+
+    names = spec.definition.schema.names
+    nothing = RowDecoder.of(table, names).schema.empty_table()
+    for piece in pieces_of(part):
+        rows = pa.concat_tables([nothing, *read_ranges(table, [piece], ambient, names)])
+        yield from normalize_part(spec, str(part.partition), rows, named(topic_id, {part.partition: piece.end}))
+
+
+def pieces_of(part: PartitionRange) -> tuple[PartitionRange, ...]:
+    """A range in pieces, in the same way each time; so few that all are known when it is asked for again. Pure."""
+    size = max(_PIECE, -(-(part.end - part.start) // _MOST_PIECES))
+    starts = range(part.start, part.end, size)
+    return tuple(PartitionRange(part.partition, at, min(at + size, part.end)) for at in starts)

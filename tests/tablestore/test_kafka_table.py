@@ -18,8 +18,11 @@ from confluent_kafka import Producer
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
+from filestore.ambient import system_ambient
 from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
+from log.connectors.ranges import PartitionRange
 from tablestore import KafkaTable, Store
+from tablestore.normalizing.topics import changes_of_range, spec_of
 from tests.servers.kafka import KafkaBroker
 from tests.waiting import until
 
@@ -445,6 +448,49 @@ def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topic
     with pytest.raises(NotFound) as caught:
         topics.table(KEYED, UPSERT, 2).follow(mode="changelog", state=state, stop=lambda: True).__next__()
     assert caught.value.code == "topic-replaced"
+
+
+def test_a_task_normalizes_a_range_and_again(topics: Topics, folder: Path) -> None:
+    """As a task of Spark may, each range twice."""
+    table = topics.table(KEYED, UPSERT, 2)
+    declaration, ambient = table.declaration, system_ambient()
+    spec = spec_of(declaration, str(folder / "state"), None)
+    found: list[tuple[int, str, str]] = []
+    before = {p: first for p, (first, _) in table.offsets().items()}
+    for step in range(3):
+        table.write(pa.table({"id": range(10), "v": [f"{step}-{i % (step + 1)}" for i in range(10)]}))
+        for partition, (_, end) in table.offsets().items():
+            part = PartitionRange(partition, before[partition], end)
+            told = [
+                [r for b in changes_of_range(declaration, spec, "id", part, ambient) for r in b.to_pylist()]
+                for _ in range(2)
+            ]
+            assert told[0] == told[1]
+            found += [(row["id"], row["_kind"], row["v"]) for row in told[0]]
+            before[partition] = end
+    assert replay(sorted(found)) == {i: f"2-{i % 3}" for i in range(10)}
+    assert sum(kind == "+I" for _, kind, _ in found) == 10
+
+
+def test_debezium_without_rows_before_becomes_complete(topics: Topics) -> None:
+    keyed = topics.table(KEYED, {"connector": "kafka", "format": "debezium-json"}, 1)
+    events = [("c", None, "a"), ("u", None, "b"), ("u", "b", "b"), ("u", "b", "c"), ("d", "?", None)]
+    for op, before, after in events:
+        images = {name: None if v is None else {"id": 1, "v": v} for name, v in (("before", before), ("after", after))}
+        topics.produce(keyed, [(b"1", json.dumps({**images, "op": op}).encode())])
+    found = [(row["_kind"], row["v"]) for row in rows(keyed, mode="changelog")]
+    assert replay([(1, kind, v) for kind, v in found]) == {}
+    assert [kind for kind, _ in found] in ([], ["+I", "-D"], ["+I", "-U", "+U", "-D"], ["+I", *["-U", "+U"] * 2, "-D"])
+    bare = topics.table(PLAIN, {"connector": "kafka", "format": "debezium-json"}, 1)
+    with pytest.raises(InvalidRequest) as caught:
+        bare.scan(mode="changelog")
+    assert caught.value.code == "no-primary-key"
+    plain = topics.table(PLAIN, KAFKA, 1)
+    plain.write(pa.table({"id": [1, 1], "v": ["a", "b"]}))
+    assert [(r["_kind"], r["v"]) for r in rows(plain, mode="changelog")] == [("+I", "a"), ("+I", "b")]
+    with pytest.raises(InvalidRequest) as caught:
+        next(plain.follow(mode="changelog", state="s"))
+    assert caught.value.code == "state-unused"
 
 
 def replay(changes: list[tuple[int, str, str]]) -> dict[int, str]:

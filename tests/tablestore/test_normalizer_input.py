@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import Conflict, InvalidRequest, NotFound
+from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, normalize_part
 from tablestore.normalizing.progress import Positions
-from tablestore.normalizing.topics import followed_changes, is_complete, named, offsets_of, spec_of
+from tablestore.normalizing.topics import followed_changes, is_complete, named, offsets_of, pieces_of, spec_of
 from tests.folders import memory_folder
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
 from tests.tablestore.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
@@ -98,3 +99,13 @@ def test_which_topics_need_a_normalizer() -> None:
         spec_of(changes, "s", None)
     assert caught.value.code == "no-primary-key"
     assert spec_of(declared(keyed, UPSERT), "s", ["at"]).definition.schema.names == ("id", "at")
+
+
+@given(start=st.integers(0, 10), length=st.integers(0, 400_000))
+def test_a_range_has_few_pieces_that_follow_each_other(start: int, length: int) -> None:
+    pieces = pieces_of(PartitionRange(3, start, start + length))
+    ends = [start, *(piece.end for piece in pieces)]
+    assert [piece.start for piece in pieces] == ends[:-1]
+    assert ends[-1] == start + length
+    assert len(pieces) <= 4
+    assert all(piece.start < piece.end for piece in pieces)
