@@ -81,7 +81,7 @@ class _Parts:
     def take(self, schema: str | None, messages: pa.Array, places: pa.Array, head: int) -> None:
         """Messages that have a head of so many bytes in front of the payload, and a brace behind it."""
         bodies = pc.binary_slice(messages, head, -1)
-        nothing = pc.equal(bodies, b"null")
+        nothing = pc.is_in(bodies, pa.array([b"null", b" null"], bodies.type))
         if pc.any(nothing).as_py():
             self.empty(schema, places.filter(nothing).to_numpy())
             bodies, places = bodies.filter(pc.invert(nothing)), places.filter(pc.invert(nothing))

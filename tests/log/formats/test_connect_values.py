@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from log.formats.connect_decimals import decimal_column, unscaled
 from tests.log.formats.rows import opened
+from tests.log.formats.test_damage import EDITS, damaged
 
 EXACT = Context(prec=400)
 NTZ, LTZ = pa.timestamp("us"), pa.timestamp("us", "UTC")
@@ -206,7 +207,7 @@ def test_schemas_that_change_within_a_batch() -> None:
         message({"id": (key, 3), "at": (millis, 1000)}, "d"),
         message({"id": (key, 4), "at": (micros, None)}, indent=1),
         json.dumps({"payload": json.loads(message({"id": (key, 5)}))["payload"], "schema": None}).encode(),
-        b'{"schema":null,"payload":null}',
+        b'{"schema": null, "payload": null}',
         b'{"schema":{"type":"struct"},"payload":null}',
         b'{"op":"c"}',
         b'{"schema":{"fields":[]},"payload":{"op":"c","after":{"id":1}}}',
@@ -238,3 +239,34 @@ def test_many_heads_are_read_all_the_same() -> None:
     key = schema_of("int64")
     messages: list[bytes | None] = [message({"id": (key, i), f"c{i}": (key, i)}) for i in range(100)]
     assert decoded({"id": pa.int64()}, messages).rows["id"].to_pylist() == list(range(100))
+
+
+KEY, AT = schema_of("int64"), schema_of("int64", "io.debezium.time.Timestamp")
+PRICE = schema_of("bytes", DECIMAL, parameters={"scale": "2"})
+SOUND = [
+    message({"id": (KEY, 1), "at": (AT, 1000), "price": (PRICE, base64_of(150))}),
+    message({"id": (KEY, 2), "price": (PRICE, base64_of(-1))}, "d"),
+    b'{"schema":null,"payload":{"op":"c","after":{"id":3,"price":null}}}',
+    b'{"schema":null,"payload":null}',
+]
+SPOILT = st.builds(damaged, st.sampled_from(SOUND), st.lists(EDITS, max_size=3))
+
+
+@given(bad=st.lists(SPOILT, max_size=4), order=st.permutations(range(len(SOUND) + 4)))
+def test_a_batch_gives_what_its_messages_give(bad: list[bytes], order: list[int]) -> None:
+    """Whatever is in it: heads that are alike, others, and damage anywhere, in the schemas, too."""
+    every = [*SOUND, *bad]
+    messages = [every[i] for i in order if i < len(every)]
+    columns = {"id": pa.int64(), "at": NTZ, "price": pa.decimal128(10, 2)}
+    whole, alone = decoded(columns, messages), [decoded(columns, [one]) for one in messages]
+    whole.rows.validate(full=True)
+    given_rows = zip(whole.index.tolist(), whole.kinds.to_pylist(), whole.rows.to_pylist(), strict=True)
+    wanted = [
+        (i, kind, row)
+        for i, found in enumerate(alone)
+        for kind, row in zip(found.kinds.to_pylist(), found.rows.to_pylist(), strict=True)
+    ]
+    assert list(given_rows) == wanted
+    assert whole.tombstones.tolist() == [i for i, found in enumerate(alone) if len(found.tombstones)]
+    assert [bad.index for bad in whole.malformed] == [i for i, found in enumerate(alone) if found.malformed]
+    assert [bad.reason for bad in whole.malformed] == [bad.reason for found in alone for bad in found.malformed]
