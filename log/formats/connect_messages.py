@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from log.formats.format import Index
 
-__all__ = ["Parted", "Payloads", "head_schema", "parted", "schemas_of"]
+__all__ = ["Parted", "Payloads", "parted", "schemas_of"]
 
 _PAYLOAD = b'"payload":'
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -118,7 +118,7 @@ def parted(messages: Sequence[bytes]) -> Parted:
         if not len(left):
             break
         head = left[0].as_py().partition(_PAYLOAD)[0] + _PAYLOAD
-        schema, is_head = head_schema(head)
+        schema, is_head = _head_schema(head)
         alike = pc.and_(pc.starts_with(left, head), pc.ends_with(left, b"}"))
         if is_head and pc.all(alike).as_py():
             found.take(schema, left, places, len(head))
@@ -141,7 +141,7 @@ def schemas_of(messages: Sequence[bytes]) -> tuple[str, ...]:
     while len(left):
         first = left[0].as_py()
         head = first.partition(_PAYLOAD)[0] + _PAYLOAD
-        schema, is_head = head_schema(head)
+        schema, is_head = _head_schema(head)
         if is_head:
             left = left.filter(pc.invert(pc.starts_with(left, head)))
         else:
@@ -159,7 +159,7 @@ def _alone(message: bytes) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def head_schema(head: bytes) -> tuple[str | None, bool]:
+def _head_schema(head: bytes) -> tuple[str | None, bool]:
     """The text of the schema in what stands before a payload, and whether it is such a head at all.
 
     With null and a brace behind it, it has to be a whole document: then the payload is a member of the message, and not

@@ -24,7 +24,6 @@ class Described:
         logical: The name of what it stands for; None if it is no more than its type.
         scale: Of a ``org.apache.kafka.connect.data.Decimal``: the digits after the point.
         precision: Likewise, if it is said: all digits.
-        optional: Whether the value may be null.
         fields: Of a struct: names and what their values are.
         items: Of an array its elements, of a map its values.
         keys: Of a map its keys.
@@ -34,7 +33,6 @@ class Described:
     logical: str | None = None
     scale: int | None = None
     precision: int | None = None
-    optional: bool = True
     fields: tuple[tuple[str, Described], ...] = ()
     items: Described | None = None
     keys: Described | None = None
@@ -70,7 +68,6 @@ def _read(document: Any, place: str) -> Described:
         name if isinstance(name, str) else None,
         _whole(parameters.get("scale")),
         _whole(parameters.get("connect.decimal.precision")),
-        bool(document.get("optional", False)),
         _fields(document.get("fields"), place),
         inner.get("items") or inner.get("values"),
         inner.get("keys"),

@@ -96,8 +96,8 @@ class DeclaredTopic:
         found = self._found(name)
         if found is None:
             raise NotFound(
-                f"Kafka at {self._declaration.bootstrap_servers} has no topic {name!r}: was it deleted? Make it, or "
-                "drop the table",
+                f"Kafka at {self._declaration.bootstrap_servers} has no topic {name!r}: was it deleted? Make it, "
+                "name another, or drop the table",
                 code="topic-not-found",
             )
         return found

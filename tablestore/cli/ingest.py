@@ -60,7 +60,7 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
     tablestore ingest cdc.shop.orders --into shop.latest --servers localhost:9092 --to-topic orders[/dim]
     """
     options = options_of(option or ()) | ({} if to_topic is None else {"connector": "upsert-kafka", "topic": to_topic})
-    with interruptible() as stopped, open_store(catalog, token) as store:
+    with open_store(catalog, token) as store:
         ingestion = store.ingest(
             topic,
             into,
@@ -70,12 +70,13 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
             options=options,
             source_options=options_of(source or (), "--source"),
         )
-        note(f"{topic} goes into {into}" + ("; Ctrl-C ends it" if follow else ""))
         if not follow:
             _tell(ingestion.copy())
             return
-        for taken in ingestion.follow(stopped):
-            _tell(taken)
+        with interruptible() as stopped:
+            note(f"{topic} goes into {into}; Ctrl-C ends it")
+            for taken in ingestion.follow(stopped):
+                _tell(taken)
 
 
 def _tell(taken: Taken) -> None:
