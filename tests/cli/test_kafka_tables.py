@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -14,6 +15,7 @@ from tests.cli.conftest import Run
 from tests.cli.programs import Program
 from tests.servers.kafka import KafkaBroker
 from tests.tablestore.debezium import ID, TEXT, Messages, make_topic
+from tests.warehouses import changes
 
 COLUMNS = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
 OPTIONS = (
@@ -107,11 +109,37 @@ def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program]
     assert sorted(scanned) == ['{"id":1,"name":"pen"}', '{"id":2,"name":"cup"}']
     latest = ("--into", "shop.latest", "--servers", kafka_broker.bootstrap, "--to-topic", f"{topic}-latest")
     assert run("ingest", topic, *latest).exit_code == 0
-    changes = start("follow", "shop.latest", "--mode", "changelog", "--format", "json")
-    assert {json.loads(line)["_kind"] for line in changes.out.until_count(2)} == {"+I"}
+    following = start("follow", "shop.latest", "--mode", "changelog", "--format", "json")
+    assert {json.loads(line)["_kind"] for line in following.out.until_count(2)} == {"+I"}
 
 
 def test_a_managed_table_needs_no_state(run: Run, orders: Table) -> None:
     result = run("follow", orders.handle.identifier, "--state", "s")
     assert result.exit_code == 2
     assert "--consumer" in result.stderr
+
+
+@pytest.mark.slow
+def test_a_killed_ingestion_has_each_change_once(
+    run: Run, store: Store, start: Callable[..., Program], kafka_broker: KafkaBroker
+) -> None:
+    """The log tells what was committed: each key came once, though three processes died at it while more came."""
+    topic, messages, sent = f"cdc-{uuid.uuid4()}", Messages({"id": ID, "name": TEXT}), 0
+    make_topic(kafka_broker.bootstrap, topic, 2)
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})
+    command = ("ingest", topic, "--into", "shop.items", "--servers", kafka_broker.bootstrap)
+    for _ in range(3):
+        program: Program | None = None
+        while program is None or not any("changes" in line for line in program.err.lines):
+            for _ in range(20):
+                key, value = messages.change("c", None, {"id": sent, "name": "x"})
+                producer.produce(topic, value, key)
+                sent += 1
+            assert producer.flush(30) == 0
+            program = program or start(*command, "--follow")
+            assert program.process.poll() is None, program.err.lines
+        program.process.kill()
+        program.wait()
+    assert run(*command).exit_code == 0
+    told = Counter(row["id"] for row in changes(store.managed_table("shop.items"), version=0))
+    assert told == dict.fromkeys(range(sent), 1)
