@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -30,6 +29,7 @@ from tablestore.overwrite import Overwrite
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
+from tablestore.spark.query_id import QueryId
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.stream_options import StreamOptions
 from tablestore.spark.write import spark_runner
@@ -234,7 +234,7 @@ class SparkStore:
             trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
         """
         writer = self._writer(name)
-        query_id = _QueryId(self.spark, checkpoint)
+        query_id = QueryId(self.spark, checkpoint)
 
         def batch(rows: DataFrame, number: int) -> None:
             self._write(writer, rows, False, AppVersion(f"spark.{query_id()}", number))
@@ -290,18 +290,3 @@ class _Writer:
 
     table: TableWriter
     compaction: InWriter
-
-
-class _QueryId:
-    """A query's id, which Spark writes into the checkpoint before the first batch and keeps over restarts."""
-
-    def __init__(self, spark: SparkSession, checkpoint: str) -> None:
-        self._read: Callable[[], str] = lambda: str(
-            json.loads(spark.read.text(f"{checkpoint}/metadata").collect()[0].value)["id"]
-        )
-        self._known: str | None = None
-
-    def __call__(self) -> str:
-        if self._known is None:
-            self._known = self._read()
-        return self._known

@@ -20,13 +20,15 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
-from pyspark.sql.types import StringType, StructType
+from pyspark.sql.types import DataType, StringType, StructType
 
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Column as OwnColumn
+from filestore.model.schema import Schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
@@ -35,7 +37,16 @@ from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.write_job import Runner, TaskOutcome, WriteJob
 
-__all__ = ["Arranged", "arranged", "at_home", "known_error", "spark_runner", "spark_type"]
+__all__ = [
+    "Arranged",
+    "arranged",
+    "at_home",
+    "canonical",
+    "conformed",
+    "known_error",
+    "spark_runner",
+    "spark_type",
+]
 
 _OUTCOME = "outcome binary"
 
@@ -46,12 +57,13 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
     Raises:
         InvalidRequest: columns that the table lacks, or that it needs.
     """
-    known = definition, arranged(conformed(df, definition), definition)
+    known = definition, arranged(conformed(df, definition.schema), definition)
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         nonlocal known
         if known[0] != job.table.definition:  # it was changed since
-            known = job.table.definition, arranged(conformed(df, job.table.definition), job.table.definition)
+            changed = job.table.definition
+            known = changed, arranged(conformed(df, changed.schema), changed)
         rows = known[1]
         try:
             collected = rows.frame.mapInArrow(_task(job, rows.names), _OUTCOME).collect()
@@ -74,18 +86,22 @@ def known_error(text: str) -> TableStoreError | None:
     return None
 
 
-def conformed(df: DataFrame, definition: TableDefinition) -> DataFrame:
-    """The table's columns in its order and types, and ``_kind`` if the rows have one."""
+def conformed(df: DataFrame, schema: Schema) -> DataFrame:
+    """A table's columns in its order and types, and ``_kind`` if the rows have one.
+
+    Raises:
+        InvalidRequest: ``duplicate-column``, ``unknown-column``, ``missing-column`` or ``bad-type``.
+    """
     if twice := [name for name in df.columns if df.columns.count(name) > 1]:
         raise InvalidRequest(f"the rows have two columns {twice[0]!r}: rename one", code="duplicate-column")
-    known = {*definition.schema.names, KIND_COLUMN}
+    known = {*schema.names, KIND_COLUMN}
     if unknown := [name for name in df.columns if name not in known]:
         raise InvalidRequest(
-            f"the rows have a column {unknown[0]!r} that the table lacks; its columns are "
-            f"{', '.join(definition.schema.names)}",
+            f"the rows have a column {unknown[0]!r} that the table lacks; its columns are {', '.join(schema.names)}",
             code="unknown-column",
         )
-    columns = [_column(df, name, definition) for name in definition.schema.names]
+    wanted = spark_type(schema)
+    columns = [_column(df, column, wanted[column.name].dataType) for column in schema.columns]
     if KIND_COLUMN in df.columns:
         columns.append(F.col(KIND_COLUMN).cast(StringType()))
     try:
@@ -94,9 +110,8 @@ def conformed(df: DataFrame, definition: TableDefinition) -> DataFrame:
         raise InvalidRequest(f"the rows do not fit the table: {error}", code="bad-type") from error
 
 
-def _column(df: DataFrame, name: str, definition: TableDefinition) -> Column:
-    column = definition.schema.column(name)
-    wanted = spark_type(definition)[name].dataType
+def _column(df: DataFrame, column: OwnColumn, wanted: DataType) -> Column:
+    name = column.name
     if name not in df.columns:
         if column.nullable:
             return F.lit(None).cast(wanted).alias(name)
@@ -109,9 +124,9 @@ def _named(column: str) -> Column:
     return F.col("`" + column.replace("`", "``") + "`")
 
 
-def spark_type(definition: TableDefinition) -> StructType:
-    """The table's schema as Spark's."""
-    return StructType.fromJson(definition.schema.plain().to_delta())
+def spark_type(schema: Schema) -> StructType:
+    """A table's schema as Spark's."""
+    return StructType.fromJson(schema.plain().to_delta())
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +170,8 @@ def _task(job: WriteJob, names: Sequence[str]) -> Callable[[Iterable[pa.RecordBa
         assert context is not None
         task = context.partitionId()
         named = (batch.rename_columns(names) for batch in batches)
-        rows = _in_order(_canonical(named, job.table.definition), at_home(job.table, task), task)
+        own = job.table.definition.schema.to_arrow()
+        rows = _in_order(canonical(named, own), at_home(job.table, task), task)
         outcome = _attempt(job, rows, f"{task}.{context.taskAttemptId()}")
         yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
 
@@ -205,9 +221,8 @@ def _attempt(job: WriteJob, batches: Iterable[pa.RecordBatch], attempt: str) -> 
         return TaskOutcome(error=error)
 
 
-def _canonical(batches: Iterable[pa.RecordBatch], definition: TableDefinition) -> Iterator[pa.RecordBatch]:
-    """Spark's Arrow in the table's own types: its timestamps carry the session's zone."""
-    own = definition.schema.to_arrow()
+def canonical(batches: Iterable[pa.RecordBatch], own: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Spark's Arrow in a table's own types: its timestamps carry the session's zone."""
     for batch in batches:
         if batch.num_rows == 0:
             continue
