@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.encoding import Outgoing, RowEncoder
 from log.connectors.options import Semantic
 from log.formats.malformed import DeadLetter
+from log.kafka.declared_once import Mark, Numbered
 from log.kafka.declared_settings import producer_settings, timeout_seconds
 from log.kafka.settings import translated
 from log.rows import slices
@@ -48,11 +50,13 @@ class DeclaredWriter:
         self._lock = threading.Lock()
         self._sink: _Sink | None = None
 
-    def write(self, rows: Iterable[pa.Table]) -> int:
+    def write(self, rows: Iterable[pa.Table], once: Numbered | None = None) -> int:
         """Writes declared rows; gives the number of messages.
 
         Args:
             rows: As `RowEncoder.encode` takes them, in order. They are taken one after the other.
+            once: Which write it is: it is one transaction, and if it was done already it is not done again. A try
+                before this one that is still at work, wherever it runs, fails.
 
         Raises:
             InvalidRequest: rows that do not fit, or ``message-too-large``.
@@ -66,11 +70,26 @@ class DeclaredWriter:
         first = next(pieces, None)  # what is wrong with the first rows is known before anything begins
         if first is None:
             return 0
+        messages = chain([first], pieces)
+        if once is not None:
+            return self._once(messages, once)
         with self._lock, self._working() as sink:
             sink.begin()
-            count = sink.send(first) + sum(map(sink.send, pieces))
+            count = sum(map(sink.send, messages))
             sink.finish()
             return count
+
+    def _once(self, messages: Iterable[Outgoing], write: Numbered) -> int:
+        # The producer has the writer's name and is not kept: the next write makes one of that name, perhaps elsewhere.
+        sink = _Sink(self._table, self._ambient, write.name(self._table.topic))
+        with Mark(self._table, write, self._ambient) as mark:
+            if (known := mark.messages()) is not None:
+                return known
+            with _ended(sink):
+                sink.begin()
+                count = sum(map(sink.send, messages))
+                sink.finish(lambda producer: mark.leave(producer, count))
+        return count
 
     @contextmanager
     def _working(self) -> Iterator[_Sink]:
@@ -78,12 +97,19 @@ class DeclaredWriter:
         sink, self._sink = self._sink, None
         if sink is None:
             sink = _Sink(self._table, self._ambient)
-        try:
+        with _ended(sink):
             yield sink
-        except BaseException as error:
-            sink.give_up(ended=isinstance(error, CommitUnknown))
-            raise
         self._sink = None if sink.spent else sink
+
+
+@contextmanager
+def _ended(sink: _Sink) -> Iterator[None]:
+    """Gives up what fails."""
+    try:
+        yield
+    except BaseException as error:
+        sink.give_up(ended=isinstance(error, CommitUnknown))
+        raise
 
 
 class DeadLetters:
@@ -139,16 +165,16 @@ _TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 
 class _Sink:
-    """A producer, and with exactly-once its transactions, one after the other."""
+    """A producer, and with exactly-once, or a name, its transactions, one after the other."""
 
-    def __init__(self, table: KafkaDeclaration, ambient: Ambient) -> None:
+    def __init__(self, table: KafkaDeclaration, ambient: Ambient, name: str | None = None) -> None:
         self._table = table
         self._ambient = ambient
         self._action = f"writing topic {table.topic}"
         self._seconds = timeout_seconds(table) * 3
         self._reports = _Reports()
         exactly = table.semantic is Semantic.EXACTLY_ONCE
-        self._transaction_id = f"tablestore/{table.topic}/{ambient.new_id()}" if exactly else None
+        self._transaction_id = name or (f"tablestore/{table.topic}/{ambient.new_id()}" if exactly else None)
         self.spent = False
         """Whether another producer has to be made for the next write."""
         with translated(self._action, table):
@@ -180,11 +206,13 @@ class _Sink:
             self._producer.poll(0)
         return len(messages.values)
 
-    def finish(self) -> None:
-        """Waits until all are delivered, and commits."""
+    def finish(self, last: Callable[[Producer], None] | None = None) -> None:
+        """Waits until all are delivered, and commits; before that `last` may add to the transaction."""
         with translated(self._action, self._table):
             left = self._producer.flush(_PATIENCE_SECONDS)
         self._reports.check(self._action, left)
+        if last is not None:
+            last(self._producer)
         if self._transaction_id is not None:
             self._commit()
             self._wait_until_seen()
