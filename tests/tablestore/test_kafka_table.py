@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from filestore.ambient import system_ambient
@@ -24,66 +23,10 @@ from log.connectors.ranges import PartitionRange
 from tablestore import KafkaTable, Store
 from tablestore.normalizing.topics import changes_of_range, spec_of
 from tests.servers.kafka import KafkaBroker
+from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
-
-KEYED = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
-PLAIN = "id BIGINT, v STRING"
-UPSERT = {"connector": "upsert-kafka", "key.format": "json", "value.format": "json"}
-KAFKA = {"connector": "kafka", "format": "json"}
-
-
-class Topics:
-    """Tables of one broker, each with a topic of its own."""
-
-    def __init__(self, store: Store, broker: KafkaBroker) -> None:
-        self.store = store
-        self.broker = broker
-
-    def table(self, columns: str, base: dict[str, str], partitions: int = 3, **options: str) -> KafkaTable:
-        topic = f"t-{uuid.uuid4()}"
-        named = {name.replace("__", "-").replace("_", "."): value for name, value in options.items()}
-        given = {
-            "topic": topic,
-            "topic.partitions": str(partitions),
-            "properties.bootstrap.servers": self.broker.bootstrap,
-            **base,
-            **named,
-        }
-        name = f"shop.t_{topic.replace('-', '_')}"
-        made = self.store.create_table(name, columns, options=given)
-        assert isinstance(made, KafkaTable)
-        return made
-
-    def records(self, table: KafkaTable, count: int, **settings: Any) -> list[Any]:
-        """What kafka-python gets, by partition and offset; and that there is no more."""
-        consumer = KafkaConsumer(
-            bootstrap_servers=self.broker.bootstrap,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            group_id=None,
-            **settings,
-        )
-        topic = table.declaration.topic
-        consumer.assign([TopicPartition(topic, p) for p in table.offsets()])
-        found: list[Any] = []
-
-        def polled() -> bool:
-            got = consumer.poll(timeout_ms=200)
-            found.extend(record for records in got.values() for record in records)
-            return len(found) >= count and not got
-
-        until(polled, what=f"{count} messages")
-        consumer.close()
-        return sorted(found, key=lambda record: (record.partition, record.offset))
-
-    def produce(self, table: KafkaTable, messages: list[tuple[bytes | None, bytes | None]], **more: Any) -> None:
-        producer = KafkaProducer(bootstrap_servers=self.broker.bootstrap)
-        for key, value in messages:
-            producer.send(table.declaration.topic, value, key, **more)
-        producer.flush()
-        producer.close()
 
 
 @pytest.fixture
