@@ -122,6 +122,10 @@ class DeclaredTopic:
         starts = starting_offsets(startup, first, last, after)
         return tuple(PartitionRange(p, starts[p], max(starts[p], last[p])) for p in wanted)
 
+    def end_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
+        """The end of each partition, as readers see it."""
+        return self._offsets({p: OffsetSpec.latest() for p in partitions})  # type: ignore[no-untyped-call]
+
     def first_offsets(self, partitions: Iterable[int]) -> dict[int, int]:
         """The earliest offset of each partition."""
         return self._offsets({p: OffsetSpec.earliest() for p in partitions})  # type: ignore[no-untyped-call]

@@ -23,7 +23,7 @@ class TableStoreSource(DataSource):
 
     A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
     With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which it could not
-    tell from inserts.
+    tell from inserts. Rows of Kafka tables always have it; their options are those of `KafkaRead`.
     """
 
     @classmethod
@@ -32,10 +32,11 @@ class TableStoreSource(DataSource):
         return "tablestore"
 
     def schema(self) -> StructType:
-        """The table's columns, and ``_kind`` with ``changes = true``."""
+        """The table's columns, and ``_kind`` with ``changes = true`` or of a Kafka table."""
         from filestore.model.rowkind import KIND_COLUMN  # here and below: see above
         from filestore.model.schema import Schema
         from tablestore.follow import change_schema
+        from tablestore.spark.kafka_options import kafka_read
         from tablestore.spark.opened import opened
         from tablestore.spark.reading import wants_changes
         from tablestore.spark.system import system_type
@@ -43,6 +44,10 @@ class TableStoreSource(DataSource):
 
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return system_type(self.options, system)
+        if (asked := kafka_read(self.options)) is not None:
+            from tablestore.spark.kafka_reading import kafka_type
+
+            return kafka_type(asked)
         definition = opened(self.options).files().state().definition
         fields = StructType.fromJson(definition.schema.plain().to_delta())
         if not wants_changes(self.options):
@@ -54,12 +59,17 @@ class TableStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
+        from tablestore.spark.kafka_options import kafka_read
         from tablestore.spark.reading import BatchReader
         from tablestore.spark.system import SystemReader
         from tablestore.system.names import split_name
 
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return SystemReader(dict(self.options), system)
+        if (asked := kafka_read(self.options)) is not None:
+            from tablestore.spark.kafka_reading import KafkaBatchReader
+
+            return KafkaBatchReader(asked)
         return BatchReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
@@ -81,7 +91,12 @@ class TableStoreSource(DataSource):
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """A stream of changes."""
         from tablestore.spark.changes import ChangeReader
+        from tablestore.spark.kafka_options import kafka_read
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))
+        if (asked := kafka_read(self.options)) is not None:
+            from tablestore.spark.kafka_reading import KafkaStreamReader
+
+            return KafkaStreamReader(asked)
         return ChangeReader(dict(self.options), schema)

@@ -12,7 +12,7 @@ from tablestore.gaps import OnLogGap, on_log_gap
 from tablestore.hybrid import ResultMode, result_mode
 from tablestore.starting import Asked
 
-__all__ = ["StreamOptions"]
+__all__ = ["StreamOptions", "whole_option"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +45,33 @@ class StreamOptions:
         """
         given = {name.lower(): value for name, value in options.items()}
         start = Asked(
-            given.get("scan"), _moment(given.get("timestamp")), _whole(given, "version", least=0), given.get("tag")
+            given.get("scan"),
+            _moment(given.get("timestamp")),
+            whole_option(given, "version", least=0),
+            given.get("tag"),
         )
         start.check()
         return cls(
             start,
             result_mode(given.get("mode", str(ResultMode.UPSERT))),
-            _whole(given, "maxRowsPerBatch", least=1),
-            _whole(given, "maxVersionsPerBatch", least=1),
+            whole_option(given, "maxRowsPerBatch", least=1),
+            whole_option(given, "maxVersionsPerBatch", least=1),
             given.get("consumerid"),
             on_log_gap(given.get("onloggap", str(OnLogGap.FAIL))),
         )
 
 
-def _whole(given: Mapping[str, str], name: str, *, least: int) -> int | None:
+def whole_option(given: Mapping[str, str], name: str, *, least: int) -> int | None:
+    """The value of an option that is a number; None if it is not given.
+
+    Args:
+        given: By names in lower case.
+        name: As it is spelled.
+        least: The smallest that it may be, 0 or 1.
+
+    Raises:
+        InvalidRequest: ``bad-option-value``.
+    """
     text = given.get(name.lower())
     if text is None:
         return None
