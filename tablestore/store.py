@@ -147,7 +147,7 @@ class Store:
         raise Unsupported(
             f"table {name} has connector = {table.declaration.connector}: it is the topic "
             f"{table.declaration.topic!r}, without files and versions, and this is for managed tables. Read it with "
-            "scan or follow, and write it",
+            "scan or follow, and write it; in Spark with what SparkStore.table gives",
             code="connector-table",
         )
 

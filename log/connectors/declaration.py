@@ -64,8 +64,9 @@ class KafkaDeclaration:
         Raises:
             InvalidRequest: with a code of ``unknown-option``, ``missing-option``, ``bad-option-value``,
                 ``connector-properties``, ``connector-key``, ``connector-format``, ``startup-mode``,
-                ``malformed-policy``, ``bad-text``, ``unknown-column``, ``nullable-key``, ``key-type``, or those of
-                `check_fields`, `project_fields`, `open_format` and `plan_read`. Nothing outside was asked.
+                ``malformed-policy``, ``sink-parallelism``, ``bad-text``, ``unknown-column``, ``nullable-key``,
+                ``key-type``, or those of `check_fields`, `project_fields`, `open_format` and `plan_read`.
+                Nothing outside was asked.
         """
         given = {name: str(value) for name, value in (options or {}).items()}
         for name, value in given.items():

@@ -144,6 +144,14 @@ _ALL: tuple[Option, ...] = (
         "transaction; or nothing.",
     ),
     Option(
+        "sink.parallelism",
+        "integer",
+        whole(1, 100_000),
+        None,
+        "How many tasks of a Spark job write; default: as many as the topic has partitions, at most "
+        "`spark.sql.shuffle.partitions`. With exactly-once one, whose transaction is the write.",
+    ),
+    Option(
         "topic.partitions",
         "integer",
         whole(1, 100_000),
@@ -166,7 +174,6 @@ CONNECTOR_OPTIONS: Mapping[str, Option] = {option.name: option for option in _AL
 _ELSEWHERE = {
     "sink.delivery-guarantee": "it is called 'sink.semantic' here",
     "sink.transactional-id-prefix": "each write has a transactional id of its own",
-    "sink.parallelism": "a write is as parallel as who writes",
     "sink.partitioner": "messages go where the hash of their key says, as with Kafka's own clients",
     "topic-pattern": "a table is one topic, named by 'topic'",
     "scan.bounded.mode": "scan() ends where the topic ended when it began, follow() never",

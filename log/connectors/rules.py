@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 from filestore.errors import InvalidRequest
 from filestore.model.schema import check_fields
 from filestore.model.types import is_key_type, to_sql
-from log.connectors.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES, SERVERS, check_names, option_value
+from log.connectors.options import (
+    CONNECTOR,
+    CONNECTOR_OPTIONS,
+    PROPERTIES,
+    SERVERS,
+    Semantic,
+    check_names,
+    option_value,
+)
 from log.connectors.properties import check_properties
 from log.connectors.startup import StartupMode
 from log.formats.fields import FieldsInclude
@@ -34,6 +42,12 @@ def check_options(made: KafkaDeclaration) -> None:
     check_names(made.options, made.formats)
     check_properties(made.properties)
     _check_scan(made)
+    if made.semantic is Semantic.EXACTLY_ONCE and made["sink.parallelism"] not in (None, 1):
+        raise InvalidRequest(
+            f"option sink.parallelism = {made['sink.parallelism']}: with sink.semantic = exactly-once a write is one "
+            "transaction, which one task writes: leave it out, or take at-least-once",
+            code="sink-parallelism",
+        )
 
 
 def _check_scan(made: KafkaDeclaration) -> None:

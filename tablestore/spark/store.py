@@ -1,4 +1,4 @@
-"""`SparkStore`: managed tables as DataFrames."""
+"""`SparkStore`: tables as DataFrames."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from compaction.folding import fold_table
 from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from compaction.tombstones import bury
+from filestore.ambient import system_ambient
 from filestore.delta.conflict import AppVersion
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, Unsupported
 from filestore.life.retention import tag_of
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
@@ -27,6 +28,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
+from tablestore.spark.kafka_table import SparkKafkaTable
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.query_id import QueryId
@@ -77,6 +79,22 @@ class SparkStore:
             options=({} if CONNECTOR in (options or {}) else table_defaults(found)) | dict(options or {}),
             comment=comment,
             if_not_exists=if_not_exists,
+        )
+
+    def table(self, name: str) -> SparkKafkaTable:
+        """A Kafka table: its changes as DataFrames, batch and stream. All other methods here are for managed tables.
+
+        Raises:
+            NotFound: there is none.
+            Unsupported: ``managed-table``: it is not a Kafka topic.
+        """
+        table = self.store.table(name)
+        if isinstance(table, KafkaTable):
+            return SparkKafkaTable(self.spark, table, system_ambient())
+        raise Unsupported(
+            f"table {name} has no connector: it is a managed table, for which SparkStore has read, read_stream, write "
+            "and write_stream",
+            code="managed-table",
         )
 
     def write(self, name: str, df: DataFrame, overwrite: Overwrite = False) -> Snapshot:

@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 from pyspark.sql.types import DataType, StringType, StructType
 
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.errors import CommitUnknown, InvalidRequest, TableStoreError, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
@@ -81,8 +81,8 @@ def known_error(text: str) -> TableStoreError | None:
     # behind the message of `raise_error` Spark puts a state of its own
     if bad := re.search(rf"{BAD_VALUE}([^\n]*?)(?: SQLSTATE: \w{{5}})?$", text, re.MULTILINE):
         return InvalidRequest(bad[1], code="bad-value")
-    if lost := re.search(r"filestore\.errors\.Unavailable: ([^\n]*)", text):
-        return Unavailable(lost[1])
+    if lost := re.search(r"filestore\.errors\.(Unavailable|CommitUnknown): ([^\n]*)", text):
+        return (Unavailable if lost[1] == "Unavailable" else CommitUnknown)(lost[2])
     return None
 
 

@@ -1,0 +1,143 @@
+"""Writing a Kafka table as a Spark job: the rows of a key go to one task, in their order, which produces them."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+
+from filestore.ambient import Ambient, system_ambient
+from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.schema import Schema
+from log.connectors.declaration import KafkaDeclaration
+from log.connectors.options import Semantic
+from log.kafka.declared_once import Numbered
+from log.kafka.declared_topic import DeclaredTopic
+from log.kafka.declared_writer import DeclaredWriter
+from log.metadata.plans import WritePlan, plan_write
+from tablestore.spark.write import canonical, conformed, known_error
+
+__all__ = ["KafkaSink"]
+
+_OUTCOME = "outcome binary"
+_KEPT_WRITERS = 4
+_SHUFFLE = "spark.sql.shuffle.partitions"
+
+
+class KafkaSink:
+    """Writes DataFrames into one table.
+
+    Args:
+        table: Which.
+        ambient: Clock, ids.
+
+    Raises:
+        InvalidRequest: ``read-only-metadata``: the table can only be read.
+    """
+
+    def __init__(self, table: KafkaDeclaration, ambient: Ambient) -> None:
+        self._table = table
+        self._ambient = ambient
+        self._topic = DeclaredTopic(table, ambient)
+        self._plan = plan_write(table.columns, table.keys)
+
+    def write(self, df: DataFrame, once: Numbered | None = None) -> int:
+        """Writes a DataFrame; gives the number of messages.
+
+        Args:
+            df: Columns are matched by name; ``_kind`` says what each row does.
+            once: With exactly-once: which write it is, if it may come again.
+
+        Raises:
+            InvalidRequest: rows that do not fit. What is wrong with columns is told before anything is written.
+            NotFound: ``topic-not-found``.
+            Unavailable: messages were not delivered.
+        """
+        rows = self._fitted(df)
+        partitions = len(self._topic.partitions())  # a producer would make a topic that is not there
+        if self._table.semantic is not Semantic.EXACTLY_ONCE:
+            once = None
+        elif once is None:
+            once = Numbered(self._ambient.new_id(), 0)  # a task that is tried again is the same write
+        tasks = 1 if once else self._table["sink.parallelism"]
+        arranged = _arranged(rows, self._table, tasks, partitions)
+        task = _task(self._table, self._plan.declared, tuple(rows.columns), once)
+        try:
+            collected = arranged.mapInArrow(task, _OUTCOME).collect()
+        except PySparkException as error:
+            if (ours := known_error(str(error))) is None:
+                raise
+            raise ours from error
+        outcomes: list[_Outcome] = [pickle.loads(bytes(row.outcome)) for row in collected]  # bytes of our own workers
+        if errors := [outcome.error for outcome in outcomes if outcome.error is not None]:
+            raise errors[0]
+        return sum(outcome.messages for outcome in outcomes)
+
+    def _fitted(self, df: DataFrame) -> DataFrame:
+        _refuse_virtual(df, self._plan)
+        return conformed(df, Schema.from_arrow(self._plan.declared))
+
+
+def _refuse_virtual(df: DataFrame, plan: WritePlan) -> None:
+    if virtual := [name for name in df.columns if name in plan.virtual]:
+        raise InvalidRequest(
+            f"column {virtual[0]!r} is VIRTUAL: it is read from messages and cannot be written. Leave it out, as with "
+            f"df.drop({', '.join(map(repr, plan.virtual))})",
+            code="virtual-column",
+        )
+
+
+def _arranged(df: DataFrame, table: KafkaDeclaration, tasks: int | None, partitions: int) -> DataFrame:
+    """Rows in the tasks that write them; those of a key in one, in the order that the frame has.
+
+    Columns get names of ours, since `mapInArrow` takes none with a backtick in it.
+    """
+    key = table.key_fields or table.primary_key
+    places = [df.columns.index(name) for name in key]
+    df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
+    if not key:
+        return df if tasks is None else df.repartition(tasks)
+    if tasks is None:
+        tasks = min(partitions, int(df.sparkSession.conf.get(_SHUFFLE) or partitions))
+    columns = df.columns
+    numbered = df.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
+    shuffled = numbered.repartition(tasks, *(F.col(columns[place]) for place in places))
+    return shuffled.sortWithinPartitions(ORDINAL_COLUMN).select(*columns)  # the shuffle forgets the order
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What a task did, or the error for which another try would be in vain."""
+
+    messages: int = 0
+    error: TableStoreError | None = None
+
+
+def _task(
+    table: KafkaDeclaration, declared: pa.Schema, names: Sequence[str], once: Numbered | None
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        named = (batch.rename_columns(names) for batch in batches)
+        rows = (pa.Table.from_batches([batch]) for batch in canonical(named, declared))
+        try:
+            outcome = _Outcome(_writer(table).write(rows, once))
+        except Unavailable:  # Spark tries the task again
+            raise
+        except TableStoreError as error:
+            outcome = _Outcome(error=error)
+        yield pa.record_batch([pa.array([pickle.dumps(outcome)], pa.binary())], names=["outcome"])
+
+    return run
+
+
+@lru_cache(_KEPT_WRITERS)
+def _writer(table: KafkaDeclaration) -> DeclaredWriter:
+    """Kept in the worker for the next task: a producer takes half a second to set out."""
+    return DeclaredWriter(table, system_ambient())

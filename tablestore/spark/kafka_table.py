@@ -1,0 +1,144 @@
+"""`SparkKafkaTable`: a table that is a Kafka topic as DataFrames, batch and stream, in and out (log/CONNECTORS.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest
+from log.connectors.decoding import asked_schema
+from log.kafka.declared_once import Numbered
+from tablestore.kafka_table import KafkaTable
+from tablestore.spark.kafka_options import RECORDS_PER_TASK, KafkaRead
+from tablestore.spark.kafka_sink import KafkaSink
+from tablestore.spark.query_id import QueryId
+
+__all__ = ["SparkKafkaTable"]
+
+
+class SparkKafkaTable:
+    """A Kafka table in a Spark session. Get it from `SparkStore.table`; it may be kept. Rows never pass the driver.
+
+    Attributes:
+        local: The same table without Spark: its columns, options, offsets.
+    """
+
+    def __init__(self, spark: SparkSession, local: KafkaTable, ambient: Ambient) -> None:
+        self.local = local
+        self._spark = spark
+        self._ambient = ambient
+
+    def __repr__(self) -> str:
+        return f"Spark{self.local!r}"
+
+    def read(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+        max_records_per_task: int = RECORDS_PER_TASK,
+    ) -> DataFrame:
+        """The changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
+
+        The rows are those of `tablestore.KafkaTable.scan`: each message a change, older ones of a key included. The
+        frame stays at the offsets of this call, whenever and however often it is run. Its partitions are in the order
+        of the topic's, so `SparkStore.write` of it leaves the last row of each key in a managed table.
+
+        Args:
+            columns: Which columns; all if None. ``_kind`` comes always, last.
+            options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
+            max_records_per_task: Of one of the topic's partitions a task reads so many messages at most.
+
+        Raises:
+            NotFound: ``topic-not-found``, ``offset-gone``, or ``unknown-column``.
+            InvalidRequest: an option that is none.
+            Unavailable: the brokers do not answer.
+        """
+        if max_records_per_task < 1:
+            raise InvalidRequest(
+                f"max_records_per_task={max_records_per_task} is not above zero", code="bad-option-value"
+            )
+        scan = self.local.scan(columns, options=options)
+        asked = KafkaRead(scan.declaration, scan.columns, scan.ranges, max_records_per_task)
+        return self._spark.read.format("tablestore").options(**asked.to_options()).load(self.local.identifier)
+
+    def read_stream(
+        self,
+        columns: Sequence[str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
+        max_rows_per_batch: int | None = None,
+    ) -> DataFrame:
+        """The changes as `read` gives them, and then those that come, as a streaming DataFrame.
+
+        Changes of one key keep their order within a micro-batch: they come in one partition. A restarted query goes on
+        exactly where its checkpoint says; a topic that was made anew since is an error (``topic-replaced``), and so is
+        an offset that is gone (``offset-gone``). The query's progress shows where it is (``endOffset``) and where the
+        topic ends (``latestOffset``).
+
+        Args:
+            columns: Which columns; all if None. ``_kind`` comes always, last.
+            options: Options ``scan.*`` for this reader: where it begins, above all.
+            max_rows_per_batch: The most messages of a micro-batch, shared among the topic's partitions.
+
+        Raises:
+            NotFound: ``unknown-column``.
+            InvalidRequest: an option that is none.
+        """
+        if max_rows_per_batch is not None and max_rows_per_batch < 1:
+            raise InvalidRequest(f"max_rows_per_batch={max_rows_per_batch} is not above zero", code="bad-option-value")
+        declaration = self.local.declaration.with_scan(options or {})
+        asked_schema(declaration, columns)  # refuses strange columns before anything starts
+        asked = KafkaRead(declaration, None if columns is None else tuple(columns), rows_per_batch=max_rows_per_batch)
+        return self._spark.readStream.format("tablestore").options(**asked.to_options()).load(self.local.identifier)
+
+    def write(self, df: DataFrame) -> int:
+        """Writes a DataFrame as messages; gives their number.
+
+        The rows of a key are written by one task, in the order that the frame has. What ``sink.semantic`` promises
+        holds for the whole frame: with ``exactly-once`` it is one transaction, which one task writes.
+
+        Args:
+            df: Columns are matched by name. A column ``_kind`` says what each row does, as in
+                `tablestore.KafkaTable.write`.
+
+        Raises:
+            InvalidRequest: rows that do not fit, or a table that can only be read. What is wrong with columns is told
+                before anything is written; after a bad value with ``at-least-once`` other rows may be there.
+            NotFound: ``topic-not-found``.
+            Unavailable: messages were not delivered; with ``exactly-once`` none is there then, but for its subclass
+                `CommitUnknown`.
+        """
+        return self._sink.write(df)
+
+    def write_stream(
+        self, df: DataFrame, *, checkpoint: str, output_mode: str = "append", trigger: Mapping[str, Any] | None = None
+    ) -> StreamingQuery:
+        """Writes a streaming DataFrame, each micro-batch as `write` does.
+
+        With ``sink.semantic = exactly-once`` a batch that comes again after a crash is known by the query's id and its
+        number, which its transaction holds: nothing is doubled. With ``at-least-once`` it is written again.
+
+        Args:
+            df: A streaming DataFrame, as for `write`.
+            checkpoint: Where Spark keeps the query's progress.
+            output_mode: Spark's: ``update`` for aggregates, whose results become upserts of their keys.
+            trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
+        """
+        sink, query_id = self._sink, QueryId(self._spark, checkpoint)
+
+        def batch(rows: DataFrame, number: int) -> None:
+            sink.write(rows, Numbered(f"spark.{query_id()}", number))
+
+        stream = df.writeStream.foreachBatch(batch).outputMode(output_mode)
+        stream = stream.option("checkpointLocation", checkpoint)
+        return (stream.trigger(**trigger) if trigger else stream).start()
+
+    @cached_property
+    def _sink(self) -> KafkaSink:
+        return KafkaSink(self.local.declaration, self._ambient)
