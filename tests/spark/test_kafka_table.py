@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,14 @@ import pyarrow as pa
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 from kafka.partitioner.default import murmur2
+from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from tablestore import KafkaTable, Store
-from tablestore.spark import SparkStore
+from tablestore.spark import SparkStore, kafka_sink
 from tablestore.spark.kafka_table import SparkKafkaTable
 from tests.demo.test_readme import blocks, execute
 from tests.servers.kafka import KafkaBroker
@@ -194,6 +197,41 @@ def test_exactly_once_is_all_or_nothing(lake: SparkStore, topics: Topics) -> Non
     assert topics.records(local, 0, isolation_level="read_committed") == []
     assert table.write(good.limit(3)) == 3
     assert [json.loads(r.value)["v"] for r in topics.records(local, 3, isolation_level="read_committed")] == ["a"] * 3
+
+
+@pytest.mark.parametrize("after", [True, False])
+def test_a_task_that_dies_is_tried_again_and_writes_once(
+    lake: SparkStore, topics: Topics, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    """Killed in the middle of its transaction, or when that was committed and nobody had heard of it."""
+    local = topics.table(KEYED, UPSERT, sink_semantic="exactly-once")
+    task = kafka_sink._task
+
+    def mortal(*args: Any) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        work = task(*args)
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            dies = context.attemptNumber() == 0
+
+            def some() -> Iterator[pa.RecordBatch]:
+                for number, batch in enumerate(batches):
+                    if dies and not after and number == 5:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    yield batch
+
+            outcome = list(work(some()))
+            if dies:
+                os.kill(os.getpid(), signal.SIGKILL)
+            yield from outcome
+
+        return run
+
+    monkeypatch.setattr(kafka_sink, "_task", mortal)
+    frame = lake.spark.range(0, 40_000, 1, 2).selectExpr("id", "'a' AS v")
+    assert in_spark(lake, local).write(frame) == 40_000
+    assert Counter(row["id"] for row in local.scan(["id"]).to_arrow().to_pylist()) == Counter(range(40_000))
 
 
 # ------------------------------------------------------------------------------------------------ streams
