@@ -24,7 +24,7 @@ from log.kafka.declared_writer import DeclaredWriter
 from log.metadata.plans import WritePlan, plan_write
 from tablestore.spark.write import canonical, conformed, known_error
 
-__all__ = ["KafkaSink"]
+__all__ = ["KafkaSink", "arranged_rows", "task_count"]
 
 _OUTCOME = "outcome binary"
 _KEPT_WRITERS = 4
@@ -66,8 +66,9 @@ class KafkaSink:
             once = None
         elif once is None:
             once = Numbered(self._ambient.new_id(), 0)  # a task that is tried again is the same write
-        tasks = 1 if once else self._table["sink.parallelism"]
-        arranged = _arranged(rows, self._table, tasks, partitions)
+        shuffle = int(df.sparkSession.conf.get(_SHUFFLE) or partitions)
+        tasks = task_count(self._table, whole=once is not None, partitions=partitions, shuffle=shuffle)
+        arranged = arranged_rows(rows, self._table, tasks)
         task = _task(self._table, self._plan.declared, tuple(rows.columns), once)
         try:
             collected = arranged.mapInArrow(task, _OUTCOME).collect()
@@ -94,22 +95,43 @@ def _refuse_virtual(df: DataFrame, plan: WritePlan) -> None:
         )
 
 
-def _arranged(df: DataFrame, table: KafkaDeclaration, tasks: int | None, partitions: int) -> DataFrame:
+def task_count(table: KafkaDeclaration, *, whole: bool, partitions: int, shuffle: int) -> int | None:
+    """How many tasks write.
+
+    Args:
+        table: The table.
+        whole: Whether all is one transaction.
+        partitions: How many the topic has.
+        shuffle: How many tasks come out of a shuffle of the session.
+
+    Returns:
+        None for as many as the frame has, with nothing shuffled: where no row has a key there is no order to keep.
+    """
+    if whole:
+        return 1
+    asked: int | None = table["sink.parallelism"]
+    return min(partitions, shuffle) if asked is None and _key(table) else asked
+
+
+def arranged_rows(df: DataFrame, table: KafkaDeclaration, tasks: int | None) -> DataFrame:
     """Rows in the tasks that write them; those of a key in one, in the order that the frame has.
 
     Columns get names of ours, since `mapInArrow` takes none with a backtick in it.
     """
-    key = table.key_fields or table.primary_key
-    places = [df.columns.index(name) for name in key]
+    places = [df.columns.index(name) for name in _key(table)]
     df = df.toDF(*(f"c{number}" for number in range(len(df.columns))))
-    if not key:
-        return df if tasks is None else df.repartition(tasks)
     if tasks is None:
-        tasks = min(partitions, int(df.sparkSession.conf.get(_SHUFFLE) or partitions))
+        return df
+    if not places:
+        return df.repartition(tasks)
     columns = df.columns
     numbered = df.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
     shuffled = numbered.repartition(tasks, *(F.col(columns[place]) for place in places))
     return shuffled.sortWithinPartitions(ORDINAL_COLUMN).select(*columns)  # the shuffle forgets the order
+
+
+def _key(table: KafkaDeclaration) -> tuple[str, ...]:
+    return table.key_fields or table.primary_key
 
 
 @dataclass(frozen=True, slots=True)

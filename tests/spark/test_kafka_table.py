@@ -26,12 +26,14 @@ from tablestore import KafkaTable, Store
 from tablestore.spark import SparkStore, kafka_sink
 from tablestore.spark.kafka_table import SparkKafkaTable
 from tests.demo.test_readme import blocks, execute
+from tests.log.connectors.tables import declared
 from tests.servers.kafka import KafkaBroker
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until
 from tests.warehouses import rows as table_rows
 
 NOW = {"availableNow": True}
+ADDRESS = {"topic": "t", "properties.bootstrap.servers": "127.0.0.1:1"}
 
 
 @pytest.fixture
@@ -197,6 +199,37 @@ def test_exactly_once_is_all_or_nothing(lake: SparkStore, topics: Topics) -> Non
     assert topics.records(local, 0, isolation_level="read_committed") == []
     assert table.write(good.limit(3)) == 3
     assert [json.loads(r.value)["v"] for r in topics.records(local, 3, isolation_level="read_committed")] == ["a"] * 3
+
+
+@pytest.mark.parametrize(
+    ("columns", "base", "parallelism", "tasks"),
+    [(KEYED, UPSERT, None, [1, 3, 4]), (PLAIN, KAFKA, None, [1, None, None])]
+    + [(columns, base, "7", [1, 7, 7]) for columns, base in ((KEYED, UPSERT), (PLAIN, KAFKA))],
+)
+def test_how_many_tasks_write(
+    columns: str, base: dict[str, str], parallelism: str | None, tasks: list[int | None]
+) -> None:
+    table = declared(columns, base | ADDRESS, sink_parallelism=parallelism)
+    counts = [kafka_sink.task_count(table, whole=True, partitions=9, shuffle=9)]
+    counts += [kafka_sink.task_count(table, whole=False, partitions=p, shuffle=s) for p, s in ((3, 200), (9, 4))]
+    assert counts == tasks
+
+
+def test_the_rows_of_a_key_are_in_one_task_in_their_order(lake: SparkStore) -> None:
+    names = "`i``d` BIGINT, v STRING, PRIMARY KEY (`i``d`) NOT ENFORCED"
+    frame = lake.spark.range(0, 5000, 1, 5).selectExpr("id % 37 AS `i``d`", "CAST(id AS STRING) AS v")
+    arranged = kafka_sink.arranged_rows(frame, declared(names, UPSERT | ADDRESS), 3)
+    found = arranged.withColumn("task", F.spark_partition_id()).collect()
+    values = defaultdict(list)
+    for row in found:
+        values[row.c0].append((row.task, int(row.c1)))
+    assert len({task for listed in values.values() for task, _ in listed}) == 3
+    for key, listed in values.items():
+        assert len({task for task, _ in listed}) == 1
+        assert [value for _, value in listed] == list(range(key, 5000, 37))
+    keyless = declared(PLAIN, KAFKA | ADDRESS)
+    assert kafka_sink.arranged_rows(frame, keyless, None).rdd.getNumPartitions() == 5
+    assert kafka_sink.arranged_rows(frame, keyless, 2).rdd.getNumPartitions() == 2
 
 
 @pytest.mark.parametrize("after", [True, False])
