@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+from pyspark.sql.streaming.query import StreamingQuery
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from tablestore import KafkaTable, Store
@@ -376,6 +377,37 @@ def test_aggregates_of_a_stream_are_upserts_of_their_keys(lake: SparkStore, topi
     assert changes.count() > len(hourly)
     newest = changes.groupBy("begin", "page").agg(F.max_by("clicks", "o").alias("clicks")).collect()
     assert {(r.begin.hour, r.page): r.clicks for r in newest} == dict(hourly)
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_query_ends_with_its_broker_and_goes_on_when_that_is_back(
+    lake: SparkStore, store: Store, folder: Path
+) -> None:
+    with KafkaBroker(folder / "kafka") as broker:
+        topics = Topics(store, broker)
+        source = topics.table(KEYED, UPSERT, 2, properties_socket_timeout_ms="2000")
+        copy = topics.table(KEYED, UPSERT, 2, sink_semantic="exactly-once", properties_socket_timeout_ms="2000")
+
+        def start() -> StreamingQuery:
+            stream, checkpoint = in_spark(lake, source).read_stream(max_rows_per_batch=70), str(folder / "checkpoint")
+            return in_spark(lake, copy).write_stream(stream, checkpoint=checkpoint)
+
+        def copied() -> Counter[str]:
+            return Counter(row["v"] for row in copy.scan(["v"]).to_arrow().to_pylist())
+
+        source.write(pa.table({"id": range(100), "v": [str(i) for i in range(100)]}))
+        query = start()
+        until(lambda: not query.isActive or copied().total() >= 100, 120, "the first rows")
+        broker.kill()
+        until(lambda: not query.isActive, 120, "the query has noticed")
+        assert "Unavailable" in str(query.exception())
+        broker.restart()
+        source.write(pa.table({"id": range(100), "v": [str(i) for i in range(100, 200)]}))
+        query = start()
+        until(lambda: not query.isActive or copied().total() >= 200, 120, "all rows")
+        query.stop()
+        assert copied() == Counter(map(str, range(200)))
 
 
 def test_the_lines_of_the_readme_run(lake: SparkStore, topics: Topics, folder: Path) -> None:
