@@ -12,7 +12,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
@@ -25,7 +25,7 @@ from log.metadata.plans import plan_write
 from tablestore.hybrid import ResultMode, result_mode
 from tablestore.incoming import Rows, arrow_rows, fit
 from tablestore.normalizing.spec import NormalizerSpec
-from tablestore.normalizing.topics import is_complete, scanned_changes, spec_of
+from tablestore.normalizing.topics import is_complete, scanned_changes, spec_of, state_unused
 from tablestore.table import Table
 from tablestore.topic_reader import TopicReader
 
@@ -68,7 +68,7 @@ class KafkaScan:
         """Bounded batches. The changes of one key come in order, since they are in one partition."""
         for rows in self._changes():
             wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
-            yield from wanted.select(self.schema.names).to_batches()
+            yield from wanted.select(self.schema.names).cast(self.schema).to_batches()
 
     def _changes(self) -> Iterator[pa.Table]:
         from log.kafka.declared_reader import read_ranges  # librdkafka takes 80 ms to load
@@ -195,14 +195,11 @@ class KafkaTable:
         schema, ending = asked_schema(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
         complete = asked is ResultMode.UPSERT or is_complete(declaration)
         if complete and state is not None:
-            raise InvalidRequest(
-                f"state = {state!r} is for mode = changelog of a topic that tells upserts: leave it out",
-                code="state-unused",
-            )
+            raise state_unused(state)
         reader = TopicReader(declaration, self._topic(declaration), ending, self._ambient)
         found = reader.rows(columns) if complete else reader.complete_changes(columns, state)
         for batch in found:
-            yield batch.select(schema.names)
+            yield batch.select(schema.names).cast(schema)
 
     def write(self, rows: Rows) -> int:
         """Writes rows as messages, in their order; gives the number of messages.

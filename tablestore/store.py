@@ -162,7 +162,7 @@ class Store:
         options: Mapping[str, str] | None = None,
         source_options: Mapping[str, str] | None = None,
     ) -> Ingestion:
-        """Makes a table of a topic that Debezium writes, or goes on where it stopped (log/CONNECTORS.md section 6).
+        """Makes a table of a topic that Debezium writes, or goes on where it stopped (log/CONNECTORS.md section 7).
 
         Columns come from the schema in the messages, and the primary key from their keys. Columns that come later are
         added. What was taken is committed together with the topic's offsets, so a managed table has each change once.

@@ -28,6 +28,7 @@ __all__ = [
     "pieces_of",
     "scanned_changes",
     "spec_of",
+    "state_unused",
     "temporary_state",
 ]
 
@@ -38,6 +39,13 @@ _MOST_PIECES = 4  # a state knows its last five batches
 def is_complete(table: KafkaDeclaration) -> bool:
     """Whether the topic's changes are complete as they are: its rows only come."""
     return not table.upserts and not table.value_format.changelog
+
+
+def state_unused(state: str) -> InvalidRequest:
+    """The error of a reader that was given a state and needs none."""
+    return InvalidRequest(
+        f"state = {state!r} is for mode = changelog of a topic that tells upserts: leave it out", code="state-unused"
+    )
 
 
 def spec_of(table: KafkaDeclaration, state: str, columns: Sequence[str] | None) -> NormalizerSpec:

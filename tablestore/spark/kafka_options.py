@@ -10,9 +10,12 @@ from typing import Self
 
 import pyarrow as pa
 
+from filestore.errors import InvalidRequest
 from filestore.model.table_columns import TableColumns
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.ranges import PartitionRange
+from tablestore.hybrid import ResultMode, result_mode
+from tablestore.normalizing.topics import is_complete, state_unused
 from tablestore.spark.stream_options import whole_option
 
 __all__ = ["RECORDS_PER_TASK", "KafkaRead", "kafka_read"]
@@ -34,6 +37,8 @@ class KafkaRead:
         ranges: ``ranges``, as JSON: which offsets; None for those that the topic has when the query runs.
         records_per_task: ``maxRecordsPerTask``: of a batch.
         rows_per_batch: ``maxRowsPerBatch``: of a stream.
+        mode: ``mode``: what it gets of an update.
+        state: ``state``: of a stream that gets complete changes, the folder of what is known of the keys.
     """
 
     declaration: KafkaDeclaration
@@ -41,6 +46,24 @@ class KafkaRead:
     ranges: tuple[PartitionRange, ...] | None = None
     records_per_task: int = RECORDS_PER_TASK
     rows_per_batch: int | None = None
+    mode: ResultMode = ResultMode.UPSERT
+    state: str | None = None
+
+    @property
+    def normalizes(self) -> bool:
+        """Whether it has to find the rows that changes replace."""
+        return self.mode is ResultMode.CHANGELOG and not is_complete(self.declaration)
+
+    def check_state(self) -> None:
+        """Of a stream. `InvalidRequest`: ``state-missing`` or ``state-unused``."""
+        if self.normalizes and self.state is None:
+            raise InvalidRequest(
+                f"a stream of the complete changes of topic {self.declaration.topic} needs state: a folder of its own, "
+                "on a disk that all workers have",
+                code="state-missing",
+            )
+        if self.state is not None and not self.normalizes:
+            raise state_unused(self.state)
 
     def to_options(self) -> dict[str, str]:
         """For Spark, which takes texts."""
@@ -53,6 +76,8 @@ class KafkaRead:
         return {
             _DECLARATION: json.dumps(declared),
             "maxRecordsPerTask": str(self.records_per_task),
+            "mode": str(self.mode),
+            **({} if self.state is None else {"state": self.state}),
             **({} if self.columns is None else {"columns": json.dumps(self.columns)}),
             **({} if self.ranges is None else {"ranges": json.dumps([_spelled(r) for r in self.ranges])}),
             **({} if self.rows_per_batch is None else {"maxRowsPerBatch": str(self.rows_per_batch)}),
@@ -63,7 +88,7 @@ class KafkaRead:
         """Of a table, as options say, whatever the case of their names.
 
         Raises:
-            InvalidRequest: ``bad-option-value``, or an option ``scan.*`` that is none.
+            InvalidRequest: ``bad-option-value``, ``bad-result-mode``, or an option ``scan.*`` that is none.
         """
         given = {name.lower(): value for name, value in options.items()}
         scan = {name: value for name, value in given.items() if name.startswith("scan.")}
@@ -74,6 +99,8 @@ class KafkaRead:
             None if ranges is None else _ranges(json.loads(ranges)),
             whole_option(given, "maxRecordsPerTask", least=1) or RECORDS_PER_TASK,
             whole_option(given, "maxRowsPerBatch", least=1),
+            result_mode(given.get("mode", str(ResultMode.UPSERT))),
+            given.get("state"),
         )
 
 
@@ -82,7 +109,7 @@ def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
 
     Args:
         options: Those of `KafkaRead.to_options`; or ``path`` and ``catalog`` (and ``token``), as for managed tables,
-            and perhaps ``scan.*``, ``columns``, ``maxRecordsPerTask``, ``maxRowsPerBatch``.
+            and perhaps ``scan.*``, ``columns``, ``maxRecordsPerTask``, ``maxRowsPerBatch``, ``mode``, ``state``.
 
     Raises:
         InvalidRequest: as `KafkaRead.of`.

@@ -1,7 +1,8 @@
 """`format("tablestore")` of Kafka tables: ranges of offsets, which are read in tasks by the reader that all use.
 
 A batch is cut into tasks of so many messages. In a stream each of the topic's partitions is one task, so the changes of
-a key stay in order within a micro-batch.
+a key stay in order within a micro-batch; and wherever complete changes are asked for, since a task knows the keys of
+one partition.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from filestore.ambient import system_ambient
-from filestore.errors import NotFound
+from filestore.errors import NotFound, Unsupported
 from filestore.model.schema import Column
 from log.connectors.decoding import asked_schema
 from log.connectors.ranges import PartitionRange, parts
 from log.kafka.declared_reader import read_ranges
 from log.kafka.declared_topic import DeclaredTopic
+from tablestore.normalizing.topics import changes_of_range, scanned_changes, spec_of
 from tablestore.spark.kafka_offsets import KafkaOffset
 from tablestore.spark.kafka_options import KafkaRead
 
@@ -36,9 +38,10 @@ def kafka_type(asked: KafkaRead) -> StructType:
 
 @dataclass
 class _Offsets(InputPartition):
-    """Some messages of one of the topic's partitions."""
+    """Some messages of one of the topic's partitions; in a stream with the topic's id."""
 
     part: PartitionRange
+    topic_id: str = ""
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -54,6 +57,8 @@ class KafkaBatchReader(DataSourceReader):
         if ranges is None:
             topic = DeclaredTopic(asked.declaration, system_ambient())
             ranges = topic.ranges(topic.partitions(), asked.declaration.startup)
+        if asked.normalizes:
+            return [_Offsets(part) for part in ranges if part.start < part.end]
         return [_Offsets(part) for part in parts(ranges, asked.records_per_task)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -65,6 +70,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Spark calls what plans in a Python process beside the driver, and `read` in the workers."""
 
     def __init__(self, asked: KafkaRead) -> None:
+        asked.check_state()
         self._asked = asked
         self._opened: DeclaredTopic | None = None
         self._until: Mapping[int, int] | None = None
@@ -99,7 +105,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A batch: of each of the topic's partitions what is new in it."""
         last, _ = self._checked(end)
-        return [_Offsets(part) for part in last.since(KafkaOffset.of(start))]
+        return [_Offsets(part, last.topic_id) for part in last.since(KafkaOffset.of(start))]
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is done: its end stands in the checkpoint and nowhere else."""
@@ -119,6 +125,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "anew. Start the query with a new checkpoint",
                 code="topic-replaced",
             )
+        if self._asked.normalizes and {*partitions} != {*offset.begin}:
+            raise Unsupported(
+                f"topic {offset.topic} had {len(offset.begin)} partitions when the query set out and has "
+                f"{len(partitions)}: keys are in other partitions now than what is known of them. Start the query with "
+                "a new checkpoint and another state",
+                code="topic-partitions",
+            )
         return offset, partitions
 
     @property
@@ -137,5 +150,20 @@ def _rows(asked: KafkaRead, partition: InputPartition) -> Iterator[pa.RecordBatc
     if not isinstance(partition, _Offsets):
         return
     schema = asked_schema(asked.declaration, asked.columns)
+    for batch in _changes(asked, partition) if asked.normalizes else _messages(asked, partition):
+        yield batch.select(schema.names).cast(schema)
+
+
+def _messages(asked: KafkaRead, partition: _Offsets) -> Iterator[pa.RecordBatch]:
     for rows in read_ranges(asked.declaration, [partition.part], system_ambient(), asked.columns):
-        yield from rows.select(schema.names).to_batches()
+        yield from rows.to_batches()
+
+
+def _changes(asked: KafkaRead, partition: _Offsets) -> Iterator[pa.RecordBatch]:
+    table, part, ambient = asked.declaration, partition.part, system_ambient()
+    if asked.state is not None:
+        spec = spec_of(table, asked.state, asked.columns)
+        return changes_of_range(table, spec, partition.topic_id, part, ambient)
+    names = spec_of(table, "", asked.columns).definition.schema.names
+    rows = read_ranges(table, [part], ambient, names)
+    return scanned_changes(lambda folder: spec_of(table, folder, asked.columns), rows, ambient)

@@ -13,7 +13,9 @@ from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from log.connectors.decoding import asked_schema
 from log.kafka.declared_once import Numbered
+from tablestore.hybrid import result_mode
 from tablestore.kafka_table import KafkaTable
+from tablestore.normalizing.topics import spec_of
 from tablestore.spark.kafka_options import RECORDS_PER_TASK, KafkaRead
 from tablestore.spark.kafka_sink import KafkaSink
 from tablestore.spark.query_id import QueryId
@@ -41,6 +43,7 @@ class SparkKafkaTable:
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
+        mode: str = "upsert",
         max_records_per_task: int = RECORDS_PER_TASK,
     ) -> DataFrame:
         """The changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
@@ -52,19 +55,21 @@ class SparkKafkaTable:
         Args:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
+            mode: As in `tablestore.KafkaTable.scan`; with ``"changelog"`` each of the topic's partitions is one task,
+                and a key has to stay in its partition.
             max_records_per_task: Of one of the topic's partitions a task reads so many messages at most.
 
         Raises:
             NotFound: ``topic-not-found``, ``offset-gone``, or ``unknown-column``.
-            InvalidRequest: an option that is none.
+            InvalidRequest: an option or mode that is none; with ``"changelog"`` ``no-primary-key``.
             Unavailable: the brokers do not answer.
         """
         if max_records_per_task < 1:
             raise InvalidRequest(
                 f"max_records_per_task={max_records_per_task} is not above zero", code="bad-option-value"
             )
-        scan = self.local.scan(columns, options=options)
-        asked = KafkaRead(scan.declaration, scan.columns, scan.ranges, max_records_per_task)
+        scan = self.local.scan(columns, options=options, mode=mode)
+        asked = KafkaRead(scan.declaration, scan.columns, scan.ranges, max_records_per_task, mode=scan.mode)
         return self._spark.read.format("tablestore").options(**asked.to_options()).load(self.local.identifier)
 
     def read_stream(
@@ -72,6 +77,8 @@ class SparkKafkaTable:
         columns: Sequence[str] | None = None,
         *,
         options: Mapping[str, str] | None = None,
+        mode: str = "upsert",
+        state: str | None = None,
         max_rows_per_batch: int | None = None,
     ) -> DataFrame:
         """The changes as `read` gives them, and then those that come, as a streaming DataFrame.
@@ -84,17 +91,30 @@ class SparkKafkaTable:
         Args:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             options: Options ``scan.*`` for this reader: where it begins, above all.
+            mode: As in `tablestore.KafkaTable.follow`.
+            state: With ``"changelog"``, a folder that is this query's own, on a disk that all workers have: there lies
+                what is known of the keys. A batch that comes again after a crash gives the same changes. Keys have to
+                stay in their partitions, so a topic that gets more of them ends the query (``topic-partitions``).
             max_rows_per_batch: The most messages of a micro-batch, shared among the topic's partitions.
 
         Raises:
             NotFound: ``unknown-column``.
-            InvalidRequest: an option that is none.
+            InvalidRequest: an option or mode that is none; ``no-primary-key``, ``state-missing``, ``state-unused``.
         """
         if max_rows_per_batch is not None and max_rows_per_batch < 1:
             raise InvalidRequest(f"max_rows_per_batch={max_rows_per_batch} is not above zero", code="bad-option-value")
         declaration = self.local.declaration.with_scan(options or {})
         asked_schema(declaration, columns)  # refuses strange columns before anything starts
-        asked = KafkaRead(declaration, None if columns is None else tuple(columns), rows_per_batch=max_rows_per_batch)
+        asked = KafkaRead(
+            declaration,
+            None if columns is None else tuple(columns),
+            rows_per_batch=max_rows_per_batch,
+            mode=result_mode(mode),
+            state=state,
+        )
+        asked.check_state()
+        if asked.normalizes:
+            spec_of(declaration, "", columns)
         return self._spark.readStream.format("tablestore").options(**asked.to_options()).load(self.local.identifier)
 
     def write(self, df: DataFrame) -> int:

@@ -447,3 +447,56 @@ def test_a_batch_that_comes_again(lake: SparkStore, topics: Topics, folder: Path
     assert len(topics.records(local, 13 + again, **committed)) == 13 + again
     want = {i: "a" for i in range(10) if i != 2} | {1: "b", 3: "c"}
     assert replayed(local.scan().to_arrow().to_pylist()) == want
+
+
+# ------------------------------------------------------------------------------------------------ complete changes
+
+
+def test_complete_changes_in_batches_and_streams(lake: SparkStore, topics: Topics, folder: Path) -> None:
+    """As the local reader gives them; over a batch that failed, a restart, and another session of workers."""
+    local = topics.table(KEYED, UPSERT)
+    table, state = in_spark(lake, local), str(folder / "state")
+    with pytest.raises(InvalidRequest) as missing:
+        table.read_stream(mode="changelog")
+    assert missing.value.code == "state-missing"
+    with pytest.raises(InvalidRequest) as unused:
+        table.read_stream(state=state)
+    assert unused.value.code == "state-unused"
+
+    def put(values: dict[int, str | None]) -> None:
+        topics.produce(
+            local,
+            [
+                (json.dumps({"id": i}).encode(), None if v is None else json.dumps({"id": i, "v": v}).encode())
+                for i, v in values.items()
+            ],
+        )
+
+    put({i: "a" for i in range(6)})
+    put({0: "b", 1: None, 2: "a"})
+    expected = sorted(local.scan(mode="changelog").to_arrow().to_pylist(), key=str)
+    assert len(expected) == 5, "what a batch leaves as it was does not show"
+    read = table.read(mode="changelog")
+    assert sorted((row.asDict() for row in read.collect()), key=str) == expected
+    assert [r["v"] for r in (row.asDict() for row in table.read(["v"], mode="changelog").collect())].count("b") == 1
+
+    sink = Sink(folder / "checkpoint")
+    sink.run(table.read_stream(mode="changelog", state=state))
+    assert sorted((row for batch in sink.batches for row in batch), key=str) == expected
+    put({0: "c", 3: None, 7: "new"})
+    sink.fail_at = 1
+    with pytest.raises(StreamingQueryException):
+        sink.run(table.read_stream(mode="changelog", state=state))
+    sink.fail_at = None
+    sink.run(table.read_stream(mode="changelog", state=state))
+    assert sorted((row for batch in sink.batches for row in batch), key=str) == [
+        {"id": 0, "v": "b", "_kind": "-U"},
+        {"id": 0, "v": "c", "_kind": "+U"},
+        {"id": 3, "v": "a", "_kind": "-D"},
+        {"id": 7, "v": "new", "_kind": "+I"},
+    ]
+    admin = AdminClient({"bootstrap.servers": local.declaration.bootstrap_servers})
+    admin.create_partitions([NewPartitions(local.declaration.topic, 4)])[local.declaration.topic].result()
+    until(lambda: len(local.offsets()) == 4)
+    with pytest.raises(StreamingQueryException, match="had 3 partitions"):
+        sink.run(table.read_stream(mode="changelog", state=state))
