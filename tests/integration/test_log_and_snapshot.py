@@ -1,4 +1,4 @@
-"""Fault tests 2, 8 and 9: what another consumer of the Kafka topic sees when log and snapshot are torn apart."""
+"""What another consumer of the Kafka topic sees when log and snapshot are torn apart."""
 
 from __future__ import annotations
 
@@ -161,29 +161,6 @@ def test_a_writer_that_is_stopped_for_long_keeps_its_transaction_until_it_dies(
     put(table, 7)
     foreign.catch_up()
     assert_whole(table)
-
-
-@pytest.mark.slow
-def test_a_broker_that_is_killed_between_log_and_snapshot(store: Store, folder: Path) -> None:
-    """Fault test 9: the transaction survives the broker, and the next write ends it."""
-    with KafkaBroker(folder / "kafka") as broker:
-        table = kafka_table(store, broker, **{"log.kafka.properties.socket.timeout.ms": "2000"})
-        put(table, 1)
-
-        def hook(call: Any) -> None:
-            if call.operation == "write_new" and call.path.endswith(".json") and not call.done:
-                broker.kill()
-
-        assert put(on(table, FaultyStorage(LocalStorage(), hook)), 2, 3) == 2, "the snapshot stands"
-        with pytest.raises(Unavailable):
-            put(table, 4)
-        assert table.filestore.state().version == 2, "a write without its log changes nothing"
-        broker.start()
-        put(table, 5)
-        with ForeignConsumer(table) as foreign:
-            foreign.catch_up()
-            assert sorted(value["after"]["id"] for value in foreign.values) == [1, 2, 3, 5]
-        assert len(assert_whole(table)) == 4
 
 
 def test_a_living_writers_lease_is_seen_by_others(table: Table) -> None:
