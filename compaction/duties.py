@@ -106,7 +106,8 @@ def _life_due(state: TableState, now_ms: int) -> bool:
     options = state.definition.options
     kept = state.version - first_retained(state) + 1
     tagged = options["tag.automatic-creation"] != "none"
-    by_age = state.definition.merges_on_read or trims_log(state)
+    overlays = state.definition.merges_on_read or options["log.consistency"] == "eventual"
+    by_age = overlays or trims_log(state)
     return bool(kept > options["snapshot.num-retained.min"] or tagged or by_age)
 
 

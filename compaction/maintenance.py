@@ -21,7 +21,7 @@ class Maintenance:
     Attributes:
         tag: The tag that was due.
         expiry: What expired.
-        overlays: How many overlays of versions with pending runs were removed, since they are old.
+        overlays: How many overlays of versions with pending runs, and of fresh reads, were removed, since they are old.
         log_records: How many offsets of an embedded log were trimmed, since their records are old.
     """
 

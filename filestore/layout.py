@@ -26,6 +26,7 @@ __all__ = [
     "data_path",
     "decode_path",
     "encode_path",
+    "fresh_overlay_path",
     "is_run",
     "is_stray",
     "is_vector",
@@ -58,7 +59,7 @@ _STRAY = re.compile(
     rf"|{CONSUMERS}/[^/]+"
     rf"|{_VECTOR}{_UUID}\.bin"
     rf"|{RUNS}/staged-{_UUID}\.parquet"
-    rf"|{OVERLAYS}/[0-9]{{20}}/[A-Za-z0-9_.~/-]+"
+    rf"|{OVERLAYS}/[0-9]{{20}}(?:-{_UUID})?/[A-Za-z0-9_.~/-]+"
     rf"|{CHANGE_DATA}/{_UUID}\.parquet"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
@@ -123,6 +124,11 @@ def staged_path(file_id: str) -> str:
 def overlay_path(version: int) -> str:
     """``_overlays/00000000000000000007``: a Delta table of its own, which is that version with its runs merged."""
     return f"{OVERLAYS}/{version:020d}"
+
+
+def fresh_overlay_path(version: int, overlay_id: str) -> str:
+    """``_overlays/00000000000000000007-<id>``: the same with what one reader found in the log beyond that version."""
+    return f"{overlay_path(version)}-{overlay_id}"
 
 
 def change_path(file_id: str) -> str:

@@ -7,15 +7,53 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
+from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig
+from log.store import LogBatch, LogConfig, LogStore
 from log.systems import open_log
 from log.tailing import read_until
 from tablestore.log_order import unnamed
 from tablestore.own_log import require_own_log
 
-__all__ = ["VisibleTail"]
+__all__ = ["TailPart", "VisibleTail"]
+
+
+@dataclass(frozen=True, slots=True)
+class TailPart:
+    """A bucket's records beyond a version, up to the log's end as it was found. Picklable: any process reads it.
+
+    Attributes:
+        config: The log, with the version's columns.
+        bucket: Whose records.
+        start: The offset of the first that no version covers for sure.
+        end: The log's end.
+        named: Transactions among them that versions have named: those are known.
+    """
+
+    config: LogConfig
+    bucket: int
+    start: int
+    end: int
+    named: frozenset[str]
+
+    def changes(self, ambient: Ambient) -> Iterator[pa.Table]:
+        """The records in the order of the log, with the version's columns and `KIND_COLUMN`.
+
+        Raises:
+            NotFound: ``log-gap``: retention was faster.
+            Unavailable: the log does not answer.
+        """
+        with open_log(self.config, ambient) as log:
+            yield from self.read(log)
+
+    def read(self, log: LogStore) -> Iterator[pa.Table]:
+        """`changes` of a log that is open."""
+        where = f"table {self.config.database}.{self.config.table}"
+        with log.tail({self.bucket: self.start}) as tail:
+            for event in read_until(tail, {self.bucket: self.end}, where):
+                if isinstance(event, LogBatch) and event.transaction_id not in self.named:
+                    yield pa.Table.from_batches([event.rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +68,16 @@ class VisibleTail:
     files: FileStore
     config: LogConfig
 
+    def parts(self, state: TableState) -> list[TailPart]:
+        """The buckets that show anything beyond a version. Asks for offsets only.
+
+        Raises:
+            Unavailable: the log does not answer.
+            Corrupt: ``log-replaced``.
+        """
+        with open_log(self.config, self.files.ambient) as log:
+            return self._parts(log, state)
+
     def changes(self, state: TableState) -> Iterator[pa.Table]:
         """Visible records that no version up to this one names, with its columns.
 
@@ -37,17 +85,19 @@ class VisibleTail:
             Unavailable: the log does not answer.
             Corrupt: ``log-replaced``.
         """
-        named = {transaction.id for transaction in state.open_transactions}
-        ranges = [part for transaction in state.open_transactions for part in transaction.ranges]
         with open_log(replace(self.config, schema=state.definition.schema), self.files.ambient) as log:
-            require_own_log(log, state)
-            starts, ends = log.start_offsets(), log.end_offsets()
-            since = {b: max(state.log_repaired.get(b, 0), starts[b]) for b in ends}
-            behind = {b: [part for part in ranges if part.bucket == b] for b in ends}
-            asked = {b: since[b] for b in ends if unnamed(since[b], ends[b], behind[b])}
-            if not asked:
-                return
-            with log.tail(asked) as tail:
-                for event in read_until(tail, ends, self.files.location):
-                    if isinstance(event, LogBatch) and event.transaction_id not in named:
-                        yield pa.Table.from_batches([event.rows])
+            for part in self._parts(log, state):
+                yield from part.read(log)
+
+    def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:
+        require_own_log(log, state)
+        named = frozenset(transaction.id for transaction in state.open_transactions)
+        ranges = [part for transaction in state.open_transactions for part in transaction.ranges]
+        starts, ends = log.start_offsets(), log.end_offsets()
+        since = {b: max(state.log_repaired.get(b, 0), starts[b]) for b in ends}
+        config = replace(self.config, schema=state.definition.schema)
+        return [
+            TailPart(config, b, since[b], ends[b], named)
+            for b in sorted(ends)
+            if unnamed(since[b], ends[b], [part for part in ranges if part.bucket == b])
+        ]

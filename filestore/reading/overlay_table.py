@@ -9,7 +9,7 @@ it loses nothing (FORMAT.md section 11).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,11 +55,20 @@ def overlay_location(table: TableFiles, version: int) -> str:
     return table.path(layout.overlay_path(version))
 
 
-def overlay_slot(table: TableFiles, pending: PendingSlot, location: str) -> tuple[OverlayFile, ...]:
-    """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such."""
+def overlay_slot(
+    table: TableFiles, pending: PendingSlot, location: str, *, merged: bool = False
+) -> tuple[OverlayFile, ...]:
+    """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such.
+
+    Args:
+        table: The table.
+        pending: The slot.
+        location: The overlay's folder.
+        merged: The runs hold rows that the engine has merged already: of a key the last one stands, or the highest.
+    """
     own: list[DataFile] = []
     files = [file for file in pending.base if not isinstance(file, Tombstones)]
-    if table.definition.merges_values:
+    if table.definition.merges_values and not merged:
         found = Overlaid(Dying(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:
             for chunk in merged_chunks_of(table, pending, found):
@@ -110,17 +119,28 @@ def _overlaid(
 
 
 def commit_overlay(
-    table: TableFiles, state: TableState, slots: Iterable[tuple[OverlayFile, ...]], location: str
+    table: TableFiles,
+    state: TableState,
+    overlaid: Collection[Slot],
+    named: Iterable[OverlayFile],
+    location: str,
 ) -> None:
-    """Writes the overlay's entry: from then on it is there. Another reader's that was faster is as good."""
-    pending = state.pending()
-    settled = [OverlayFile(file) for slot, files in state.slots().items() if slot not in pending for file in files]
+    """Writes the overlay's entry: from then on it is there. Another reader's that was faster is as good.
+
+    Args:
+        table: The table.
+        state: The version below.
+        overlaid: The slots of which `named` has the files; of the others those of the version stay.
+        named: What `overlay_slot` gave.
+        location: The overlay's folder.
+    """
+    settled = [OverlayFile(file) for slot, files in state.slots().items() if slot not in overlaid for file in files]
     proposal = Proposal(Operation.CREATE, table.ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, state.timestamp_ms),
         protocol_action(state.definition.features),
         metadata_action(state.definition, table.ambient.new_id(), state.timestamp_ms),
-        *(_add(table, file) for file in (*settled, *(file for files in slots for file in files))),
+        *(_add(table, file) for file in (*settled, *named)),
     ]
     try:
         table.storage.write_new(layout.join(location, layout.log_entry_path(0)), encode(actions))

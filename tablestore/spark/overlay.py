@@ -26,7 +26,8 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
     table = store.files(state)
     location = overlay_location(table, state.version)
     if not table.storage.exists(layout.join(location, layout.log_entry_path(0))):
-        commit_overlay(table, state, _slots(spark, table, pending_slots(state), location), location)
+        files = [file for slot in _slots(spark, table, pending_slots(state), location) for file in slot]
+        commit_overlay(table, state, state.pending(), files, location)
     return spark.read.format("delta").load(location)
 
 

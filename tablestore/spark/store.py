@@ -17,6 +17,7 @@ from compaction.local import compact_table
 from compaction.tombstones import bury
 from filestore.ambient import system_ambient
 from filestore.delta.conflict import AppVersion
+from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.life.retention import tag_of
 from filestore.model.schema import Schema
@@ -28,6 +29,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.moments import in_utc
 from tablestore.overwrite import Overwrite
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
+from tablestore.spark.fresh import read_fresh
 from tablestore.spark.kafka_table import SparkKafkaTable
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
@@ -40,6 +42,7 @@ from tablestore.system.names import split_name
 from tablestore.system.scan import Versions
 from tablestore.table import Table
 from tablestore.transaction import TableWriter
+from tablestore.visible import VisibleTail
 
 __all__ = ["SparkStore"]
 
@@ -132,7 +135,9 @@ class SparkStore:
             name: ``database.table``; or a system table such as ``database.table$files`` (tablestore/SYSTEM_TABLES.md).
             version: The state of that version.
             timestamp: The state at that time.
-            fresh: Also what the log holds beyond the snapshot: with ``log.consistency = transactional``, nothing.
+            fresh: Also what the log holds beyond the newest snapshot, up to its end as this is called: with
+                ``log.consistency = eventual`` the rows of writers at work, and of those that failed until that is
+                mended. Tasks put them beside the version at once, a task a bucket. Otherwise that is nothing.
             tag: The state that has this tag.
             from_version: Of ``audit_log`` and ``changes``: see `tablestore.Table.system`.
             to_version: Likewise.
@@ -156,12 +161,20 @@ class SparkStore:
                 f"from_version and to_version are for {name}$changes and {name}$audit_log", code="bad-versions"
             )
         state = table.filestore.state(version)  # Delta's own error for a version that is not there is none of ours
+        if fresh and (found := self._fresh(table, state)) is not None:
+            return found
         if state.pending():
             return read_overlaid(self.spark, table.filestore, state)
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(table.location)
+
+    def _fresh(self, table: Table, state: TableState) -> DataFrame | None:
+        log = table.handle.log(state.definition)
+        if log is None or not log.eventual:
+            return None
+        return read_fresh(self.spark, VisibleTail(table.filestore, log), state)
 
     def _system(self, table: Table, name: str, versions: Versions) -> DataFrame:
         table.system(name, versions.at, from_version=versions.after, to_version=versions.until)  # errors come here

@@ -44,6 +44,7 @@ __all__ = [
     "canonical",
     "conformed",
     "known_error",
+    "on_local_disk",
     "spark_runner",
     "spark_type",
 ]
@@ -184,7 +185,7 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]
     bucket = pa.scalar(task, pa.int32())
-    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: _on_local_disk(table, task)):
+    for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: on_local_disk(table, task)):
         yield batch if slot else batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
 
 
@@ -202,7 +203,7 @@ def at_home(table: TableFiles, task: int) -> TableFiles:
 
 
 @contextmanager
-def _on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
+def on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
     """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
     disk = local_disk(task)
     with writing(disk):

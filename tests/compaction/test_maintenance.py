@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from compaction.duties import LIFE
 from compaction.maintenance import maintain
 from filestore.doctor import examine
 from filestore.life.expiry import expire
@@ -58,12 +61,20 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
     state = store.state()
     table = store.files(state)
     overlay = overlay_location(table, state.version)
-    commit_overlay(table, state, [overlay_slot(table, slot, overlay) for slot in pending_slots(state)], overlay)
+    named = [file for slot in pending_slots(state) for file in overlay_slot(table, slot, overlay)]
+    commit_overlay(table, state, state.pending(), named, overlay)
     written = max(info.modified_ms for info in store.storage.walk(overlay))
     assert maintain(later(store, written + DAY)).overlays == 0
     assert Path(overlay).is_dir()
     assert maintain(later(store, written + DAY + 1)).overlays == 1
     assert not Path(overlay).exists()
+
+
+@pytest.mark.parametrize("consistency", ["transactional", "eventual"])
+def test_whether_readers_may_leave_overlays(folder: Path, consistency: str) -> None:
+    """Fresh reads of an eventual log do."""
+    store = create(folder / "t", define("id BIGINT", ["id"], log_consistency=consistency), ambient=seeded(1))
+    assert LIFE.due(store.state(), 0) is (consistency == "eventual")
 
 
 def later(store: FileStore, now_ms: int) -> FileStore:

@@ -45,7 +45,7 @@ def table(store: Store, broker: KafkaBroker) -> Table:
         "bucket": "2",
         "log.system": "kafka",
         "log.kafka.bootstrap.servers": broker.bootstrap,
-        "log.kafka.properties.socket.timeout.ms": "5000",
+        "log.kafka.properties.socket.timeout.ms": "2000",
     }
     return store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=KEY, options=options)
 

@@ -12,13 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from filestore import layout
+from filestore.ambient import system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.reading.overlay_table import commit_overlay
+from filestore.reading.tail_overlay import overlay_changes
+from filestore.sorting.order import sort_rows
 from tablestore import Table
 from tablestore.scan import Scan
-from tests.tables import in_order
+from tests.tables import in_order, read_deltalake
 from tests.warehouses import rows, to_arrow, warehouse
 
+AMBIENT = system_ambient()
 Row = dict[str, Any]
 SHAPES: Mapping[str, Mapping[str, str]] = {
     "deduplicate": {},
@@ -67,6 +74,57 @@ def test_it_is_what_the_next_commit_makes_of_the_table(
         table.write(to_arrow(table, [row for batch in tail for row in batch]))
         assert found == rows(table)
         assert some == in_order(table.scan(["v"], "v > 4 OR s = 1").to_arrow().to_pylist())
+
+
+def overlaid(table: Table, tail: list[list[Row]]) -> list[Row]:
+    """The same by an overlay, as Spark reads it, seen by a reader of Delta that is not ours."""
+    state, found = table.filestore.state(), [row for batch in tail for row in batch]
+    if not found:
+        return in_order(read_deltalake(table.location))
+    files, folder = table.filestore.files(state), layout.fresh_overlay_path(state.version, AMBIENT.new_id())
+    rows = to_arrow(table, [{"_kind": "+I", **row} for row in found])
+    ordered = sort_rows(rows.append_column(ORDINAL_COLUMN, pa.array(range(len(found)))), table.definition)
+    slots = list(overlay_changes(files, state.met(AMBIENT.now_ms()), ordered.to_batches(max_chunksize=3), folder))
+    named = [file for _, listed in slots for file in listed]
+    commit_overlay(files, state, {slot for slot, _ in slots}, named, files.path(folder))
+    return in_order(read_deltalake(files.path(folder)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sequence.field": "s", "sequence.tombstone-retention": "0 s"},
+        {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+        {"schema.evolution-mode": "metadata"},
+    ],
+    ids=["last", "newest", "summed", "renamed"],
+)
+@pytest.mark.parametrize("partitioned", [False, True], ids=["whole", "partitioned"])
+@given(stored=st.lists(ROW, max_size=8), tail=st.lists(st.lists(ROW, max_size=5), max_size=3))
+def test_an_overlay_of_the_tail_is_the_same_to_any_reader_of_delta(
+    options: Mapping[str, str], partitioned: bool, stored: list[Row], tail: list[list[Row]]
+) -> None:
+    """A tail holds rows that are merged already, so with every engine the last one of a key stands."""
+    key = ["id", "p"] if partitioned else ["id"]
+    stored, tail = by_partition(stored), [by_partition(batch) for batch in tail]
+    with warehouse() as store:
+        table = store.create_table(
+            "shop.t",
+            "id BIGINT, s BIGINT, v BIGINT, p BIGINT",
+            primary_key=key,
+            partition_by=key[1:],
+            options={"bucket": "2", "log.system": "none", **options},
+        )
+        table.write(to_arrow(table, [row | {"_kind": "+U"} for row in stored]))
+        if "schema.evolution-mode" in options:
+            table.alter("ADD COLUMN w BIGINT")
+        assert overlaid(table, tail) == fresh(table, tail)
+
+
+def by_partition(found: list[Row]) -> list[Row]:
+    return [row | {"p": row["id"] % 2} for row in found]
 
 
 def test_a_transactional_log_shows_nothing_before_its_snapshot_and_pending_runs_are_read(orders: Table) -> None:

@@ -52,7 +52,8 @@ def overlay_of(table: Table) -> str:
     state = table.filestore.state()
     files = table.filestore.files(state)
     location = overlay_location(files, state.version)
-    commit_overlay(files, state, [overlay_slot(files, slot, location) for slot in pending_slots(state)], location)
+    named = [file for slot in pending_slots(state) for file in overlay_slot(files, slot, location)]
+    commit_overlay(files, state, state.pending(), named, location)
     return location
 
 

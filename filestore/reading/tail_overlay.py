@@ -1,0 +1,57 @@
+"""Changes that lie beside a version, such as a log's tail, as runs of an overlay (FORMAT.md section 11.3).
+
+They become runs of the overlay's own, which lie in its folder; which rows they kill is told as for pending runs.
+Memory: a chunk, and what `filestore.reading.overlay.dead_rows` takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from filestore import layout
+from filestore.files.writer import TableFiles
+from filestore.merge import deduplicate
+from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.reading.overlay import PendingSlot
+from filestore.reading.overlay_table import OverlayFile, overlay_slot
+from filestore.rows.fitting import named_kinds
+from filestore.sorting.chunks import cut_chunks
+from filestore.writing.pending import PendingRunWriter
+
+__all__ = ["overlay_changes"]
+
+_CHUNK_ROWS = 1 << 16
+
+
+def overlay_changes(
+    table: TableFiles, base: Mapping[Slot, Sequence[DataFile]], changes: Iterable[pa.RecordBatch], folder: str
+) -> Iterator[tuple[Slot, tuple[OverlayFile, ...]]]:
+    """What an overlay names of the slots that the changes touch; writes their rows and vectors.
+
+    Args:
+        table: The table, which has a primary key.
+        base: Live files and tombstones of those slots, at least.
+        changes: Sorted by partition, bucket and key, with `ORDINAL_COLUMN`, `BUCKET_COLUMN` and `KIND_COLUMN`. Rows
+            that they put are merged already: of a key the last one stands, with a sequence field the highest.
+        folder: The overlay's, below the table's.
+    """
+    chunks = cut_chunks(changes, table.definition, _CHUNK_ROWS)
+    location = table.path(folder)
+    for slot, found in groupby(chunks, key=lambda chunk: chunk[0]):
+        runs = _runs(replace(table, location=location), slot, (rows for _, rows in found))
+        named = tuple(replace(run, path=layout.join(folder, run.path)) for run in runs)
+        yield slot, overlay_slot(table, PendingSlot(slot, tuple(base.get(slot, ())), named), location, merged=True)
+
+
+def _runs(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table]) -> tuple[PendingRun, ...]:
+    definition = table.definition
+    with PendingRunWriter(table, slot) as writer:
+        for chunk in chunks:
+            rows = deduplicate.reduce(chunk, definition.sort_key, definition.sequence_field)
+            writer.write(named_kinds(rows, np.ones(rows.num_rows, dtype=np.bool_)))
+        return writer.finish()
