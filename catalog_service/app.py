@@ -10,15 +10,19 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 
 from catalog_service.problems import INTERNAL_ERROR, MEDIA_TYPE, invalid_body, problem_of
+from catalog_service.request_metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.routes import PREFIX, open_router, router
 from catalog_service.security import TokenMissing, TokenWrong
 from catalog_service.service import CatalogService
 from catalog_service.wire import Problem
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
+from filestore.metrics.exposition import MEDIA_TYPE as MEDIA_TYPE_METRICS
+from filestore.metrics.exposition import text
+from filestore.metrics.registry import Metrics
 
 __all__ = ["create_app"]
 
@@ -49,6 +53,9 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
     )
     app.state.service = service
     app.state.token = token
+    metrics = Metrics()
+    app.add_middleware(MeasuredRequests, meter=metrics)
+    app.add_route(METRICS_PATH, lambda _: Response(text(metrics.families()), media_type=MEDIA_TYPE_METRICS))
     app.include_router(open_router)
     app.include_router(router)
     app.add_exception_handler(TableStoreError, _on_error)

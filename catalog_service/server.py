@@ -15,10 +15,11 @@ import uvicorn
 
 from catalog_service.app import create_app
 from catalog_service.embedded import warehouse_and_database
+from catalog_service.request_metrics import REQUEST_METRICS
 from catalog_service.service import open_service
 from filestore.errors import InvalidRequest, Unavailable
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "run", "serving"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "run", "serving"]
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from catalog_service.client import Catalog, LeaseRequest, TableInfo
-from compaction.duties import Duty
+from compaction.duties import Duty, StillMine
+from compaction.duty_metrics import DUTIES_DONE, DUTY_SECONDS
 from compaction.lease import leased
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, NotFound, TableStoreError
+from filestore.metrics.meter import NO_METER, Meter
 from filestore.storage import Storage
 from filestore.table import FileStore
 
@@ -57,6 +59,7 @@ class Compactor:
         ambient: Clock and ids.
         databases: Only these; all if empty.
         lease_s: How long a table stays taken after its compactor died.
+        meter: Takes what is measured.
     """
 
     def __init__(
@@ -66,13 +69,16 @@ class Compactor:
         ambient: Ambient,
         databases: Sequence[str] = (),
         lease_s: float = 60.0,
+        meter: Meter = NO_METER,
     ) -> None:
+        self._meter = meter
         self._catalog = catalog
         self._storage = storage
         self._ambient = ambient
         self._databases = tuple(databases)
         self._lease_s = lease_s
         self._stores: dict[str, FileStore] = {}
+        self._names: dict[str, str] = {}
         self.stopping = threading.Event()
         """Once set, no further table is begun."""
 
@@ -94,12 +100,21 @@ class Compactor:
                 seen.add(info.table_id)
                 done = self._keep(duty, info)
             except TableStoreError as error:
-                if not self._dropped(database, name, error):
-                    yield Outcome(f"{database}.{name}", duty.name, error=error)
+                if self._dropped(database, name, error):
+                    self._meter.forget(f"{database}.{name}")
+                else:
+                    yield self._counted(Outcome(f"{database}.{name}", duty.name, error=error))
             else:
                 if done is not None:
-                    yield Outcome(f"{database}.{name}", duty.name, done)
-        self._stores = {table_id: store for table_id, store in self._stores.items() if table_id in seen}
+                    yield self._counted(Outcome(f"{database}.{name}", duty.name, done))
+        for table_id in [table_id for table_id in self._stores if table_id not in seen]:
+            del self._stores[table_id]
+            self._meter.forget(self._names.pop(table_id))
+
+    def _counted(self, outcome: Outcome) -> Outcome:
+        how = "failed" if outcome.failed else "done" if outcome.error is None else "conflict"
+        self._meter.add(DUTIES_DONE, (outcome.table, outcome.duty, how))
+        return outcome
 
     def _info(self, database: str, name: str) -> TableInfo | None:
         try:
@@ -130,12 +145,19 @@ class Compactor:
         try:
             with leased(self._catalog, info.database, info.name, ask, self._ambient) as lease:
                 # looked at again: whoever had the lease until now may have done it
-                return duty.perform(store, lease.check, info) if self._due(duty, store) else None
+                return self._timed(duty, store, lease.check, info) if self._due(duty, store) else None
         except Conflict as error:
             if error.code != "lease-held":
                 raise
             logger.debug("%s.%s is passed by: %s", info.database, info.name, error)
             return None
+
+    def _timed(self, duty: Duty, store: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
+        began_ms = self._ambient.now_ms()
+        try:
+            return duty.perform(store, still_mine, info)
+        finally:
+            self._meter.observe(DUTY_SECONDS, (duty.name,), (self._ambient.now_ms() - began_ms) / 1000)
 
     def _due(self, duty: Duty, store: FileStore) -> bool:
         return duty.due(store.state(), self._ambient.now_ms())
@@ -149,4 +171,5 @@ class Compactor:
             if known.state().table_id != info.table_id:
                 raise NotFound(f"another table than the catalog's lies at {info.location}", code="table-replaced")
             self._stores[info.table_id] = known
+            self._names[info.table_id] = f"{info.database}.{info.name}"
         return known

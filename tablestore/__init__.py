@@ -31,6 +31,7 @@ from filestore.model.rowkind import RowKind
 from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from filestore.metrics.registry import Metrics
     from tablestore.columns import metadata_column
     from tablestore.ingesting.ingestion import Ingestion, Pace
     from tablestore.kafka_table import KafkaScan, KafkaTable
@@ -49,6 +50,7 @@ __all__ = [
     "InvalidRequest",
     "KafkaScan",
     "KafkaTable",
+    "Metrics",
     "Normalizer",
     "NormalizerSpec",
     "NotFound",
@@ -71,6 +73,7 @@ _LAZY = {
     "Ingestion": "tablestore.ingesting.ingestion",
     "KafkaScan": "tablestore.kafka_table",
     "KafkaTable": "tablestore.kafka_table",
+    "Metrics": "filestore.metrics.registry",
     "Normalizer": "tablestore.normalizing.normalizer",
     "NormalizerSpec": "tablestore.normalizing.spec",
     "Pace": "tablestore.ingesting.ingestion",

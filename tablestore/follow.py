@@ -14,11 +14,13 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
 from filestore.life.consumers import Consumer
+from filestore.metrics.meter import NO_METER
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.table import FileStore
 from log.store import LogConfig
+from tablestore.follow_metrics import FollowMeter
 from tablestore.gaps import OnLogGap, is_gap, truncation
 from tablestore.hybrid import ResultMode
 from tablestore.own_log import require_own_log
@@ -63,14 +65,19 @@ class How:
 class Following(Iterator[pa.RecordBatch]):
     """The batches of one reader, and how far it has come. Close it, or use it in a ``with``, to end it early."""
 
-    def __init__(self, files: FileStore, run: Run) -> None:
+    def __init__(self, files: FileStore, run: Run, meter: FollowMeter) -> None:
         self._files = files
         self._run = run
         self._batches = run.batches()
+        self._meter = meter
+        self._began_ms = files.ambient.now_ms()
 
     def __next__(self) -> pa.RecordBatch:
         """The next batch; waits for it."""
-        return next(self._batches)
+        before = self._run.progress
+        batch = next(self._batches)
+        self._meter.told(before, self._run.progress, self._files.ambient.now_ms() - self._began_ms)
+        return batch
 
     @property
     def progress(self) -> Progress:
@@ -100,9 +107,17 @@ class Follower:
         files: The table.
         log: Its log; None for a table without one, of which changelogs can be told from files.
         run: How its readers work.
+        meter: Takes what is measured of them.
     """
 
-    def __init__(self, files: FileStore, log: LogConfig | None, run: type[Run] | None = None) -> None:
+    def __init__(
+        self,
+        files: FileStore,
+        log: LogConfig | None,
+        run: type[Run] | None = None,
+        meter: FollowMeter = FollowMeter(NO_METER, ""),  # noqa: B008  # frozen
+    ) -> None:
+        self._meter = meter
         self._files = files
         self._config = log
         self._run = run or Run
@@ -124,7 +139,7 @@ class Follower:
             at = require_entry(self._files, state.version)
         wanted = state.definition.schema
         run = self._run(self._files, self._config, how, wanted, _Ending(stop, self._newest), consumer)
-        return Following(self._files, run.begin(first, at, rescans))
+        return Following(self._files, run.begin(first, at, rescans), self._meter)
 
     def _start(self, asked: Asked, consumer: Consumer | None) -> Start:
         start = start_of(self._files, asked)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from filestore.ambient import Ambient
 from filestore.errors import NotFound, Unsupported
+from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.definition import TableDefinition
 from filestore.storage import Storage
 from filestore.table import FileStore
@@ -25,6 +26,7 @@ class TableHandle:
         location: The Delta table's path.
         storage: Its storage.
         ambient: Clock, ids, chance.
+        meter: Takes what is measured.
     """
 
     database: str
@@ -33,6 +35,7 @@ class TableHandle:
     location: str
     storage: Storage
     ambient: Ambient
+    meter: Meter = NO_METER
 
     @property
     def identifier(self) -> str:

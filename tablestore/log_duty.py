@@ -5,12 +5,15 @@ from __future__ import annotations
 from catalog_service.client import TableInfo
 from compaction.duties import Duty, StillMine
 from filestore.delta.state import TableState
+from filestore.metrics.meter import NO_METER, Meter
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
+from tablestore.log_metrics import measure_log
+from tablestore.log_status import log_status
 from tablestore.recovery import Recovered
 from tablestore.transaction import TableWriter
 
-__all__ = ["LOG"]
+__all__ = ["LOG", "log_duty"]
 
 
 def _due(state: TableState, now_ms: int) -> bool:
@@ -18,10 +21,20 @@ def _due(state: TableState, now_ms: int) -> bool:
     return bool(state.definition.options["log.system"] != "none")
 
 
-def _mend(store: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
-    handle = TableHandle(info.database, info.name, info.table_id, store.location, store.storage, store.ambient)
-    still_mine()
-    return _said(TableWriter(store, handle.log, store.ambient).recover())
+def log_duty(meter: Meter) -> Duty:
+    """The duty; it tells the meter where the logs stand then."""
+
+    def mend(store: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
+        where = info.database, info.name, info.table_id, store.location
+        handle = TableHandle(*where, store.storage, store.ambient, meter)
+        still_mine()
+        said = _said(TableWriter(store, handle.log, store.ambient).recover())
+        if meter is not NO_METER:
+            state = store.state()
+            measure_log(meter, handle.identifier, log_status(handle.required_log(state.definition), store, state))
+        return said
+
+    return Duty("log", 60.0, _due, mend)
 
 
 def _said(found: Recovered) -> str | None:
@@ -34,4 +47,4 @@ def _said(found: Recovered) -> str | None:
     return f"log transactions of dead writers: {', '.join(told)}" if told else None
 
 
-LOG = Duty("log", 60.0, _due, _mend)
+LOG = log_duty(NO_METER)

@@ -13,6 +13,8 @@ from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.errors import InvalidRequest, Unsupported
+from filestore.metrics.meter import NO_METER, Meter
+from filestore.metrics.registry import Metrics
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage import LocalStorage
@@ -33,6 +35,7 @@ def connect(
     *,
     database: str | None = None,
     options: Mapping[str, str] | None = None,
+    metrics: Metrics | None = None,
 ) -> Store:
     """Connects to a table store.
 
@@ -44,6 +47,7 @@ def connect(
         database: For a warehouse: the URL of another catalog database than the SQLite file.
         options: Options of the tables that are made here and do not say otherwise, each as
             ``table-storage.<option>``, such as ``{"table-storage.log.system": "kafka"}``.
+        metrics: Takes what is measured of the tables' writes, readers and logs (tablestore/METRICS.md).
 
     Raises:
         InvalidRequest: `target` is neither, or an option is none.
@@ -53,7 +57,7 @@ def connect(
         target = local_path(target)  # Spark's planner is another process, perhaps in another folder
     defaults = table_defaults(options or {})
     catalog = connect_catalog(target, token=token, database=database)
-    return Store(target, catalog, system_ambient(), token, defaults)
+    return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER)
 
 
 class Store:
@@ -66,7 +70,9 @@ class Store:
         ambient: Ambient,
         token: str | None = None,
         defaults: Mapping[str, str] | None = None,
+        meter: Meter = NO_METER,
     ) -> None:
+        self._meter = meter
         self._defaults = dict(defaults or {})
         self.target = target
         self.token = token
@@ -217,7 +223,8 @@ class Store:
         if declaration is not None:
             return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
         assert info.location is not None, "a managed table without files"
-        return Table(TableHandle(info.database, info.name, info.table_id, info.location, LocalStorage(), self._ambient))
+        where = info.database, info.name, info.table_id, info.location
+        return Table(TableHandle(*where, LocalStorage(), self._ambient, self._meter))
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -31,6 +31,7 @@ from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
 from tablestore.altering import alter_table
 from tablestore.apps import app_version
+from tablestore.commit_metrics import CommitMeter
 from tablestore.detail import detail_of
 from tablestore.expiry import expired
 from tablestore.handle import TableHandle
@@ -52,7 +53,8 @@ class Table(TableReads, LogCare):
 
     def __init__(self, handle: TableHandle) -> None:
         super().__init__(handle)
-        self._writer = TableWriter(self.filestore, handle.log, handle.ambient)
+        meter = CommitMeter(handle.meter, handle.identifier, handle.ambient)
+        self._writer = TableWriter(self.filestore, handle.log, handle.ambient, meter=meter)
         self.in_writer = InWriter(self.filestore)
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from tablestore.asked import Keys, asked_keys
 from tablestore.follow import Follower, Following, How, Stop
+from tablestore.follow_metrics import FollowMeter
 from tablestore.gaps import on_log_gap as choice_on_gap
 from tablestore.handle import TableHandle
 from tablestore.hybrid import ResultMode, result_mode
@@ -157,7 +158,8 @@ class TableReads:
         required = self.handle.required_log if how.mode is ResultMode.UPSERT else self.handle.log
         log = required(self.definition)
         as_written = log is not None and log.eventual and how.mode is ResultMode.UPSERT
-        follower = Follower(self.filestore, log, TailRun if as_written else None)
+        meter = FollowMeter(self.handle.meter, self.handle.identifier)
+        follower = Follower(self.filestore, log, TailRun if as_written else None, meter)
         named = None if consumer is None else self.consumer(consumer)
         return follower.follow(Asked(scan, timestamp, version, tag), how, stop, named)
 

@@ -12,16 +12,16 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from typing import TypeVar
 
 from compaction.replacing import changes_in_threads
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed, touches_nothing
-from filestore.delta.conflict import BASE_EXPIRED, METADATA_CHANGED, AppVersion, Proposal, Rebase
+from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, TableStoreError
+from filestore.errors import CommitUnknown, TableStoreError
+from filestore.metrics.meter import NO_METER
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
@@ -32,6 +32,8 @@ from filestore.writing.slot_result import SlotResult, brought_files, named_files
 from filestore.writing.write import WriteResult
 from log.store import LogConfig
 from log.systems import open_log
+from tablestore.again import Again, settled
+from tablestore.commit_metrics import CommitMeter
 from tablestore.expiry import WriterExpiry
 from tablestore.lease import lease
 from tablestore.log_order import LogOrder
@@ -43,11 +45,6 @@ __all__ = ["TableWriter"]
 
 logger = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
-_TRY_AGAIN = (METADATA_CHANGED, BASE_EXPIRED)
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
-
 
 class TableWriter:
     """Writes one table, one write at a time.
@@ -57,6 +54,7 @@ class TableWriter:
         log: Gives its log with a definition's columns, or None without one.
         ambient: Clock, ids, chance.
         changes: Where it is worked out which rows an overwrite or a drop changes.
+        meter: Takes what is measured.
     """
 
     def __init__(
@@ -65,7 +63,9 @@ class TableWriter:
         log: Callable[[TableDefinition], LogConfig | None],
         ambient: Ambient,
         changes: ChangeRunner = changes_in_threads,
+        meter: CommitMeter | None = None,
     ) -> None:
+        self._meter = meter or CommitMeter(NO_METER, "", ambient)
         self._files = files
         self._changes = changes
         self._log_of = log
@@ -102,7 +102,8 @@ class TableWriter:
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
         with self.mending():
-            snapshot = self._settled(lambda: self._write_once(run, overwrite, app, retries))
+            snapshot = self._measured(lambda: self._write_once(run, overwrite, app, retries))
+        assert snapshot is not None, "a write has a snapshot"
         self._expiry.run_if_due(self._ambient, lambda: self.definition.options, self.drop_partitions)
         return snapshot
 
@@ -117,7 +118,11 @@ class TableWriter:
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
         with self.mending():
-            return self._settled(lambda: self._drop_once(choose))
+            return self._measured(lambda: self._drop_once(choose))
+
+    def _measured(self, once: Callable[[], Snapshot | None]) -> Snapshot | None:
+        most = self.definition.options["commit.max-retries"]
+        return self._meter.measured(lambda: settled(once, most, self._ambient, self._meter.retried))
 
     def _drop_once(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
         base = self._files.state()
@@ -169,19 +174,6 @@ class TableWriter:
                 # the error that led here is the one to tell; the next writer mends it
                 logger.warning("records of a failed write stay in the log of %s: %s", self._files.location, error)
             raise
-
-    def _settled(self, once: Callable[[], T]) -> T:
-        """Does it again as long as what it rests on is changed by others meanwhile."""
-        most = self.definition.options["commit.max-retries"]
-        for attempt in range(most + 1):
-            try:
-                return once()
-            except Conflict as error:
-                if attempt == most or not (isinstance(error, _Again) or error.code in _TRY_AGAIN):
-                    raise
-                pause = self._ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10)))
-                self._ambient.sleep(pause)
-        raise AssertionError("the loop returns or raises")
 
     def _write_once(self, run: Runner, overwrite: Overwrite, app: AppVersion | None, retries: bool) -> Snapshot:
         base = self._files.state()
@@ -269,6 +261,7 @@ class TableWriter:
         except TableStoreError:
             self._discard(attempt, transactions)
             raise
+        self._meter.raced(committed.races)
         if committed.snapshot.commit_id != proposal.commit_id:
             self._discard(attempt, transactions)  # the same app version was committed by another attempt
             return committed
@@ -308,10 +301,6 @@ class TableWriter:
                 logger.warning("leftovers of commit %s stay behind: %s", attempt.proposal.commit_id, error)
 
 
-class _Again(Conflict):
-    """The rows that a merge or a choice rests on are no longer the stored ones: it has to be done again."""
-
-
 class _Attempt:
     """The results of a write while it is fought through: rebased as often as other writers are faster."""
 
@@ -343,13 +332,13 @@ class _Attempt:
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         if proposal.operation.replaces_partitions:
             if rows := changed.rows_changed & proposal.touches:
-                raise _Again(
+                raise Again(
                     f"rows of {len(rows)} buckets changed while it was decided to drop them: retry",
                     code="partition-changed",
                 )
             return self.order.settle(self.told(proposal, state, changed.rows_changed), state)
         if changed.rows_changed and self._rests_on_rows(state.definition):
-            raise _Again(
+            raise Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
             )

@@ -92,6 +92,7 @@ def test_public_names_of_the_door() -> None:
         "InvalidRequest",
         "KafkaScan",
         "KafkaTable",
+        "Metrics",
         "Normalizer",
         "NormalizerSpec",
         "NotFound",

@@ -49,11 +49,13 @@ class Committed:
     """Where a proposal ended: the snapshot and the state after it (of its version or a later one).
 
     `fresh` is False when it had been committed before, by an attempt whose reply was lost or by another process.
+    `races` is how many versions others took first.
     """
 
     snapshot: Snapshot
     state: TableState
     fresh: bool
+    races: int = 0
 
 
 def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser, ambient: Ambient) -> Committed:
@@ -81,7 +83,7 @@ def commit(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser,
         written = _try_version(log, state, proposal, ambient)
         if written is not None:
             _require_predecessor(log, written, proposal)
-            return Committed(written.snapshot(), state.next(written.version, written.actions), fresh=True)
+            return Committed(written.snapshot(), state.next(written.version, written.actions), True, attempt)
         ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
     raise Conflict(
         f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -19,11 +19,13 @@ from tablestore.cli.output import complain, note, print_lines
 if TYPE_CHECKING:
     from compaction.compactor import Compactor
     from compaction.duties import Duty
+    from filestore.metrics.meter import Meter
+    from filestore.metrics.registry import Metrics
 
 __all__ = ["compactor"]
 
 
-def compactor(
+def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     once: Annotated[bool, typer.Option("--once", help="Do what is due now, and end: for cron.")] = False,
     databases: Annotated[
         list[str] | None, typer.Option("--database", "-d", help="Only this one; may be given several times.")
@@ -40,6 +42,13 @@ def compactor(
             "--lease", min=1, max=3600, metavar="SECONDS", help="How long a table stays taken after a compactor died."
         ),
     ] = 60,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, metavar="PORT", help="Serve /metrics there; 0: any free one."),
+    ] = None,
+    metrics_host: Annotated[
+        str, typer.Option("--metrics-host", metavar="HOST", help="Address of --metrics-port to listen at.")
+    ] = "127.0.0.1",
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -50,35 +59,55 @@ def compactor(
     """
     if sum((once, every is not None, cron is not None)) > 1:
         raise typer.BadParameter("give only one of --once, --every and --cron", param_hint="--once")
+    if once and metrics_port is not None:
+        raise typer.BadParameter("with --once nobody would come to read them", param_hint="--metrics-port")
     # Here and not above: it brings Arrow, polars and SQL, and `--help` shall not wait for them.
     from compaction.compactor import Compactor
     from filestore.ambient import system_ambient
+    from filestore.metrics.meter import NO_METER
+    from filestore.metrics.registry import Metrics
     from filestore.storage import LocalStorage
 
-    with open_catalog(catalog, token) as opened:
-        worker = Compactor(opened, LocalStorage(), system_ambient(), databases or (), lease)
+    metrics = None if metrics_port is None else Metrics()
+    with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):
+        worker = Compactor(opened, LocalStorage(), system_ambient(), databases or (), lease, metrics or NO_METER)
+        duties = _duties(metrics or NO_METER)
         with _ending(worker.stopping):
             if once:
-                _once(worker)
+                _once(worker, duties)
             else:
-                _scheduled(worker, every, cron)
+                _scheduled(worker, duties, every, cron)
 
 
-def _once(worker: Compactor) -> None:
+def _duties(meter: Meter) -> Sequence[Duty]:
     from compaction.duties import DUTIES
-    from tablestore.log_duty import LOG
+    from tablestore.log_duty import log_duty
 
-    failed = [_work(worker, duty) for duty in (*DUTIES, LOG)]
+    return (*DUTIES, log_duty(meter))
+
+
+@contextmanager
+def _serving(metrics: Metrics | None, port: int | None, host: str) -> Iterator[None]:
+    if metrics is None or port is None:
+        yield
+        return
+    from tablestore.metrics_server import serving_metrics
+
+    with serving_metrics(metrics, port, host) as url:
+        note(f"metrics at {url}")
+        yield
+
+
+def _once(worker: Compactor, duties: Sequence[Duty]) -> None:
+    failed = [_work(worker, duty) for duty in duties]
     if any(failed):
         raise typer.Exit(1)
 
 
-def _scheduled(worker: Compactor, every: float | None, cron: str | None) -> None:
-    from compaction.duties import DUTIES
+def _scheduled(worker: Compactor, duties: Sequence[Duty], every: float | None, cron: str | None) -> None:
     from compaction.schedule import cron_trigger, run_until
     from compaction.schedule import every as interval
     from filestore.ambient import system_ambient
-    from tablestore.log_duty import LOG
 
     def work(duty: Duty) -> None:
         try:
@@ -88,7 +117,7 @@ def _scheduled(worker: Compactor, every: float | None, cron: str | None) -> None
 
     triggers = interval(system_ambient(), every) if cron is None else cron_trigger(cron)
     note("keeping tables; Ctrl-C ends it")
-    run_until(worker.stopping, (*DUTIES, LOG), triggers, work)
+    run_until(worker.stopping, duties, triggers, work)
 
 
 def _work(worker: Compactor, duty: Duty) -> bool:

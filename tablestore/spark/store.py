@@ -23,6 +23,7 @@ from filestore.life.retention import tag_of
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from log.connectors.options import CONNECTOR
+from tablestore.commit_metrics import CommitMeter
 from tablestore.defaults import PREFIX, table_defaults
 from tablestore.hybrid import ResultMode
 from tablestore.kafka_table import KafkaTable
@@ -302,8 +303,10 @@ class SparkStore:
         if (known := self._writers.get(self.store.table_id(name))) is not None:
             return known
         table = self.store.managed_table(name)
+        handle = table.handle
+        meter = CommitMeter(handle.meter, handle.identifier, handle.ambient)
         writer = _Writer(
-            TableWriter(table.filestore, table.handle.log, table.handle.ambient, spark_changes(self.spark)),
+            TableWriter(table.filestore, handle.log, handle.ambient, spark_changes(self.spark), meter),
             InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark)),
         )
         return self._writers.setdefault(table.handle.table_id, writer)

@@ -188,3 +188,22 @@ def test_health_and_openapi_want_no_token(guarded: httpx.Client) -> None:
     assert guarded.get("/health").status_code == 200
     openapi = str(guarded.base_url).replace("/api/v1/", "/openapi.json")
     assert json.loads(httpx.get(openapi, trust_env=False).content)["openapi"].startswith("3.")
+
+
+def test_requests_are_measured_by_their_templates(shop: httpx.Client, url: str) -> None:
+    for name in ("orders", "orders", "nothing"):
+        shop.get(f"/databases/shop/tables/{name}")
+    httpx.get(f"{url}/nowhere/at/all", trust_env=False)
+    answer = httpx.get(f"{url}/metrics", trust_env=False)
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    path = "/api/v1/databases/{database}/tables/{table}"
+    for method, template, status, count in (
+        ("GET", path, 200, 2),
+        ("GET", path, 404, 1),
+        ("POST", "/api/v1/databases/{database}/tables", 201, 1),
+        ("GET", "<none>", 404, 1),
+    ):
+        labels = f'method="{method}",path="{template}",status="{status}"'
+        assert f"tablestore_catalog_requests_total{{{labels}}} {count}\n" in answer.text
+    assert f'_request_duration_seconds_count{{method="GET",path="{path}"}} 3\n' in answer.text
+    assert "orders" not in answer.text

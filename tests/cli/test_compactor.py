@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections.abc import Callable
 
+import httpx
 import polars as pl
 import pytest
 
@@ -53,11 +55,12 @@ def test_once_tells_of_a_table_that_failed(run: Run, orders: Table, store: Store
     ("arguments", "code"),
     [
         (("--once", "--every", "5"), 2),
+        (("--once", "--metrics-port", "0"), 2),
         (("--cron", "often"), 1),
         (("--once", "--database", "nowhere"), 1),
         (("--once", "--catalog", "no/such/folder"), 1),
     ],
-    ids=["two schedules", "no cron", "no database", "no warehouse"],
+    ids=["two schedules", "metrics of nobody", "no cron", "no database", "no warehouse"],
 )
 def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[str, ...], code: int) -> None:
     result = run("compactor", *arguments)
@@ -68,12 +71,20 @@ def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[st
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: signal.Signals) -> None:
-    program = start("compactor", "--every", "0.2")
+    program = start("compactor", "--every", "0.2", "--metrics-port", "0")
     program.err.until_any("keeping tables")
+    (url,) = re.findall(r"metrics at (http://127.0.0.1:\d+/metrics)", "\n".join(program.err.lines))
     for _ in range(2):
         wear(orders)
         until(lambda: not due(orders), what="the compaction")
     program.out.until_any("shop.orders compaction: version ")
+    until(
+        lambda: (
+            'duties_total{table="shop.orders",duty="compaction",outcome="done"} '
+            in httpx.get(url, trust_env=False).text
+        )
+    )
+    until(lambda: 'tablestore_log_end_offset{table="shop.orders",bucket="0"} ' in httpx.get(url, trust_env=False).text)
     program.process.send_signal(kind)
     assert program.wait() == 0
     assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]

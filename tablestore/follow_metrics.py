@@ -1,0 +1,64 @@
+"""What is measured of readers of changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from filestore.metrics.meter import LATENCY_S, TABLE, Kind, Meter, Metric
+from tablestore.progress import Progress
+
+__all__ = ["FOLLOW_METRICS", "FollowMeter"]
+
+FIRST_ROW = Metric(
+    "tablestore_follow_first_row_seconds",
+    Kind.HISTOGRAM,
+    "From the start of a reader to its first row.",
+    (TABLE,),
+    LATENCY_S,
+)
+LATENCY = Metric(
+    "tablestore_follow_latency_seconds",
+    Kind.HISTOGRAM,
+    "End to end: from the commit of a version, made after the reader began, to the delivery of a batch of its changes.",
+    (TABLE,),
+    LATENCY_S,
+)
+ROWS = Metric("tablestore_follow_rows_total", Kind.COUNTER, "Rows that readers were given.", (TABLE,))
+RESCANS = Metric(
+    "tablestore_follow_rescans_total",
+    Kind.COUNTER,
+    "How often readers began again from a snapshot, since changes were gone.",
+    (TABLE,),
+)
+FOLLOW_METRICS = (FIRST_ROW, LATENCY, ROWS, RESCANS)
+
+
+@dataclass(frozen=True, slots=True)
+class FollowMeter:
+    """Measures the readers of one table.
+
+    Attributes:
+        meter: Takes the values.
+        table: ``database.table``.
+    """
+
+    meter: Meter
+    table: str
+
+    def told(self, before: Progress, after: Progress, running_ms: int) -> None:
+        """A reader was given a batch.
+
+        Args:
+            before: Its progress without the batch.
+            after: With it.
+            running_ms: How long ago it began: what was committed before has an age and no latency.
+        """
+        name = (self.table,)
+        if after.records > before.records:
+            self.meter.add(ROWS, name, after.records - before.records)
+        if after.rescans > before.rescans:
+            self.meter.add(RESCANS, name, after.rescans - before.rescans)
+        if before.first_row_ms is None and after.first_row_ms is not None:
+            self.meter.observe(FIRST_ROW, name, after.first_row_ms / 1000)
+        if after.latency_ms is not None and after.records > before.records and after.latency_ms <= running_ms:
+            self.meter.observe(LATENCY, name, max(0, after.latency_ms) / 1000)

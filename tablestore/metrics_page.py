@@ -1,0 +1,73 @@
+"""``python -m tablestore.metrics_page``: METRICS.md, drawn from the code. A test keeps the file equal to it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+
+from catalog_service.server import REQUEST_METRICS
+from compaction.duty_metrics import DUTY_METRICS
+from filestore.metrics.meter import Kind, Metric
+from tablestore.commit_metrics import COMMIT_METRICS
+from tablestore.follow_metrics import FOLLOW_METRICS
+from tablestore.log_metrics import LOG_METRICS
+
+__all__ = ["METRICS", "page"]
+
+METRICS: tuple[tuple[str, Sequence[Metric]], ...] = (
+    (
+        "Writers: `connect(…, metrics=…)`, with Spark on its driver",
+        COMMIT_METRICS,
+    ),
+    ("Readers: `Table.follow`", FOLLOW_METRICS),
+    ("Logs: set by `Table.log_status()`, and by a compactor once a minute", LOG_METRICS),
+    ("Compactors: `tablestore compactor --metrics-port`", DUTY_METRICS),
+    ("The catalog service: `/metrics` beside its API", REQUEST_METRICS),
+)
+
+_HEAD = """# Metrics
+
+In Prometheus' terms: seconds, offsets and rows; counters end with `_total`. `tablestore serve` has them at `/metrics`,
+and so has `tablestore compactor --metrics-port 9184`; both listen at loopback unless told otherwise. A program of yours
+gives a `Metrics` to `connect`, and serves it, or hands its values on:
+
+```python
+from tablestore.metrics_server import serving_metrics
+
+metrics = tablestore.Metrics()
+store = tablestore.connect("warehouse", metrics=metrics)
+with serving_metrics(metrics, port=0) as url:
+    ...  # write, follow; Prometheus reads the URL
+families = metrics.families()  # for a registry of your own: of each metric name, doc, labels and values
+```
+
+The label `table` is `database.table`: the first 500 have values of their own (`Metrics(most_tables=…)`), the counters
+and histograms of further ones go together as `<other>`, and their gauges are left out. Spark's workers keep none.
+"""
+
+
+def page() -> str:
+    """The page's text."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield _HEAD
+    for number, (title, metrics) in enumerate(METRICS):
+        yield from ([""] if number else [])
+        yield f"## {title}"
+        yield "| metric | type | labels | |"
+        yield "|---|---|---|---|"
+        for metric in metrics:
+            labels = ", ".join(f"`{label}`" for label in metric.labels)
+            yield f"| `{metric.name}` | {metric.kind} | {labels} | {metric.doc}{_bounds(metric)} |"
+
+
+def _bounds(metric: Metric) -> str:
+    if metric.kind is not Kind.HISTOGRAM:
+        return ""
+    return f" Buckets from {metric.bounds[0]:g} to {metric.bounds[-1]:g}."
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
