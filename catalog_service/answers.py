@@ -78,6 +78,7 @@ def table_info(row: TableRow, location: str, state: TableState | None) -> TableI
         partition_by=list(definition.partition_by),
         options=definition.options.as_dict(),
         effective_options=effective_options(definition.options),
+        keeps_topic=row.keeps_topic,
         comment=definition.comment,
         created_at=_time(row.created_at_ms),
         current_snapshot=None if state is None else _current(state),

@@ -26,6 +26,9 @@ A table with a connector is its row alone: it appears and goes in one SQL statem
 A Kafka that does not answer must not hold a name for ever: the files are removed, the row moves to
 ``log_debts``, the drop of a table says so (`Unavailable`), and the topic is dropped by a retry or by a later
 start-up. Topics named by the user hold their row instead, since a new table could take the same topic.
+
+A topic that the user named, and that is there already, becomes the log if it is empty and fits. The row says so before
+anything is made (`keeps_topic`), and nothing that happens to the table removes that topic.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from catalog_service.locks import NameLocks
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow, managed
 from catalog_service.tables import PhysicalTable, TableSteps
+from catalog_service.topics import shares_topic
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, TableStoreError, Unavailable
@@ -156,7 +160,7 @@ class Lifecycle:
     def physical(self, row: TableRow) -> PhysicalTable:
         """The managed table that a row stands for; `Unsupported` (``connector-table``) if it is none."""
         location = layout.table_location(self.warehouse, row.database, row.name)
-        return PhysicalTable(row.database, row.name, row.table_id, location, managed(row))
+        return PhysicalTable(row.database, row.name, row.table_id, location, managed(row), row.keeps_topic)
 
     # ------------------------------------------------------------------------------------------ steps
 
@@ -170,14 +174,29 @@ class Lifecycle:
     def _begin(self, database: str, name: str, definition: TableDefinition) -> TableRow:
         now_ms = self.ambient.now_ms()
         row = TableRow(database, name, self.ambient.new_id(), State.CREATING, definition, now_ms)
-        self.steps.check_new(self.physical(row))
+        self._require_own_topic(row)
+        row = replace(row, keeps_topic=self.steps.check_new(self.physical(row)))
         try:
             self.repository.add_table(row)
+            self._require_own_topic(row)  # of two that come at once at least one sees the other
         except Exception:
             # A commit that reports an error may have happened all the same.
             self._undo(row, keep_log=True)
             raise
         return row
+
+    def _require_own_topic(self, row: TableRow) -> None:
+        """A topic is the log of one table: two would be trimmed, and dropped, by each other."""
+        topic = managed(row).options["log.kafka.topic"]
+        if topic is None:
+            return
+        for other in self.repository.naming("log.kafka.topic"):
+            if other.table_id != row.table_id and shares_topic(managed(row), other.definition):
+                raise AlreadyExists(
+                    f"topic {topic!r} is the log of table {_key(other.database, other.name)}: choose another "
+                    "log.kafka.topic",
+                    code="log-exists",
+                )
 
     def _build(self, row: TableRow) -> None:
         table = self.physical(row)

@@ -126,6 +126,12 @@ class Repository:
             ).all()
         return list(databases), [(row.database, row.name) for row in tables]
 
+    def naming(self, option: str) -> list[TableRow]:
+        """Tables in any state that may have been made with that option: reads their definitions as text."""
+        query = select(TABLES).where(TABLES.c.definition.contains(option, autoescape=True))
+        with reading(self._engine) as connection:
+            return [_table(row) for row in connection.execute(query)]
+
     def add_table(self, row: TableRow) -> None:
         """Adds a table; `NotFound` without an ACTIVE database. REQUIRES: the name's lock, no row there."""
         with writing(self._engine) as connection:
@@ -139,6 +145,7 @@ class Repository:
                     definition=encode_definition(row.definition),
                     created_at_ms=row.created_at_ms,
                     connector=connector_of(row.definition),
+                    keeps_topic=row.keeps_topic,
                 )
             )
 
@@ -172,7 +179,7 @@ class Repository:
 
     def log_debts(self, *, due_ms: int | None = None, of: tuple[str, str] | None = None) -> list[TableRow]:
         """Removed tables whose log is still to be dropped: those due at a time, or those of one name."""
-        query = select(LOG_DEBTS, literal(State.DROPPING).label("state"))
+        query = select(LOG_DEBTS, literal(State.DROPPING).label("state"), literal(False).label("keeps_topic"))
         if due_ms is not None:
             query = query.where(LOG_DEBTS.c.retry_at_ms <= due_ms)
         if of is not None:
@@ -270,6 +277,7 @@ def _table(row: Row[Any]) -> TableRow:
         State(row.state),
         decode_definition(row.definition),
         row.created_at_ms,
+        row.keeps_topic,
     )
 
 

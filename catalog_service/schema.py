@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Column, ForeignKey, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, MetaData, String, Table, Text, false
 
 from catalog_service.names import NAME_LENGTH_MAX
 from filestore.errors import Unsupported
@@ -54,6 +54,8 @@ TABLES = Table(
     Column("definition", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("connector", String(32)),  # null of a managed table
+    # of a managed table: its log is a topic that was there before it
+    Column("keeps_topic", Boolean, nullable=False, server_default=false()),
 )
 
 # Tables that are gone but for their log, whose server did not answer. They hold no name: the log's holds the
@@ -101,7 +103,8 @@ class DatabaseRow:
 class TableRow:
     """A table: what was asked for at its creation. What a managed one has become since, its Delta log says.
 
-    One with a connector has nothing but its row, so it is never CREATING or DROPPING but with its database.
+    One with a connector has nothing but its row, so it is never CREATING or DROPPING but with its database. With
+    `keeps_topic` its log is a topic that was there before it, and stays when it goes.
     """
 
     database: str
@@ -110,6 +113,7 @@ class TableRow:
     state: State
     definition: TableDefinition | KafkaDeclaration
     created_at_ms: int
+    keeps_topic: bool = False
 
 
 def managed(row: TableRow) -> TableDefinition:

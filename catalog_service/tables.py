@@ -42,18 +42,24 @@ class PhysicalTable:
     table_id: str
     location: str
     definition: TableDefinition
+    keeps_topic: bool = False
 
 
 class TableSteps(Protocol):
     """Every step may fail with `Unavailable`, and may be called again after it failed or succeeded."""
 
-    def check_new(self, table: PhysicalTable) -> None:
+    def check_new(self, table: PhysicalTable) -> bool:
         """Changes nothing. What is found at the table's place afterwards may be removed with this table.
 
         Files that a dropped table's writer left there are no hindrance: no version will name them.
 
+        Returns:
+            Whether its log is a topic that is there already: that one stays when the table goes.
+
         Raises:
-            AlreadyExists: ``location-not-empty`` or ``log-exists``: files or a topic of somebody else.
+            AlreadyExists: ``location-not-empty`` or ``log-exists``: files of somebody else, or a topic that has held
+                records or has other partitions.
+            InvalidRequest: ``log-topic``: the topic's settings are not those of a log.
             Unavailable: the log's server does not answer.
         """
 
@@ -72,7 +78,7 @@ class TableSteps(Protocol):
         """Writes version 0, which names the log. `AlreadyExists` if another table lies there."""
 
     def drop_log(self, table: PhysicalTable) -> None:
-        """Removes the log, if there is one."""
+        """Removes the log, if there is one that was made for the table."""
 
     def delete_files(self, table: PhysicalTable) -> None:
         """Removes the table's folder, unless another table lies in it."""
@@ -97,7 +103,7 @@ class ManagedTables:
         self._storage = storage
         self._ambient = ambient
 
-    def check_new(self, table: PhysicalTable) -> None:
+    def check_new(self, table: PhysicalTable) -> bool:
         """Looks for files and for the topic."""
         prefix = layout.join(table.location, "")
         paths = (info.path for info in self._storage.walk(table.location))
@@ -109,12 +115,10 @@ class ManagedTables:
                 code="location-not-empty",
             )
         with self._log(table) as log:
-            if log is not None and log.exists():
-                raise AlreadyExists(
-                    f"the log of {table.database}.{table.name} exists already and is not this table's: "
-                    "choose another log.kafka.topic",
-                    code="log-exists",
-                )
+            if log is None or not log.exists():
+                return False
+            log.check_adoptable()
+            return True
 
     def check_topic(self, declaration: KafkaDeclaration) -> None:
         """By Kafka's admin client, unless ``topic.check = false``."""
@@ -142,7 +146,9 @@ class ManagedTables:
         FileStore.create(self._storage, table.location, table.definition, table.table_id, self._ambient, identity)
 
     def drop_log(self, table: PhysicalTable) -> None:
-        """A log that was never made is no error."""
+        """A log that was never made is no error. One that was there before the table stays."""
+        if table.keeps_topic:
+            return
         with self._log(table) as log:
             if log is not None:
                 log.drop()

@@ -239,6 +239,7 @@ class TableInfo(AnswerModel):
     partition_by: list[str]
     options: dict[str, str] = Field(description="As given.")
     effective_options: dict[str, str] = Field(description="As given, and the defaults of the others.")
+    keeps_topic: bool = Field(False, description="Whether its log is a topic that was there before it, and stays.")
     comment: str | None = None
     created_at: datetime
     current_snapshot: CurrentSnapshot | None = Field(

@@ -78,6 +78,12 @@ class EmbeddedLog:
         """Whether the folder holds a log."""
         return (self._folder / _IDENTITY_FILE).exists()
 
+    def check_adoptable(self) -> None:
+        """Never: it lies in the folder of a table."""
+        raise AlreadyExists(
+            f"a log lies at {self._config.location} already: move it away, or choose another name", code="log-exists"
+        )
+
     def identity(self) -> dict[str, str]:
         """``topic_id`` was drawn by `create`; a moved folder keeps it."""
         stored = self._stored_identity()

@@ -265,6 +265,9 @@ class LogStore(Protocol):
     def exists(self) -> bool:
         """Whether `create` has made it."""
 
+    def check_adoptable(self) -> None:
+        """Sees that what is there fits a new table; else `AlreadyExists` (``log-exists``) or ``log-topic``."""
+
     def identity(self) -> dict[str, str]:
         """What offsets are bound to.
 

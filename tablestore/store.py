@@ -203,7 +203,7 @@ class Store:
         return self._catalog.get_table(*_split(name)).table_id
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log. The topic of one with a connector stays."""
+        """Drops a table with its files and its log. A topic that was there before stays, as does one of a connector."""
         self._catalog.drop_table(*_split(name), if_exists=if_exists)
 
     def close(self) -> None:

@@ -88,7 +88,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "text",
         some_text,
         None,
-        "Topic of the log; default: <database>.<table>.<table uuid>.",
+        "Topic of the log; default: <database>.<table>.<table uuid>. One that is there already is taken if it is empty "
+        "and fits, and stays when the table is dropped.",
     ),
     Option(
         "log.kafka.transactions",

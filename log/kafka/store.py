@@ -53,6 +53,10 @@ class KafkaLog:
         """Whether the brokers have the topic."""
         return self._topic.exists()
 
+    def check_adoptable(self) -> None:
+        """Asks for the topic's partitions, settings and offsets."""
+        self._topic.check_adoptable()
+
     def identity(self) -> dict[str, str]:
         """Kafka's own ids: a topic that is dropped and made again has another."""
         topic_id, cluster_id = self._topic.identity()

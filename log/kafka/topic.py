@@ -88,6 +88,19 @@ class Topic:
         with translated(f"looking for topic {self.name}", self._config):
             return self._described() is not None
 
+    def check_adoptable(self) -> None:
+        """Sees that the topic that is there fits, and that nothing was ever written to it."""
+        action = f"taking topic {self.name} as a log"
+        with translated(action, self._config):
+            self._check(action)
+        if held := {bucket: end for bucket, end in sorted(self.end_offsets().items()) if end}:
+            raise AlreadyExists(
+                f"{action}: records were written to it (end offsets by partition: {held}), and a table's log begins "
+                "empty: choose another log.kafka.topic, or delete the topic and make it anew; to read those "
+                "records, declare a table with connector = 'kafka' on it",
+                code="log-exists",
+            )
+
     def identity(self) -> tuple[str, str]:
         """Its id and the cluster's id, as Kafka gave them."""
         with translated(f"identifying topic {self.name}", self._config):

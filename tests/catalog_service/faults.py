@@ -20,7 +20,7 @@ from catalog_service.service import CatalogService
 from catalog_service.tables import ManagedTables, PhysicalTable
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import system_ambient
-from filestore.errors import Unavailable
+from filestore.errors import AlreadyExists, Unavailable
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from log.store import log_config
@@ -115,6 +115,9 @@ class TopicLog:
     def drop(self) -> None:
         self._reach()
         self._topic.unlink(missing_ok=True)
+
+    def check_adoptable(self) -> None:
+        raise AlreadyExists("a topic of somebody else's", code="log-exists")
 
     def exists(self) -> bool:
         self._reach()
