@@ -19,7 +19,7 @@ METRICS: tuple[tuple[str, Sequence[Metric]], ...] = (
         "Writers: `connect(…, metrics=…)`, with Spark on its driver",
         COMMIT_METRICS,
     ),
-    ("Readers: `Table.follow`", FOLLOW_METRICS),
+    ("Readers: `Table.follow`, and `SparkStore.read_stream` by batches", FOLLOW_METRICS),
     ("Logs: set by `Table.log_status()`, and by a compactor once a minute", LOG_METRICS),
     ("Compactors: `tablestore compactor --metrics-port`", DUTY_METRICS),
     ("The catalog service: `/metrics` beside its API", REQUEST_METRICS),

@@ -20,6 +20,7 @@ from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.life.retention import tag_of
+from filestore.metrics.meter import NO_METER
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from log.connectors.options import CONNECTOR
@@ -36,6 +37,7 @@ from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
 from tablestore.spark.query_id import QueryId
 from tablestore.spark.source import TableStoreSource
+from tablestore.spark.stream_metrics import StreamMetrics
 from tablestore.spark.stream_options import StreamOptions
 from tablestore.spark.write import spark_runner
 from tablestore.store import Store
@@ -60,6 +62,7 @@ class SparkStore:
         self.spark = spark
         self.store = store
         self._writers: dict[str, _Writer] = {}
+        self._streams: StreamMetrics | None = None
         spark.dataSource.register(TableStoreSource)
 
     def create_table(
@@ -248,8 +251,18 @@ class SparkStore:
             table.handle.required_log(table.definition)
         if consumer is not None:
             table.consumer(consumer)  # refuses a bad id before anything starts
+        self._measure(table)
         reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
         return reader.option("changes", "true").options(**options).load(name)
+
+    def _measure(self, table: Table) -> None:
+        """Queries that read it are measured, if anybody wants to know."""
+        if table.handle.meter is NO_METER:
+            return
+        if self._streams is None:
+            self._streams = StreamMetrics()
+            self.spark.streams.addListener(self._streams)
+        self._streams.watch(table)
 
     def write_stream(
         self, name: str, df: DataFrame, *, checkpoint: str, trigger: dict[str, Any] | None = None
