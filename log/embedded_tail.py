@@ -75,7 +75,7 @@ class EmbeddedTail:
             if segment.kind == CONTROL:
                 yield LogControl(bucket, transaction_id, json.loads(payload), end)
             else:
-                yield LogBatch(bucket, transaction_id, self._rows(payload, segment, at), end)
+                yield LogBatch(bucket, transaction_id, self._rows(payload, segment, at), end, segment.written_ms)
             self._offsets[bucket] = end
 
     def _rows(self, payload: bytes, segment: StoredSegment, at: int) -> pa.RecordBatch:

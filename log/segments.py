@@ -71,6 +71,7 @@ class StoredSegment:
     base_offset: int
     count: int
     kind: str
+    written_ms: int
 
 
 def partition_path(folder: Path, bucket: int) -> Path:
@@ -204,7 +205,8 @@ class Segments:
         """Record batches that end beyond an offset, each with its transaction: in order, without their payloads."""
         with self._reading() as db:
             rows = db.execute(
-                "SELECT transaction_id, base_offset, count, kind FROM segments WHERE base_offset + count > ? "
+                "SELECT transaction_id, base_offset, count, kind, written_ms FROM segments "
+                "WHERE base_offset + count > ? "
                 "AND base_offset >= coalesce((SELECT max(base_offset) FROM segments WHERE base_offset <= ?), 0) "
                 "ORDER BY base_offset LIMIT ?",
                 (offset, offset, _TAIL_SEGMENTS),
@@ -305,7 +307,7 @@ def _require_open(db: sqlite3.Connection, transaction_id: str, prepared: bool) -
 
 def _select(db: sqlite3.Connection, transaction_id: str, start: int, end: int) -> list[StoredSegment]:
     rows = db.execute(
-        "SELECT base_offset, count, kind FROM segments "
+        "SELECT base_offset, count, kind, written_ms FROM segments "
         "WHERE base_offset >= coalesce((SELECT max(base_offset) FROM segments WHERE base_offset <= ?), 0) "
         "AND base_offset + count > ? AND base_offset < ? AND transaction_id = ? ORDER BY base_offset",
         (start, start, end, transaction_id),

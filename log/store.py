@@ -157,12 +157,14 @@ class LogBatch:
         rows: The table's columns, as asked for, and ``_kind`` last. Columns outside the key are nullable: a
             tombstone has the key alone.
         end_offset: Where reading goes on after these rows.
+        written_ms: In a tail: when the log took the last of them.
     """
 
     bucket: int
     transaction_id: str
     rows: pa.RecordBatch
     end_offset: int
+    written_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ FIRST_ROW = Metric(
 LATENCY = Metric(
     "tablestore_follow_latency_seconds",
     Kind.HISTOGRAM,
-    "End to end: from the commit of a version, made after the reader began, to the delivery of a batch of its changes.",
+    "End to end: from the commit of a version, made after the reader began, to the delivery of a batch of its changes; "
+    "with log.consistency = eventual from when the log took them.",
     (TABLE,),
     LATENCY_S,
 )

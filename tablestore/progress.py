@@ -38,7 +38,8 @@ class Progress:
         records: How many rows it was given.
         first_row_ms: From its start to its first row; None before that.
         latency_ms: From the commit of the version that came last to the delivery of its last batch; None before
-            the first. Of a version that was there at the start that is its age.
+            the first. Of a version that was there at the start that is its age. With ``log.consistency = eventual``:
+            from when the log took a batch's records.
         rescans: How often it had to begin again from a snapshot (``on_log_gap = "rescan"``).
     """
 

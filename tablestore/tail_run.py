@@ -136,8 +136,6 @@ class TailRun(Run):
             commit, _ = self._seen.popleft()
             for transaction in commit.snapshot().transactions:
                 del self._named[transaction.id]
-            latency = self._files.ambient.now_ms() - (commit.timestamp_ms or 0)
-            self.progress = replace(self.progress, latency_ms=max(0, latency))
             self._passed(commit)
 
     def _taken(self, records: RecordReader, event: LogBatch | LogControl) -> Iterator[pa.RecordBatch]:
@@ -156,7 +154,10 @@ class TailRun(Run):
     def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
         rows = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
         for batch in rows.cast(self._schema).to_batches():
-            self._count_rows(batch.num_rows, self._files.ambient.now_ms())
+            now_ms = self._files.ambient.now_ms()
+            self._count_rows(batch.num_rows, now_ms)
+            if event.written_ms is not None:
+                self.progress = replace(self.progress, latency_ms=max(0, now_ms - event.written_ms))
             yield batch
 
     def _decided(self, records: RecordReader, control: LogControl) -> Iterator[pa.RecordBatch]:

@@ -92,7 +92,8 @@ class KafkaTail:
             for transaction_id, piece in self._format.decode_any(values, self._schema):
                 end = offset_of(messages[piece.last]) + 1
                 if isinstance(piece, RowMessages):
-                    yield LogBatch(bucket, transaction_id, piece.rows, end)
+                    _, written_ms = messages[piece.last].timestamp()
+                    yield LogBatch(bucket, transaction_id, piece.rows, end, written_ms)
                 else:
                     yield LogControl(bucket, transaction_id, piece.payload, end)
         except Corrupt as error:

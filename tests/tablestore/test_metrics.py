@@ -125,6 +125,19 @@ def test_readers_are_timed_from_their_start_and_from_commits(table: Table, metri
     assert count(metrics, "follow_latency_seconds", "shop.t") >= 1
 
 
+def test_an_eventual_logs_latency_is_counted_from_when_the_log_took_it(metrics: Metrics) -> None:
+    """Before the commit."""
+    with memory_folder() as folder, tablestore.connect(str(folder), metrics=metrics) as store:
+        store.create_database("shop")
+        options = {"bucket": "1", "log.consistency": "eventual"}
+        table = store.create_table("shop.e", "id BIGINT, name STRING", primary_key=["id"], options=options)
+        put(table, 1)
+        with table.follow("latest", stop=threading.Event()) as following:
+            put(between(table, lambda: next(following)), 2)
+            assert following.progress.version == 1
+    assert count(metrics, "follow_latency_seconds", "shop.e") == 1
+
+
 def test_what_was_there_before_a_reader_began_has_no_latency() -> None:
     metrics = Metrics()
     meter = FollowMeter(metrics, "shop.t")
