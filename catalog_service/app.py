@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -11,6 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from fastapi.responses import JSONResponse, Response
+from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
 from catalog_service.problems import INTERNAL_ERROR, MEDIA_TYPE, invalid_body, problem_of
@@ -20,8 +21,6 @@ from catalog_service.security import TokenMissing, TokenWrong
 from catalog_service.service import CatalogService
 from catalog_service.wire import Problem
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
-from filestore.metrics.exposition import MEDIA_TYPE as MEDIA_TYPE_METRICS
-from filestore.metrics.exposition import text
 from filestore.metrics.registry import Metrics
 
 __all__ = ["create_app"]
@@ -55,7 +54,7 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
     app.state.token = token
     metrics = Metrics()
     app.add_middleware(MeasuredRequests, meter=metrics)
-    app.add_route(METRICS_PATH, lambda _: Response(text(metrics.families()), media_type=MEDIA_TYPE_METRICS))
+    app.add_route(METRICS_PATH, _scrapes(metrics))
     app.include_router(open_router)
     app.include_router(router)
     app.add_exception_handler(TableStoreError, _on_error)
@@ -83,6 +82,15 @@ class _App(FastAPI):
             schemas["Problem"] = problem
             self.openapi_schema = document
         return self.openapi_schema
+
+
+def _scrapes(metrics: Metrics) -> Callable[[Request], Response]:
+    def scraped(request: Request) -> Response:
+        """In the format that who asks understands best."""
+        encoder, media_type = choose_encoder(request.headers.get("accept", ""))
+        return Response(encoder(metrics.registry), media_type=media_type)
+
+    return scraped
 
 
 def _answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:

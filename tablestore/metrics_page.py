@@ -29,7 +29,7 @@ _HEAD = """# Metrics
 
 In Prometheus' terms: seconds, offsets and rows; counters end with `_total`. `tablestore serve` has them at `/metrics`,
 and so has `tablestore compactor --metrics-port 9184`; both listen at loopback unless told otherwise. A program of yours
-gives a `Metrics` to `connect`, and serves it, or hands its values on:
+gives a `Metrics` to `connect`, and serves it, or has it in a registry of prometheus_client that it serves anyway:
 
 ```python
 from tablestore.metrics_server import serving_metrics
@@ -38,7 +38,8 @@ metrics = tablestore.Metrics()
 store = tablestore.connect("warehouse", metrics=metrics)
 with serving_metrics(metrics, port=0) as url:
     ...  # write, follow; Prometheus reads the URL
-families = metrics.families()  # for a registry of your own: of each metric name, doc, labels and values
+
+metrics = tablestore.Metrics(prometheus_client.REGISTRY)
 ```
 
 The label `table` is `database.table`: the first 500 have values of their own (`Metrics(most_tables=…)`), the counters

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from prometheus_client import start_http_server
 
 from filestore.errors import Unavailable
-from filestore.metrics.exposition import MEDIA_TYPE, text
 from filestore.metrics.registry import Metrics
 
 __all__ = ["serving_metrics"]
-
-PATH = "/metrics"
 
 
 @contextmanager
@@ -28,33 +25,15 @@ def serving_metrics(metrics: Metrics, port: int, host: str = "127.0.0.1") -> Ite
     Raises:
         Unavailable: ``port-in-use``.
     """
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # http.server's name
-            if self.path.partition("?")[0] != PATH:
-                self.send_error(404, f"only {PATH} is here")
-                return
-            body = text(metrics.families()).encode()
-            self.send_response(200)
-            self.send_header("Content-Type", MEDIA_TYPE)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: object) -> None:  # http.server's name
-            """A scrape is no news."""
-
     try:
-        server = ThreadingHTTPServer((host, port), Handler)
+        server, thread = start_http_server(port, host, metrics.registry)
     except OSError as error:
         raise Unavailable(
             f"cannot listen at {host}:{port}: {error.strerror or error}; choose another port, or 0 for any free one",
             code="port-in-use",
         ) from error
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="metrics", daemon=True)
-    thread.start()
     try:
-        yield f"http://{host}:{server.server_address[1]}{PATH}"
+        yield f"http://{host}:{server.server_port}/metrics"
     finally:
         server.shutdown()
         server.server_close()

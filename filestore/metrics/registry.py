@@ -1,115 +1,103 @@
-"""`Metrics`: a process's measured values, for whoever exports them."""
+"""`Metrics`: a process's measured values, kept by Prometheus' client."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
-from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from filestore.metrics.meter import NO_METER, TABLE, Kind, Labels, Metric
 
-__all__ = ["Distribution", "Family", "Metrics"]
+__all__ = ["Metrics"]
 
 _MOST_TABLES = 500
 _OTHER = "<other>"
 
-
-@dataclass(frozen=True, slots=True)
-class Distribution:
-    """A histogram's values.
-
-    Attributes:
-        counts: How many lie at or below each bound of the metric, and in the end how many there are.
-        total: Their sum.
-    """
-
-    counts: tuple[int, ...]
-    total: float
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """A metric with its values, by the values of its labels; sorted by those."""
-
-    metric: Metric
-    values: tuple[tuple[Labels, float | Distribution], ...]
-
-
-@dataclass(slots=True)
-class _Histogram:
-    counts: list[int]
-    total: float = 0.0
+_Instrument = Counter | Gauge | Histogram
 
 
 class Metrics:
     """Keeps values; a `filestore.metrics.meter.Meter`.
 
-    Give one to `tablestore.connect`, and export it with `tablestore.metrics_server.serving_metrics`, with
-    `filestore.metrics.exposition.text`, or by `families` through a registry of your own.
+    Give one to `tablestore.connect`, and export it with `tablestore.metrics_server.serving_metrics` or whatever else
+    exports a registry of prometheus_client.
 
     In another process, as in Spark's workers, a copy of it keeps nothing.
 
     Args:
+        registry: Where the metrics are registered, such as the program's own `prometheus_client.REGISTRY`; a registry
+            takes one `Metrics`. Default: one of its own.
         most_tables: How many tables have values of their own: counters and histograms of further ones go together
             under the name ``<other>``, their gauges are left out.
+
+    Attributes:
+        registry: That registry.
     """
 
-    def __init__(self, most_tables: int = _MOST_TABLES) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None, most_tables: int = _MOST_TABLES) -> None:
+        self.registry = CollectorRegistry() if registry is None else registry
         self._most_tables = most_tables
         self._lock = threading.Lock()
         self._tables: set[str] = set()
-        self._numbers: dict[Metric, dict[Labels, float]] = {}
-        self._histograms: dict[Metric, dict[Labels, _Histogram]] = {}
+        self._instruments: dict[Metric, _Instrument] = {}
 
     def add(self, metric: Metric, labels: Labels, amount: float = 1) -> None:
         """A counter grows."""
-        with self._lock:
-            values, place = self._numbers.setdefault(metric, {}), self._place(metric, labels)
-            values[place] = values.get(place, 0) + amount
+        counter = self._of(metric, self._place(metric, labels))
+        assert isinstance(counter, Counter), metric.name
+        counter.inc(amount)
 
     def set(self, metric: Metric, labels: Labels, value: float) -> None:
         """A gauge is that much now."""
-        with self._lock:
-            if (place := self._place(metric, labels)) == labels:
-                self._numbers.setdefault(metric, {})[place] = value
+        if self._place(metric, labels) != labels:
+            return
+        gauge = self._of(metric, labels)
+        assert isinstance(gauge, Gauge), metric.name
+        gauge.set(value)
 
     def observe(self, metric: Metric, labels: Labels, value: float) -> None:
         """A histogram has one more."""
-        with self._lock:
-            held, place = self._histograms.setdefault(metric, {}), self._place(metric, labels)
-            if place not in held:
-                held[place] = _Histogram([0] * (len(metric.bounds) + 1))
-            held[place].counts[bisect_left(metric.bounds, value)] += 1
-            held[place].total += value
+        histogram = self._of(metric, self._place(metric, labels))
+        assert isinstance(histogram, Histogram), metric.name
+        histogram.observe(value)
 
     def forget(self, table: str) -> None:
         """The table is gone: so are its gauges. What was counted of it stays."""
         with self._lock:
-            for metric, known in self._numbers.items():
-                if metric.kind is Kind.GAUGE and TABLE in metric.labels:
-                    at = metric.labels.index(TABLE)
-                    for labels in [labels for labels in known if labels[at] == table]:
-                        del known[labels]
+            gauges = {m: i for m, i in self._instruments.items() if isinstance(i, Gauge) and TABLE in m.labels}
+        for gauge in gauges.values():
+            gauge.remove_by_labels({TABLE: table})
 
-    def families(self) -> tuple[Family, ...]:
-        """All metrics that have values, by name: a picture of one moment."""
+    def _of(self, metric: Metric, labels: Labels) -> _Instrument:
         with self._lock:
-            found: list[Family] = [_family(metric, dict(values)) for metric, values in self._numbers.items() if values]
-            found += [
-                _family(metric, {labels: _distribution(held) for labels, held in values.items()})
-                for metric, values in self._histograms.items()
-            ]
-        return tuple(sorted(found, key=lambda family: family.metric.name))
+            if metric not in self._instruments:
+                self._instruments[metric] = self._made(metric)
+            found = self._instruments[metric]
+        return found.labels(*labels) if labels else found
+
+    def _made(self, metric: Metric) -> _Instrument:
+        match metric.kind:
+            case Kind.COUNTER:
+                return Counter(metric.name, metric.doc, metric.labels, registry=self.registry)
+            case Kind.GAUGE:
+                return Gauge(metric.name, metric.doc, metric.labels, registry=self.registry)
+            case Kind.HISTOGRAM:
+                return Histogram(
+                    metric.name,
+                    metric.doc,
+                    metric.labels,
+                    registry=self.registry,
+                    buckets=(*metric.bounds, float("inf")),
+                )
 
     def _place(self, metric: Metric, labels: Labels) -> Labels:
         if TABLE not in metric.labels:
             return labels
         at = metric.labels.index(TABLE)
-        if labels[at] not in self._tables and len(self._tables) >= self._most_tables:
-            return (*labels[:at], _OTHER, *labels[at + 1 :])
-        self._tables.add(labels[at])
+        with self._lock:
+            if labels[at] not in self._tables and len(self._tables) >= self._most_tables:
+                return (*labels[:at], _OTHER, *labels[at + 1 :])
+            self._tables.add(labels[at])
         return labels
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -119,12 +107,3 @@ class Metrics:
 
 def _nothing() -> object:
     return NO_METER
-
-
-def _distribution(held: _Histogram) -> Distribution:
-    return Distribution(tuple(accumulate(held.counts)), held.total)
-
-
-def _family(metric: Metric, values: Mapping[Labels, float | Distribution]) -> Family:
-    assert all(isinstance(v, Distribution) is (metric.kind is Kind.HISTOGRAM) for v in values.values()), metric.name
-    return Family(metric, tuple(sorted(values.items(), key=lambda item: item[0])))

@@ -195,7 +195,7 @@ def test_requests_are_measured_by_their_templates(shop: httpx.Client, url: str) 
         shop.get(f"/databases/shop/tables/{name}")
     httpx.get(f"{url}/nowhere/at/all", trust_env=False)
     answer = httpx.get(f"{url}/metrics", trust_env=False)
-    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert answer.headers["content-type"].startswith("text/plain; version=")
     path = "/api/v1/databases/{database}/tables/{table}"
     for method, template, status, count in (
         ("GET", path, 200, 2),
@@ -204,6 +204,6 @@ def test_requests_are_measured_by_their_templates(shop: httpx.Client, url: str) 
         ("GET", "<none>", 404, 1),
     ):
         labels = f'method="{method}",path="{template}",status="{status}"'
-        assert f"tablestore_catalog_requests_total{{{labels}}} {count}\n" in answer.text
-    assert f'_request_duration_seconds_count{{method="GET",path="{path}"}} 3\n' in answer.text
+        assert f"tablestore_catalog_requests_total{{{labels}}} {count}.0\n" in answer.text
+    assert f'_request_duration_seconds_count{{method="GET",path="{path}"}} 3.0\n' in answer.text
     assert "orders" not in answer.text

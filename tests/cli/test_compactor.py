@@ -80,11 +80,11 @@ def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: sign
     program.out.until_any("shop.orders compaction: version ")
     until(
         lambda: (
-            'duties_total{table="shop.orders",duty="compaction",outcome="done"} '
+            'duties_total{duty="compaction",outcome="done",table="shop.orders"} '
             in httpx.get(url, trust_env=False).text
         )
     )
-    until(lambda: 'tablestore_log_end_offset{table="shop.orders",bucket="0"} ' in httpx.get(url, trust_env=False).text)
+    until(lambda: 'tablestore_log_end_offset{bucket="0",table="shop.orders"} ' in httpx.get(url, trust_env=False).text)
     program.process.send_signal(kind)
     assert program.wait() == 0
     assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]

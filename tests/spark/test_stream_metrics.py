@@ -9,9 +9,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tablestore
-from filestore.metrics.registry import Distribution
 from tablestore.spark import SparkStore
 from tests.folders import memory_folder
+from tests.measured import measured
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -21,9 +21,7 @@ def test_time_to_first_row_and_latency_of_a_query(spark: SparkSession, folder: P
     metrics = tablestore.Metrics()
 
     def value(name: str) -> float:
-        found = {f.metric.name: dict(f.values) for f in metrics.families()}.get(f"tablestore_follow_{name}", {})
-        held = found.get(("shop.t",), 0)
-        return held.counts[-1] if isinstance(held, Distribution) else held
+        return measured(metrics, f"tablestore_follow_{name}").get(("shop.t",), 0)
 
     with memory_folder() as warehouse, tablestore.connect(str(warehouse), metrics=metrics) as store:
         store.create_database("shop")
@@ -33,13 +31,13 @@ def test_time_to_first_row_and_latency_of_a_query(spark: SparkSession, folder: P
         query = changes.writeStream.format("noop").option("checkpointLocation", str(folder / "checkpoint")).start()
         try:
             query.processAllAvailable()
-            until(lambda: value("first_row_seconds") == 1)
+            until(lambda: value("first_row_seconds_count") == 1)
             assert value("rows_total") == 5
-            assert value("latency_seconds") == 0, "the snapshot was there before the query"
+            assert value("latency_seconds_count") == 0, "the snapshot was there before the query"
             table.write(pa.table({"id": range(3, 7)}))
             query.processAllAvailable()
-            until(lambda: value("latency_seconds") == 1)
+            until(lambda: value("latency_seconds_count") == 1)
             assert value("rows_total") == 9
-            assert value("first_row_seconds") == 1
+            assert value("first_row_seconds_count") == 1
         finally:
             query.stop()
