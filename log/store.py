@@ -257,7 +257,8 @@ class LogStore(Protocol):
         Raises:
             AlreadyExists: ``log-exists``: a log of another table, or with another number of partitions, is
                 there.
-            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions.
+            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions;
+                ``log-sasl``, ``log-tls``: transactions could not be ended over such a connection.
             Unavailable: the log's server does not answer.
         """
 

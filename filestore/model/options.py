@@ -337,5 +337,6 @@ OPTIONS: Mapping[str, Option] = {
 }
 
 PREFIXES: Mapping[str, str] = {
-    "log.kafka.properties.": "Passed to the Kafka clients as it is, e.g. log.kafka.properties.security.protocol."
+    "log.kafka.properties.": "Passed to the Kafka clients (librdkafka) as it is, e.g. "
+    "log.kafka.properties.security.protocol. Of SASL only PLAIN can be used, of TLS files of PEM."
 }

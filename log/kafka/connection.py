@@ -13,12 +13,14 @@ from typing import Self
 
 from filestore.errors import InvalidRequest, Unsupported
 
-__all__ = ["BrokenConnectionError", "Connection", "Reader", "Writer", "parse_servers"]
+__all__ = ["BrokenConnectionError", "Connection", "Reader", "Writer", "check_security", "parse_servers"]
 
 _CLIENT_ID = b"tablestore"
 _SASL_HANDSHAKE = 17
 _SASL_AUTHENTICATE = 36
 _MAX_REPLY_BYTES = 64 << 20
+# Ways of librdkafka to say what `_tls` takes from files of PEM.
+_FOREIGN_TLS = frozenset({"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "ssl.keystore.location"})
 
 
 class BrokenConnectionError(ConnectionError):
@@ -129,9 +131,7 @@ class Connection:
     """
 
     def __init__(self, address: tuple[str, int], settings: Mapping[str, str], timeout: float) -> None:
-        protocol = settings.get("security.protocol", "plaintext").upper()
-        if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
-            raise InvalidRequest(f"security.protocol {protocol!r} does not exist", code="log-properties")
+        protocol = _protocol(settings)
         credentials = _credentials(settings) if protocol.startswith("SASL") else None
         self._correlation = 0
         self._socket = socket.create_connection(address, timeout)
@@ -186,15 +186,46 @@ class Connection:
             )
 
 
+def check_security(settings: Mapping[str, str]) -> None:
+    """Refuses what librdkafka could connect with and this connection could not.
+
+    Raises:
+        InvalidRequest: ``log-properties``.
+        Unsupported: ``log-sasl``; ``log-tls``: a key or certificate that is not in a file of PEM.
+    """
+    protocol = _protocol(settings)
+    if protocol.startswith("SASL"):
+        _credentials(settings)
+    if protocol.endswith("SSL") and (strange := sorted(_FOREIGN_TLS & settings.keys())):
+        raise Unsupported(
+            f"{strange[0]} cannot be used for ending transactions: name files of PEM with ssl.ca.location, "
+            "ssl.certificate.location and ssl.key.location",
+            code="log-tls",
+        )
+
+
 def parse_servers(servers: str) -> list[tuple[str, int]]:
-    """Hosts and ports of ``bootstrap.servers``; the port's default is 9092."""
+    """Hosts and ports of ``bootstrap.servers``; the port's default is 9092.
+
+    Raises:
+        InvalidRequest: ``log-servers``.
+    """
     found = []
     for server in servers.split(","):
         host, _, port = server.strip().rpartition("://")[2].rpartition(":")
         if not host:
             host, port = port, "9092"
+        if not port.isdecimal():
+            raise InvalidRequest(f"Kafka broker {server.strip()!r} is not written as host:port", code="log-servers")
         found.append((host.strip("[]"), int(port)))
     return found
+
+
+def _protocol(settings: Mapping[str, str]) -> str:
+    protocol = settings.get("security.protocol", "plaintext").upper()
+    if protocol not in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"):
+        raise InvalidRequest(f"security.protocol {protocol!r} does not exist", code="log-properties")
+    return protocol
 
 
 def _credentials(settings: Mapping[str, str]) -> bytes:

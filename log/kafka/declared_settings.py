@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import KafkaError, Message
 
 from log.connectors.declaration import KafkaDeclaration
-from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS
+from log.kafka.settings import CLIENT_DEFAULTS, CONSUMER_DEFAULTS, PRODUCER_DEFAULTS, seconds_of
 
 __all__ = ["client_settings", "consumer_settings", "producer_settings", "reads_committed", "timeout_seconds"]
 
@@ -84,5 +84,5 @@ def reads_committed(declaration: KafkaDeclaration) -> bool:
 
 
 def timeout_seconds(declaration: KafkaDeclaration) -> float:
-    """How long a request may take: ``properties.socket.timeout.ms``."""
-    return float(client_settings(declaration)["socket.timeout.ms"]) / 1000
+    """How long a request may take: ``properties.socket.timeout.ms``. `InvalidRequest` (``log-properties``)."""
+    return seconds_of(client_settings(declaration))

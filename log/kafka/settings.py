@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ __all__ = [
     "consumer_settings",
     "plain_producer_settings",
     "producer_settings",
+    "seconds_of",
     "tail_settings",
     "timeout_seconds",
     "timeout_too_long",
@@ -51,7 +52,8 @@ _PROTECTED = frozenset(
 
 # A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
 # delivery.
-CLIENT_DEFAULTS = {"socket.timeout.ms": "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
+_TIMEOUT = "socket.timeout.ms"
+CLIENT_DEFAULTS = {_TIMEOUT: "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
 PRODUCER_DEFAULTS = {
     "delivery.timeout.ms": "60000",
     "linger.ms": "5",
@@ -148,8 +150,20 @@ def topic_of(config: LogConfig) -> str:
 
 
 def timeout_seconds(config: LogConfig) -> float:
-    """How long a request may take: ``log.kafka.properties.socket.timeout.ms``."""
-    return float(client_settings(config)["socket.timeout.ms"]) / 1000
+    """How long a request may take: ``log.kafka.properties.socket.timeout.ms``.
+
+    Raises:
+        InvalidRequest: ``log-properties``.
+    """
+    return seconds_of(client_settings(config))
+
+
+def seconds_of(settings: Mapping[str, Any]) -> float:
+    """What a client's settings say of that."""
+    text = str(settings[_TIMEOUT])
+    if not text.isdecimal():
+        raise InvalidRequest(f"{_TIMEOUT} = {text!r} is not a number of milliseconds", code="log-properties")
+    return int(text) / 1000
 
 
 @contextmanager

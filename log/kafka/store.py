@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from filestore.ambient import Ambient
 from filestore.model.log_range import LogTransaction
+from log.kafka.connection import check_security
 from log.kafka.reader import RangeReader
 from log.kafka.settings import timeout_seconds
 from log.kafka.tail import KafkaTail
@@ -42,7 +43,8 @@ class KafkaLog:
         )
 
     def create(self) -> None:
-        """Checks the broker's limit, then makes the topic or finds it as it must be."""
+        """Checks security and the broker's limit, then makes the topic or finds it as it must be."""
+        check_security(dict(self._config.properties))
         self._topic.create()
 
     def drop(self) -> None:
@@ -54,7 +56,8 @@ class KafkaLog:
         return self._topic.exists()
 
     def check_adoptable(self) -> None:
-        """Asks for the topic's partitions, settings and offsets."""
+        """Checks security, and asks for the topic's partitions, settings and offsets."""
+        check_security(dict(self._config.properties))
         self._topic.check_adoptable()
 
     def identity(self) -> dict[str, str]:
