@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from filestore.delta.state import TableState
+from log.connectors.secrets import shown
 from tablestore.handle import TableHandle
 
 __all__ = ["detail_of"]
 
 
 def detail_of(handle: TableHandle, state: TableState) -> dict[str, Any]:
-    """A version of a table."""
+    """A version of a table. Passwords and the like are not told."""
     definition = state.definition
     return {
         "name": handle.identifier,
@@ -21,7 +22,7 @@ def detail_of(handle: TableHandle, state: TableState) -> dict[str, Any]:
         "schema": definition.schema.to_sql(),
         "primary_key": list(definition.primary_key),
         "partition_by": list(definition.partition_by),
-        "options": definition.options.as_dict(),
+        "options": shown(definition.options.as_dict()),
         "comment": definition.comment,
         "version": state.version,
         "files": len(state.files),

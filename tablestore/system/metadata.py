@@ -18,6 +18,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Partition, PendingRun, Slot
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
+from log.connectors.secrets import shown
 
 __all__ = ["OF_A_VERSION", "OF_HISTORY", "TAG_DOMAIN", "schemas_of", "snapshots_of"]
 
@@ -132,13 +133,13 @@ def _schema_row(version: int, timestamp_ms: int | None, definition: TableDefinit
         ],
         "partition_keys": definition.partition_by,
         "primary_keys": definition.primary_key,
-        "options": definition.options.as_dict(),
+        "options": shown(definition.options.as_dict()),
         "comment": definition.comment,
     }
 
 
 def _options(state: TableState) -> Iterator[dict[str, Any]]:
-    return ({"key": key, "value": value} for key, value in state.definition.options.given)
+    return ({"key": key, "value": value} for key, value in shown(dict(state.definition.options.given)).items())
 
 
 def _tags(state: TableState) -> Iterator[dict[str, Any]]:
