@@ -27,9 +27,10 @@ METRICS: tuple[tuple[str, Sequence[Metric]], ...] = (
 
 _HEAD = """# Metrics
 
-In Prometheus' terms: seconds, offsets and rows; counters end with `_total`. `tablestore serve` has them at `/metrics`,
-and so has `tablestore compactor --metrics-port 9184`; both listen at loopback unless told otherwise. A program of yours
-gives a `Metrics` to `connect`, and serves it, or has it in a registry of prometheus_client that it serves anyway:
+In Prometheus' terms: seconds, offsets and rows; counters end with `_total`. Each process serves its own:
+`tablestore serve` those of its requests, at `/metrics`; `tablestore compactor --metrics-port 9184` those of logs and
+duties; both listen at loopback unless told otherwise. Writers and readers are in programs: one gives a `Metrics` to
+`connect`, and serves it, or has it in a registry of prometheus_client that it serves anyway:
 
 ```python
 from tablestore.metrics_server import serving_metrics

@@ -20,7 +20,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         one_of("transactional", "eventual"),
         "transactional",
         "When a reader of the log sees a change: once the snapshot that covers it is committed; or as soon as it is "
-        "written, which needs a primary key and log.changelog-mode other than all.",
+        "written, which needs a primary key, write-mode = merge-on-write and log.changelog-mode other than all; "
+        "readers may get a record twice then.",
     ),
     Option(
         "log.changelog-mode",
@@ -29,7 +30,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "auto",
         "What the log tells: of each changed key the row that it has from then on, or its delete; or complete changes, "
         "with the row that was there (-U, -D) and the one that takes its place (+U). auto: all, if the table has no "
-        "primary key or a changelog-producer that has complete changes when a write is committed; else upsert.",
+        "primary key or a changelog-producer that has complete changes when a write is committed, without which all is "
+        "refused; else upsert.",
     ),
     Option(
         "log.delete-format",
@@ -112,6 +114,6 @@ LOG_OPTIONS: tuple[Option, ...] = (
         one_of("delete", "compact", "compact,delete"),
         "delete",
         "How the broker makes room in the topic: by age, or by keeping the last record of each key, which needs "
-        "log.changelog-mode = upsert and write-mode = merge-on-write; or by both.",
+        "log.changelog-mode = upsert, write-mode = merge-on-write and Kafka's transactions; or by both.",
     ),
 )
