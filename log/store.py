@@ -56,7 +56,7 @@ class LogConfig:
         topic: Kafka's topic.
         bootstrap_servers: Kafka's brokers.
         properties: Passed to the Kafka clients as they are.
-        replication_factor: Of the topic, when it is created.
+        replication_factor: Of the topic, when it is created; None: the broker's.
         tombstones: A delete is a record without a value, of which only the key is known.
         retention_ms: How long records are kept; None for the broker's time, and in an embedded log for ever.
         cleanup_policy: Kafka's ``cleanup.policy`` of the topic.
@@ -75,7 +75,7 @@ class LogConfig:
     topic: str | None = None
     bootstrap_servers: str | None = None
     properties: tuple[tuple[str, str], ...] = ()
-    replication_factor: int = 1
+    replication_factor: int | None = None
     transactions: bool = True
     tombstones: bool = False
     retention_ms: int | None = None

@@ -105,8 +105,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "log.kafka.replication-factor",
         "integer",
         whole(1, 100),
-        "1",
-        "Replication factor of the topic that is created.",
+        None,
+        "Replication factor of the topic that is created; default: the broker's.",
     ),
     Option(
         "log.kafka.cleanup.policy",

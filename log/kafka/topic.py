@@ -45,6 +45,7 @@ _RETENTION, _TOMBSTONE_RETENTION = "retention.ms", "delete.retention.ms"
 # With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
 # lie.
 _OWN_TIME = "LogAppendTime"
+_BROKERS_OWN = -1
 
 
 class Topic:
@@ -168,7 +169,7 @@ class Topic:
 
     def _make(self) -> None:
         config = self._config
-        topic = NewTopic(self.name, config.buckets, config.replication_factor, config=_settings(config))
+        topic = NewTopic(self.name, config.buckets, config.replication_factor or _BROKERS_OWN, config=_settings(config))
         made(self._admin, topic)
         self._wait_until(self._is_led)
 
