@@ -56,10 +56,12 @@ class How:
     Attributes:
         mode: What it gets of an update.
         on_log_gap: What follows if changes are gone.
+        max_rows: The most rows of a batch; None: as they come.
     """
 
     mode: ResultMode = ResultMode.UPSERT
     on_log_gap: OnLogGap = OnLogGap.FAIL
+    max_rows: int | None = None
 
 
 class Following(Iterator[pa.RecordBatch]):
@@ -289,7 +291,7 @@ class Run:
         with nullcontext() if isinstance(piece, LogPiece) else self._files.reading(oldest):
             for rows in told(piece, records, self._how.mode):
                 # as the snapshot's rows have it, so that all batches make one table
-                for batch in rows.cast(self._schema).to_batches():
+                for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
                     self._count(batch.num_rows, commit)
                     yield batch
 

@@ -112,6 +112,7 @@ class TableReads:
         stop: Stop = None,
         consumer: str | None = None,
         on_log_gap: str = "fail",
+        max_rows_per_batch: int | None = None,
     ) -> Following:
         """The table's rows and then its changes as they are committed: Arrow batches with ``_kind``.
 
@@ -143,18 +144,22 @@ class TableReads:
                 ``rescan``: it goes on from the newest version: with what differs from the one that it has read, if that
                 is still there; else with a batch without rows of which `tablestore.gaps.truncates` says that all
                 rows that came are void, and then all rows.
+            max_rows_per_batch: The most rows of a batch; None: as they come.
 
         Returns:
             An iterator of batches, with ``progress``, ``lag()`` and ``close()``.
 
         Raises:
-            InvalidRequest: ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``, ``bad-on-log-gap``.
+            InvalidRequest: ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``, ``bad-on-log-gap``,
+                ``bad-option-value``.
             Unsupported: with ``mode = "upsert"`` a table without a log (``no-log``).
             NotFound: ``log-gap`` or ``snapshot-expired``: changes are gone; start again with ``scan="full"``.
             Conflict: ``consumer-taken``: another reader took the consumer's id.
             Unsupported: ``schema-changed``: a column was widened since, and a value does not fit its former type.
         """
-        how = How(result_mode(mode), choice_on_gap(on_log_gap))
+        if max_rows_per_batch is not None and max_rows_per_batch < 1:
+            raise InvalidRequest(f"max_rows_per_batch={max_rows_per_batch} is not above zero", code="bad-option-value")
+        how = How(result_mode(mode), choice_on_gap(on_log_gap), max_rows_per_batch)
         required = self.handle.required_log if how.mode is ResultMode.UPSERT else self.handle.log
         log = required(self.definition)
         as_written = log is not None and log.eventual and how.mode is ResultMode.UPSERT

@@ -153,7 +153,7 @@ class TailRun(Run):
 
     def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
         rows = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
-        for batch in rows.cast(self._schema).to_batches():
+        for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
             now_ms = self._files.ambient.now_ms()
             self._count_rows(batch.num_rows, now_ms)
             if event.written_ms is not None:

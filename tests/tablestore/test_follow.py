@@ -47,6 +47,24 @@ def test_where_it_begins_is_decided_when_it_is_asked_not_when_it_is_read(orders:
     assert [b.column("id").to_pylist() for b in full] == [[1], [2]]
 
 
+@pytest.mark.parametrize("options", [{}, {"log.consistency": "eventual"}])
+def test_a_batch_has_at_most_so_many_rows(store: Store, options: dict[str, str]) -> None:
+    table = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    put(table, *range(8))
+    put(table, *range(4, 12), name="b")
+    for mode, count in (("upsert", 16), ("changelog", 20)):
+        following = table.follow(version=0, mode=mode, max_rows_per_batch=3, stop=2)
+        sizes, found = [], []
+        for batch in following:
+            sizes.append(batch.num_rows)
+            found += batch.to_pylist()
+            assert following.progress.records == len(found)
+        assert (max(sizes), len(found)) == (3, count)
+        assert replay(found, ["id"]) == rows(table)
+    with pytest.raises(InvalidRequest, match="max_rows_per_batch=0"):
+        table.follow(max_rows_per_batch=0)
+
+
 def test_after_a_version(orders: Table) -> None:
     for i in range(1, 5):
         put(orders, i)
