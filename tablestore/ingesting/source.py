@@ -68,11 +68,17 @@ class EvolvingDecoder:
         self._seen: set[str] = set()
 
     def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
-        """As `RowDecoder.decode`; whether messages have schemas the first one of a batch tells that can be read."""
-        values = [value for value in messages.values if value is not None]
-        described = next((found for value in values if (found := has_schema(value)) is not None), False)
+        """As `RowDecoder.decode`. Whether a batch's messages have schemas its first one tells, until one differs."""
+        values = messages.values
+        described = next((found for v in values if v is not None and (found := has_schema(v)) is not None), False)
+        rows, malformed = self._decoded(messages, described=described)
+        if any((v := values[bad.index]) is not None and has_schema(v) is (not described) for bad in malformed):
+            return self._decoded(replace(messages, values=[_described(v) for v in values]), described=True)
+        return rows, malformed
+
+    def _decoded(self, messages: Incoming, *, described: bool) -> tuple[pa.Table, tuple[Malformed, ...]]:
         if described and self._add is not None:
-            self._evolve(values, self._add)
+            self._evolve([value for value in messages.values if value is not None], self._add)
         return self._decoder(described).decode(messages)
 
     def _evolve(self, values: Sequence[bytes], add: AddColumns) -> None:
@@ -91,6 +97,11 @@ class EvolvingDecoder:
             assert isinstance(decoder.value, DebeziumJsonFormat), "the topic was declared so"
             self._decoders[described] = replace(decoder, value=replace(decoder.value, whole=True))
         return self._decoders[described]
+
+
+def _described(value: bytes | None) -> bytes | None:
+    """A message without a schema as one that says so."""
+    return b'{"schema":null,"payload":%b}' % value if value is not None and has_schema(value) is False else value
 
 
 def first_message(raw: KafkaDeclaration, ambient: Ambient) -> tuple[bytes | None, bytes] | None:

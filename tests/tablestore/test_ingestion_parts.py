@@ -139,6 +139,18 @@ def test_a_truncation_is_not_passed_over() -> None:
         assert [(bad.index, "truncated" in bad.reason) for bad in malformed] == [(1, True)]
 
 
+@pytest.mark.parametrize("stray", [b"{}", b"x", None], ids=["a stray object", "no JSON", "nothing"])
+@pytest.mark.parametrize("described_first", [True, False])
+def test_messages_with_and_without_schemas_in_one_batch(stray: bytes | None, described_first: bool) -> None:
+    """As where a converter's settings were changed; and one that is neither spoils no other."""
+    decoder = EvolvingDecoder(raw_topic("t", "127.0.0.1:1", {}), parse_columns("id BIGINT NOT NULL"), ["id"], None)
+    makers = [Messages({"id": ID}, described=d) for d in (described_first, not described_first)]
+    values = [stray, *(makers[n // 2].change("c", None, {"id": n})[1] for n in range(4))]
+    rows, malformed = decoder.decode(Incoming([None] * 5, values, [0] * 5, range(5), {}))
+    assert rows["id"].to_pylist() == [0, 1, 2, 3]
+    assert [bad.index for bad in malformed] == ([] if stray is None else [0])
+
+
 def test_columns_are_added_before_the_change_that_has_them() -> None:
     added: list[str] = []
 
