@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from filestore.errors import InvalidRequest
 from log.connectors.declaration import KafkaDeclaration
 from log.kafka.declared_settings import client_settings
 from log.kafka.settings import translated
@@ -21,7 +22,8 @@ class GroupOffsets:
         declaration: The topic.
         group: The group's id.
 
-    Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``).
+    Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``, or
+    ``group-in-use``: it has members, who alone may keep offsets).
     """
 
     def __init__(self, declaration: KafkaDeclaration, group: str) -> None:
@@ -33,7 +35,7 @@ class GroupOffsets:
         """The offsets by partition, of those that have one. Brokers forget them with the topic, or after a week."""
         asked = [ConsumerGroupTopicPartitions(self._group)]
         with translated(f"reading the offsets of group {self._group}", self._declaration):
-            found = self._admin.list_consumer_group_offsets(asked)[self._group].result()
+            found = self._checked(self._admin.list_consumer_group_offsets(asked)[self._group].result())
         ours = [at for at in found.topic_partitions if at.topic == self._declaration.topic and at.offset >= 0]
         return {at.partition: at.offset for at in ours}
 
@@ -42,4 +44,16 @@ class GroupOffsets:
         places = [TopicPartition(self._declaration.topic, p, offset) for p, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(self._group, places)]
         with translated(f"keeping the offsets of group {self._group}", self._declaration):
-            self._admin.alter_consumer_group_offsets(asked)[self._group].result()
+            self._checked(self._admin.alter_consumer_group_offsets(asked)[self._group].result())
+
+    def _checked(self, found: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+        """The answer, if it holds for every partition: brokers refuse single ones."""
+        for error in (at.error for at in found.topic_partitions if at.error is not None):
+            if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+                raise InvalidRequest(
+                    f"consumer group {self._group} has members, so nobody else may keep offsets there: end them, or "
+                    "name another group by properties.group.id",
+                    code="group-in-use",
+                )
+            raise KafkaException(error)
+        return found
