@@ -22,6 +22,7 @@ _MOST_BYTES = 31  # 247 bits: below 10**75, so that every value is a decimal of 
 _WIDE = pa.decimal256(76, 0)
 MOST_SCALE = 38
 """Beyond it nothing but 0 is given to columns that are numbers."""
+_MOST_PLACES = 1000  # a damaged message may say two billion, which would be as many digits
 
 
 def unscaled(texts: pa.Array) -> pa.Array:
@@ -54,6 +55,9 @@ def decimal_column(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa
         scale: May be negative.
         kind: DECIMAL (what is finer is rounded half up), STRING (all digits), an integer, or a floating type.
     """
+    as_text = pa.types.is_string(kind) or pa.types.is_floating(kind)
+    if as_text and not -_MOST_PLACES <= scale <= _MOST_PLACES:
+        return pa.nulls(len(numbers), kind), numbers.is_valid().to_numpy(zero_copy_only=False)
     if pa.types.is_string(kind):
         return _texts(numbers, scale), np.zeros(len(numbers), bool)
     if pa.types.is_floating(kind):

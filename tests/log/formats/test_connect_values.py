@@ -105,6 +105,15 @@ def test_what_is_no_decimal() -> None:
     assert unscaled(pa.array(texts)).to_pylist() == [None, None, None, None, Decimal(0), None]
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.float64()])
+@pytest.mark.parametrize("scale", [2**31 - 1, -(2**31)])
+def test_a_scale_that_no_number_has_costs_its_message_alone(scale: int, kind: pa.DataType) -> None:
+    said = schema_of("struct", VARIABLE)
+    damaged_one, good = one(kind, said, [{"scale": s, "value": base64_of(7)} for s in (scale, 0)])
+    assert VARIABLE in damaged_one
+    assert float(good) == 7.0
+
+
 def test_decimals_of_messages() -> None:
     said = schema_of("bytes", DECIMAL, parameters={"scale": "2", "connect.decimal.precision": "10"})
     values = [base64_of(n) for n in (12345, -1, 10**10)] + [None, "!"]
