@@ -23,6 +23,8 @@ __all__ = ["RECORDS_PER_TASK", "KafkaRead", "kafka_read"]
 RECORDS_PER_TASK = 1_000_000
 """How many messages a task of a batch read takes at most, unless it is said otherwise."""
 
+_CHANGELOG_ROWS = 1_000_000  # a task that finds the rows before holds a quarter of its batch
+
 # Spark hides the values of options whose names say that they are secret: the table's may have passwords among them.
 _DECLARATION = "declarationSecret"
 
@@ -53,6 +55,11 @@ class KafkaRead:
     def normalizes(self) -> bool:
         """Whether it has to find the rows that changes replace."""
         return self.mode is ResultMode.CHANGELOG and not is_complete(self.declaration)
+
+    @property
+    def most_rows(self) -> int | None:
+        """How many messages a micro-batch has at most; None if all that there are."""
+        return self.rows_per_batch or (_CHANGELOG_ROWS if self.normalizes else None)
 
     def check_state(self) -> None:
         """Of a stream. `InvalidRequest`: ``state-missing`` or ``state-unused``."""

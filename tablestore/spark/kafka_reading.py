@@ -82,8 +82,8 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return KafkaOffset.initial(self._topic.name, topic_id, begin).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """``maxRowsPerBatch``."""
-        limit = self._asked.rows_per_batch
+        """``maxRowsPerBatch``; a stream of complete changes always has a limit."""
+        limit = self._asked.most_rows
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name

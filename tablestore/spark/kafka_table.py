@@ -95,7 +95,8 @@ class SparkKafkaTable:
             state: With ``"changelog"``, a folder that is this query's own, on a disk that all workers have: there lies
                 what is known of the keys. A batch that comes again after a crash gives the same changes. Keys have to
                 stay in their partitions, so a topic that gets more of them ends the query (``topic-partitions``).
-            max_rows_per_batch: The most messages of a micro-batch, shared among the topic's partitions.
+            max_rows_per_batch: The most messages of a micro-batch, shared among the topic's partitions. Default: all;
+                with ``"changelog"`` a million, of which a task holds a quarter at most.
 
         Raises:
             NotFound: ``unknown-column``.

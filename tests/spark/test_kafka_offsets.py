@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from log.connectors.ranges import PartitionRange
+from tablestore.hybrid import ResultMode
 from tablestore.spark.kafka_offsets import KafkaOffset
 from tablestore.spark.kafka_options import KafkaRead, kafka_read
 from tests.log.connectors.tables import UPSERT, declared
@@ -58,3 +60,11 @@ def test_what_is_read_travels_as_options() -> None:
         with pytest.raises(InvalidRequest):
             kafka_read(KafkaRead(table).to_options() | bad)
     assert kafka_read({"path": "shop.orders", "location": "/tmp/x", "catalog": "x"}) is None
+
+
+def test_a_stream_of_complete_changes_is_cut_though_nobody_says_so() -> None:
+    table = declared("id BIGINT NOT NULL, v STRING, PRIMARY KEY (id)", UPSERT)
+    assert KafkaRead(table).most_rows is None
+    changes = KafkaRead(table, mode=ResultMode.CHANGELOG, state="/tmp/x")
+    assert changes.most_rows == 1_000_000
+    assert replace(changes, rows_per_batch=7).most_rows == 7
