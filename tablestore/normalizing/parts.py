@@ -16,7 +16,7 @@ from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.spec import NormalizerSpec
 
-__all__ = ["OpenNormalizers", "normalize_part"]
+__all__ = ["OpenNormalizers", "normalize_part", "opened_part"]
 
 _MOST_OPEN = 64
 
@@ -55,16 +55,29 @@ class OpenNormalizers:
 _OF_THIS_PROCESS = OpenNormalizers()
 
 
-def normalize_part(spec: NormalizerSpec, part: str, rows: Rows, positions: Positions) -> NormalizedBatch:
-    """What a batch of one part changes.
+def opened_part(spec: NormalizerSpec, part: str) -> Normalizer:
+    """The normalizer of one part, which the process keeps.
 
     Args:
         spec: Of the whole input. Its folder gets one below it for each part.
         part: The part's name, such as the partition's number.
+
+    Raises:
+        TableStoreError: as `Normalizer`.
+    """
+    return _OF_THIS_PROCESS.of(spec.part(part))
+
+
+def normalize_part(spec: NormalizerSpec, part: str, rows: Rows, positions: Positions) -> NormalizedBatch:
+    """What a batch of one part changes.
+
+    Args:
+        spec: As for `opened_part`.
+        part: Likewise.
         rows: The part's batch, in its order.
         positions: Where the batch ends, such as ``{part: offset}``.
 
     Raises:
         TableStoreError: as `Normalizer.apply`.
     """
-    return _OF_THIS_PROCESS.of(spec.part(part)).apply(rows, positions)
+    return opened_part(spec, part).apply(rows, positions)

@@ -38,10 +38,11 @@ def kafka_type(asked: KafkaRead) -> StructType:
 
 @dataclass
 class _Offsets(InputPartition):
-    """Some messages of one of the topic's partitions; in a stream with the topic's id."""
+    """Some messages of one of the topic's partitions; in a stream with the topic's id, and where the query set out."""
 
     part: PartitionRange
     topic_id: str = ""
+    begin: int = 0
 
 
 class KafkaBatchReader(DataSourceReader):
@@ -105,7 +106,10 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """A batch: of each of the topic's partitions what is new in it."""
         last, _ = self._checked(end)
-        return [_Offsets(part, last.topic_id) for part in last.since(KafkaOffset.of(start))]
+        return [
+            _Offsets(part, last.topic_id, last.begin.get(part.partition, 0))
+            for part in last.since(KafkaOffset.of(start))
+        ]
 
     def commit(self, end: dict[str, Any]) -> None:
         """A batch is done: its end stands in the checkpoint and nowhere else."""
@@ -122,7 +126,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise NotFound(
                 f"the query has read topic {offset.topic} with the id {offset.topic_id}, and the table's topic "
                 f"{self._topic.name} has the id {topic_id}: it was deleted and made again, or the table was declared "
-                "anew. Start the query with a new checkpoint",
+                "anew. Start the query with a new checkpoint, and another state if it has one",
                 code="topic-replaced",
             )
         if self._asked.normalizes and {*partitions} != {*offset.begin}:
@@ -163,7 +167,7 @@ def _changes(asked: KafkaRead, partition: _Offsets) -> Iterator[pa.RecordBatch]:
     table, part, ambient = asked.declaration, partition.part, system_ambient()
     if asked.state is not None:
         spec = spec_of(table, asked.state, asked.columns)
-        return changes_of_range(table, spec, partition.topic_id, part, ambient)
+        return changes_of_range(table, spec, partition.topic_id, partition.begin, part, ambient)
     names = spec_of(table, "", asked.columns).definition.schema.names
     rows = read_ranges(table, [part], ambient, names)
     return scanned_changes(lambda folder: spec_of(table, folder, asked.columns), rows, ambient)

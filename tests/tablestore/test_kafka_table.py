@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -399,19 +400,30 @@ def test_a_task_normalizes_a_range_and_again(topics: Topics, folder: Path) -> No
     declaration, ambient = table.declaration, system_ambient()
     spec = spec_of(declaration, str(folder / "state"), None)
     found: list[tuple[int, str, str]] = []
-    before = {p: first for p, (first, _) in table.offsets().items()}
+    begin = {p: first for p, (first, _) in table.offsets().items()}
+    before = dict(begin)
     for step in range(3):
         table.write(pa.table({"id": range(10), "v": [f"{step}-{i % (step + 1)}" for i in range(10)]}))
         for partition, (_, end) in table.offsets().items():
             part = PartitionRange(partition, before[partition], end)
             told = [
-                [r for b in changes_of_range(declaration, spec, "id", part, ambient) for r in b.to_pylist()]
+                [
+                    row
+                    for batch in changes_of_range(declaration, spec, "id", begin[partition], part, ambient)
+                    for row in batch.to_pylist()
+                ]
                 for _ in range(2)
             ]
             assert told[0] == told[1]
             found += [(row["id"], row["_kind"], row["v"]) for row in told[0]]
             before[partition] = end
     assert replay(sorted(found)) == {i: f"2-{i % 3}" for i in range(10)}
+    part = PartitionRange(0, begin[0], before[0])
+    with pytest.raises(NotFound, match="another topic"):
+        list(changes_of_range(declaration, spec, "made anew", begin[0], part, ambient))
+    elsewhere = spec_of(declaration, str(folder / "another worker's"), None)
+    with pytest.raises(InvalidRequest, match="all workers"):
+        list(changes_of_range(declaration, elsewhere, "id", begin[0], replace(part, start=begin[0] + 1), ambient))
     assert sum(kind == "+I" for _, kind, _ in found) == 10
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 import pytest
 from hypothesis import given
@@ -14,7 +15,15 @@ from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, normalize_part
 from tablestore.normalizing.progress import Positions
-from tablestore.normalizing.topics import followed_changes, is_complete, named, offsets_of, pieces_of, spec_of
+from tablestore.normalizing.topics import (
+    check_follows,
+    followed_changes,
+    is_complete,
+    named,
+    offsets_of,
+    pieces_of,
+    spec_of,
+)
 from tests.folders import memory_folder
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
 from tests.tablestore.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
@@ -109,3 +118,20 @@ def test_a_range_has_few_pieces_that_follow_each_other(start: int, length: int) 
     assert ends[-1] == start + length
     assert len(pieces) <= 4
     assert all(piece.start < piece.end for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("known", "part", "goes"),
+    [
+        (None, (5, 9), True),  # the reader sets out
+        (None, (9, 12), False),  # the state is gone, or on another worker's disk
+        (9, (9, 12), True),
+        (8, (9, 12), False),
+        (12, (9, 12), True),  # the batch comes again
+        (50_009, (9, 90_000), True),  # the rest of it
+        (50_008, (9, 90_000), False),  # another reader's
+    ],
+)
+def test_a_state_goes_on_where_its_batches_do(known: int | None, part: tuple[int, int], goes: bool) -> None:
+    with nullcontext() if goes else pytest.raises(InvalidRequest, match="all workers"):
+        check_follows("the state", known, PartitionRange(0, *part), 5)
