@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaTable
     from tablestore.store import Store
 
-__all__ = ["Asked", "begin"]
+__all__ = ["Asked", "begin", "check_target"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +91,39 @@ def _made(
             "topic.partitions": str(partitions),
             **options,
         }
+    if CONNECTOR in options:
+        check_target(KafkaDeclaration.of(TableColumns(tuple(found.columns)), found.primary_key, options), source)
     return store.create_table(
         asked.into, found.columns, primary_key=found.primary_key, options=options, if_not_exists=True
     )
 
 
+def check_target(table: KafkaDeclaration, source: KafkaDeclaration) -> None:
+    """Sees that a Kafka table can take changes of a topic. Pure.
+
+    Raises:
+        InvalidRequest: ``connector-key``, or ``same-topic``.
+    """
+    if not table.upserts:
+        raise InvalidRequest(
+            f"the table's connector is {table.connector}, so a change in it replaces nothing: ingest into an "
+            "upsert-kafka or a managed table",
+            code="connector-key",
+        )
+    if table.topic == source.topic and _brokers(table) & _brokers(source):
+        raise InvalidRequest(
+            f"topic {source.topic} would be written into itself: name another topic for the table", code="same-topic"
+        )
+
+
+def _brokers(table: KafkaDeclaration) -> set[str]:
+    return {server.strip().lower() for server in table.bootstrap_servers.split(",")}
+
+
 def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic) -> Target:
     if isinstance(table, Table):
         return ManagedTarget(table, topic.identified()[0])
+    check_target(table.declaration, source)
     from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
     group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")

@@ -128,19 +128,13 @@ class TopicTarget:
     """An upsert-kafka table. Offsets are kept behind the messages, so what was written last may be written again.
 
     Args:
-        table: The table.
+        table: The table, one of upserts.
         kept: Where offsets are kept.
     """
 
     def __init__(self, table: KafkaTable, kept: GroupOffsets) -> None:
         self._table = table
         self._kept = kept
-        if not table.declaration.upserts:
-            raise InvalidRequest(
-                f"table {table.identifier} has connector = {table.declaration.connector}, so a change in it replaces "
-                "nothing: ingest into an upsert-kafka or a managed table",
-                code="connector-key",
-            )
 
     @property
     def columns(self) -> Schema:

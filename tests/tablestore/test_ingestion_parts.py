@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +15,12 @@ from filestore.errors import InvalidRequest
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.model.sql import parse_columns
+from filestore.model.table_columns import TableColumns
+from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import Incoming
 from log.formats.connect_columns import columns_of
 from log.formats.connect_schema import described
+from tablestore.ingesting.beginning import check_target
 from tablestore.ingesting.learning import key_names, learned, new_columns
 from tablestore.ingesting.source import EvolvingDecoder, raw_topic
 from tablestore.ingesting.targets import without_former
@@ -166,3 +170,25 @@ def test_columns_are_added_before_the_change_that_has_them() -> None:
         assert malformed == ()
         assert rows.to_pylist() == [{"id": 1, "v": None, "_kind": "+I"}, {"id": 2, "v": "x", "_kind": "+I"}]
     assert added == ["v"]
+
+
+@pytest.mark.parametrize(
+    ("connector", "topic", "servers", "code"),
+    [
+        ("upsert-kafka", "orders", "h:1", None),
+        ("upsert-kafka", "cdc", "other:1", None),
+        ("upsert-kafka", "cdc", "x:9, H:1", "same-topic"),
+        ("kafka", "orders", "h:1", "connector-key"),
+    ],
+)
+def test_a_topic_does_not_go_into_itself_nor_where_nothing_is_replaced(
+    connector: str, topic: str, servers: str, code: str | None
+) -> None:
+    upserts = {"key.format": "json", "value.format": "json"}
+    formats = upserts if connector == "upsert-kafka" else {"value.format": "debezium-json"}
+    said = {"connector": connector, "topic": topic, "properties.bootstrap.servers": servers, **formats}
+    columns = TableColumns((Column("id", pa.int64(), nullable=False), Column("v", pa.string())))
+    table, source = KafkaDeclaration.of(columns, ["id"], said), raw_topic("cdc", "h:1,h:2", {})
+    with nullcontext() if code is None else pytest.raises(InvalidRequest) as caught:
+        check_target(table, source)
+    assert code is None or caught.value.code == code
