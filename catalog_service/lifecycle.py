@@ -187,16 +187,18 @@ class Lifecycle:
 
     def _require_own_topic(self, row: TableRow) -> None:
         """A topic is the log of one table: two would be trimmed, and dropped, by each other."""
-        topic = managed(row).options["log.kafka.topic"]
-        if topic is None:
-            return
-        for other in self.repository.naming("log.kafka.topic"):
-            if other.table_id != row.table_id and shares_topic(managed(row), other.definition):
-                raise AlreadyExists(
-                    f"topic {topic!r} is the log of table {_key(other.database, other.name)}: choose another "
-                    "log.kafka.topic",
-                    code="log-exists",
-                )
+        if (other := self._sharing_topic(row)) is not None:
+            raise AlreadyExists(
+                f"topic {managed(row).options['log.kafka.topic']!r} is the log of table "
+                f"{_key(other.database, other.name)}: choose another log.kafka.topic",
+                code="log-exists",
+            )
+
+    def _sharing_topic(self, row: TableRow) -> TableRow | None:
+        if managed(row).options["log.kafka.topic"] is None:
+            return None
+        others = (o for o in self.repository.naming("log.kafka.topic") if o.table_id != row.table_id)
+        return next((other for other in others if shares_topic(managed(row), other.definition)), None)
 
     def _build(self, row: TableRow) -> None:
         table = self.physical(row)
@@ -232,7 +234,8 @@ class Lifecycle:
         table = self.physical(row)
         debt = None
         try:
-            if not keep_log:
+            # one that lost its topic to another table may be removed by whoever comes later, and knows no more of that
+            if not keep_log and self._sharing_topic(row) is None:
                 self.steps.drop_log(table)
         except Unavailable as error:
             if not _log_can_wait(table.definition):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from catalog_service.lifecycle import DEBT_RETRY_MS
+from catalog_service.tables import PhysicalTable
 from catalog_service.wire import CreateDatabase
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Unavailable
@@ -132,6 +133,33 @@ def test_a_topic_that_somebody_makes_meanwhile_stays(
     assert topics(broker) == ["theirs"]
     assert service.list_tables("shop").tables == []
     assert not Path(warehouse, "shop", "orders").exists()
+
+
+def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
+    warehouse: str, broker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both saw no topic; the other one has it by the time of the second look, and then the catalog fails."""
+    named = {**KAFKA, "log.kafka.topic": "mine"}
+    seen = faults.TestTables.check_new
+
+    def check_new(steps: faults.TestTables, table: PhysicalTable) -> bool:
+        found = seen(steps, table)
+        if table.name == "late":
+            running_service(warehouse).create_table("shop", orders("kafka", options=named))
+        return found
+
+    monkeypatch.setattr(faults.TestTables, "check_new", check_new)
+    with_database(warehouse)
+    service = running_service(warehouse, Fault("remove_table"))
+    with pytest.raises(AlreadyExists) as caught:
+        service.create_table("shop", orders("kafka", name="late", options=named))
+    assert caught.value.code == "log-exists"
+    assert service.striker.struck
+    assert restarted(warehouse)[1] == ["completed the drop of table shop.late"]
+    assert topics(broker) == ["mine"]
+    assert check(warehouse) == ["shop.orders"]
+    restarted(warehouse)[0].drop_table("shop", "orders")
+    assert topics(broker) == []
 
 
 def test_a_database_goes_although_its_logs_wait(warehouse: str, broker: Path) -> None:
