@@ -178,7 +178,6 @@ class Lifecycle:
         row = replace(row, keeps_topic=self.steps.check_new(self.physical(row)))
         try:
             self.repository.add_table(row)
-            self._require_own_topic(row)  # of two that come at once at least one sees the other
         except Exception:
             # A commit that reports an error may have happened all the same.
             self._undo(row, keep_log=True)
@@ -202,6 +201,11 @@ class Lifecycle:
 
     def _build(self, row: TableRow) -> None:
         table = self.physical(row)
+        try:
+            self._require_own_topic(row)  # of two that come at once at least one sees the other
+        except Exception:
+            self._undo(row, keep_log=True)
+            raise
         try:
             self.steps.create_log(table)
         except Exception as error:

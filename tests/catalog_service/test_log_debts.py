@@ -8,7 +8,7 @@ import pytest
 
 from catalog_service.lifecycle import DEBT_RETRY_MS
 from catalog_service.tables import PhysicalTable
-from catalog_service.wire import CreateDatabase
+from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Unavailable
 from tests.catalog_service import faults
@@ -135,10 +135,9 @@ def test_a_topic_that_somebody_makes_meanwhile_stays(
     assert not Path(warehouse, "shop", "orders").exists()
 
 
-def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
-    warehouse: str, broker: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both saw no topic; the other one has it by the time of the second look, and then the catalog fails."""
+@pytest.fixture
+def race(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> CreateTable:
+    """What asks for a topic that another table, ``orders``, takes right after it was seen that nobody had it."""
     named = {**KAFKA, "log.kafka.topic": "mine"}
     seen = faults.TestTables.check_new
 
@@ -150,9 +149,15 @@ def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
 
     monkeypatch.setattr(faults.TestTables, "check_new", check_new)
     with_database(warehouse)
+    return orders("kafka", name="late", options=named)
+
+
+def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
+    warehouse: str, broker: Path, race: CreateTable
+) -> None:
     service = running_service(warehouse, Fault("remove_table"))
     with pytest.raises(AlreadyExists) as caught:
-        service.create_table("shop", orders("kafka", name="late", options=named))
+        service.create_table("shop", race)
     assert caught.value.code == "log-exists"
     assert service.striker.struck
     assert restarted(warehouse)[1] == ["completed the drop of table shop.late"]
@@ -160,6 +165,18 @@ def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
     assert check(warehouse) == ["shop.orders"]
     restarted(warehouse)[0].drop_table("shop", "orders")
     assert topics(broker) == []
+
+
+def test_the_loser_of_a_topic_is_told_though_it_died_before_it_looked_again(
+    warehouse: str, broker: Path, race: CreateTable
+) -> None:
+    with pytest.raises(Unavailable):
+        running_service(warehouse, Fault("naming", call=2, sticky=True)).create_table("shop", race)
+    with pytest.raises(AlreadyExists) as caught:
+        running_service(warehouse).create_table("shop", race)
+    assert caught.value.code == "log-exists"
+    assert topics(broker) == ["mine"]
+    assert check(warehouse) == ["shop.orders"]
 
 
 def test_a_database_goes_although_its_logs_wait(warehouse: str, broker: Path) -> None:
