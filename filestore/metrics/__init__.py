@@ -1,5 +1,5 @@
-"""Metrics: what a process counts and measures of itself, in Prometheus' terms and without its client.
+"""Metrics: what a process counts and measures of itself, in Prometheus' terms.
 
-`meter` is all that measuring code knows, `registry` keeps the values, `exposition` writes them as Prometheus reads
-them. What is measured is defined beside the code that does it; tablestore/METRICS.md has all of it.
+`meter` is all that measuring code knows, `registry` keeps the values, in Prometheus' own client, which also writes them
+down. What is measured is defined beside the code that does it; tablestore/METRICS.md has all of it.
 """
