@@ -86,12 +86,20 @@ def row_of(schema: str) -> Described | None:
 
 
 def new_columns(known: Schema, row: Described) -> tuple[Column, ...]:
-    """The columns of a row that a table lacks. Names that differ in case alone are one.
+    """The columns of a row that a table lacks.
 
     Raises:
-        InvalidRequest: ``underivable-column``.
+        InvalidRequest: ``underivable-column``; ``column-case``: the table has one whose name differs in case alone, and
+            JSON's members are told apart by case: its values would be null.
     """
-    names = {name.lower() for name in known.names}
+    names = {name.lower(): name for name in known.names}
+    for name, _ in row.fields:
+        if (ours := names.get(name.lower(), name)) != name:
+            raise InvalidRequest(
+                f"the messages have the column {name!r} and the table has {ours!r}, which differs in case alone: give "
+                "the columns that are to be read, or ingest into another table",
+                code="column-case",
+            )
     return tuple(column for column in columns_of(row) if column.name.lower() not in names)
 
 

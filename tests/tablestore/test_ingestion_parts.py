@@ -98,8 +98,11 @@ def test_what_does_not_say_enough(key: bytes | None, value: bytes | None, code: 
 
 
 def test_new_columns_are_those_with_new_names() -> None:
-    row = described(json.dumps({"type": "struct", "fields": [{**ID, "field": "ID"}, {**TEXT, "field": "note"}]}))
+    row = described(json.dumps({"type": "struct", "fields": [{**ID, "field": "id"}, {**TEXT, "field": "note"}]}))
     assert [column.name for column in new_columns(parse_columns("id BIGINT, gone INT"), row)] == ["note"]
+    with pytest.raises(InvalidRequest) as caught:
+        new_columns(parse_columns("id BIGINT, Note STRING"), row)
+    assert caught.value.code == "column-case"
 
 
 KEYS = st.tuples(st.integers(0, 2), st.none() | st.integers(0, 1))
