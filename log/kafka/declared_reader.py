@@ -132,6 +132,9 @@ def follow_from(
         stop: When to end; the first look is made in any case.
         ambient: The clock.
         decoder: Makes the rows.
+
+    Raises:
+        Unavailable: after `stop` said so, what the topic holds did not come for as long as a request may take.
     """
     look = _Discovery(topic, table.discovery, ambient)
     ends: dict[int, int] | None = None
@@ -139,6 +142,8 @@ def follow_from(
         session.assign(starts)
         while ends is None or any(session.positions[p] < end for p, end in ends.items()):
             fetched = session.poll()
+            if ends is not None:  # what is asked for is there: brokers that do not send it are gone
+                session.require_answers()
             rows = next(session.decoded(fetched if ends is None else fetched.before(ends)), None)
             known = session.positions
             yield Followed(rows, dict(known) if ends is None else {p: min(at, ends[p]) for p, at in known.items()})
@@ -183,6 +188,7 @@ class _Session:
         self._action = f"reading topic {table.topic}"
         self._most = _FIRST_MESSAGES
         self._problem: KafkaError | None = None
+        self._silent_since_ms: int | None = None
         self._letters = DeadLetters(table) if table.policy is Policy.DEAD_LETTER else None
         self.positions: dict[int, int] = {}
         """The next offset of each partition; beyond what no reader is shown at its end."""
@@ -224,11 +230,7 @@ class _Session:
             fetched = self._seen(found)
             if fetched.messages or self.positions != before:
                 return fetched
-        raise Unavailable(
-            f"Kafka at {self._table.bootstrap_servers} sent nothing of topic {self._table.topic} ({self._problem}): is "
-            "the broker running? Retry then",
-            code="log-unavailable",
-        )
+        raise self._silent()
 
     def poll(self) -> Fetched:
         """What has come, after a short wait for the first message; none if nothing has."""
@@ -236,7 +238,26 @@ class _Session:
             first = self._consumer.poll(_WAIT_SECONDS)
             if first is None:
                 return NOTHING
-            return self._seen([first, *self._consumer.consume(self._most, 0)])
+            before = dict(self.positions)
+            fetched = self._seen([first, *self._consumer.consume(self._most, 0)])
+        if fetched.messages or self.positions != before:
+            self._silent_since_ms = None
+        return fetched
+
+    def require_answers(self) -> None:
+        """Of polls that something is there for. `Unavailable`: nothing came for as long as a request may take."""
+        now_ms = self._ambient.now_ms()
+        if self._silent_since_ms is None:
+            self._silent_since_ms = now_ms
+        elif now_ms - self._silent_since_ms > timeout_seconds(self._table) * 1000:
+            raise self._silent()
+
+    def _silent(self) -> Unavailable:
+        return Unavailable(
+            f"Kafka at {self._table.bootstrap_servers} sent nothing of topic {self._table.topic} ({self._problem}): is "
+            "the broker running? Retry then",
+            code="log-unavailable",
+        )
 
     def decoded(self, fetched: Fetched) -> Iterator[pa.Table]:
         """Their rows, if they have any, after what cannot be read is dealt with."""
