@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -45,15 +45,7 @@ class TailPart:
             Unavailable: the log does not answer.
         """
         with open_log(self.config, ambient) as log:
-            yield from self.read(log)
-
-    def read(self, log: LogStore) -> Iterator[pa.Table]:
-        """`changes` of a log that is open."""
-        where = f"table {self.config.database}.{self.config.table}"
-        with log.tail({self.bucket: self.start}) as tail:
-            for event in read_until(tail, {self.bucket: self.end}, where):
-                if isinstance(event, LogBatch) and event.transaction_id not in self.named:
-                    yield pa.Table.from_batches([event.rows])
+            yield from _changes(log, [self])
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +78,7 @@ class VisibleTail:
             Corrupt: ``log-replaced``.
         """
         with open_log(replace(self.config, schema=state.definition.schema), self.files.ambient) as log:
-            for part in self._parts(log, state):
-                yield from part.read(log)
+            yield from _changes(log, self._parts(log, state))
 
     def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:
         require_own_log(log, state)
@@ -101,3 +92,13 @@ class VisibleTail:
             for b in sorted(ends)
             if unnamed(since[b], ends[b], [part for part in ranges if part.bucket == b])
         ]
+
+
+def _changes(log: LogStore, parts: Sequence[TailPart]) -> Iterator[pa.Table]:
+    if not parts:
+        return
+    config, named = parts[0].config, {part.bucket: part.named for part in parts}
+    with log.tail({part.bucket: part.start for part in parts}) as tail:
+        for event in read_until(tail, {part.bucket: part.end for part in parts}, f"{config.database}.{config.table}"):
+            if isinstance(event, LogBatch) and event.transaction_id not in named[event.bucket]:
+                yield pa.Table.from_batches([event.rows])

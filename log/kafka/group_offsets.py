@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -36,7 +36,7 @@ class GroupOffsets:
         asked = [ConsumerGroupTopicPartitions(self._group)]
         with translated(f"reading the offsets of group {self._group}", self._declaration):
             found = self._checked(self._admin.list_consumer_group_offsets(asked)[self._group].result())
-        ours = [at for at in found.topic_partitions if at.topic == self._declaration.topic and at.offset >= 0]
+        ours = [at for at in found if at.topic == self._declaration.topic and at.offset >= 0]
         return {at.partition: at.offset for at in ours}
 
     def write(self, offsets: Mapping[int, int]) -> None:
@@ -46,9 +46,10 @@ class GroupOffsets:
         with translated(f"keeping the offsets of group {self._group}", self._declaration):
             self._checked(self._admin.alter_consumer_group_offsets(asked)[self._group].result())
 
-    def _checked(self, found: ConsumerGroupTopicPartitions) -> ConsumerGroupTopicPartitions:
+    def _checked(self, found: ConsumerGroupTopicPartitions) -> Sequence[TopicPartition]:
         """The answer, if it holds for every partition: brokers refuse single ones."""
-        for error in (at.error for at in found.topic_partitions if at.error is not None):
+        places = found.topic_partitions or []
+        for error in (at.error for at in places if at.error is not None):
             if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
                 raise InvalidRequest(
                     f"consumer group {self._group} has members, so nobody else may keep offsets there: end them, or "
@@ -56,4 +57,4 @@ class GroupOffsets:
                     code="group-in-use",
                 )
             raise KafkaException(error)
-        return found
+        return places

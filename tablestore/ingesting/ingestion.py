@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.model.schema import Schema
 from log.connectors.declaration import KafkaDeclaration
+from log.connectors.startup import StartupMode
 from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
 from tablestore.kafka_table import KafkaTable
@@ -26,7 +29,7 @@ __all__ = ["Ingestion", "Pace", "Taken"]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When changes are committed: when nothing more has come, and at the latest then.
+    """When changes are committed: as soon as one of these is reached, so that a slow topic does not make many versions.
 
     Attributes:
         rows: So many are waiting.
@@ -68,12 +71,12 @@ class _Waiting:
             self.since_ms = self.ambient.now_ms()
         self.tables.append(rows)
 
-    def is_due(self, *, idle: bool) -> bool:
+    def are_due(self) -> bool:
         if not self.tables:
             return False
         waited = timedelta(milliseconds=self.ambient.now_ms() - self.since_ms)
         count, size = (sum(of) for of in zip(*((t.num_rows, t.nbytes) for t in self.tables), strict=True))
-        return idle or count >= self.pace.rows or size >= self.pace.size or waited >= self.pace.interval
+        return count >= self.pace.rows or size >= self.pace.size or waited >= self.pace.interval
 
     def taken(self) -> pa.Table:
         """All of them; columns that came meanwhile are null in those from before."""
@@ -135,17 +138,25 @@ class Ingestion:
         from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
 
         target, waiting = self._target, _Waiting(pace or Pace(), self._ambient)
-        starts = offsets = starts_of(self._source, self._topic, target.offsets())
+        known = target.offsets()
+        starts = offsets = starts_of(self._source, self._topic, known)
+        if not known and self._source.startup.mode is not StartupMode.EARLIEST:
+            # "latest" is another place after a crash: what comes until the first commit would be lost
+            target.take(_nothing(target.columns), starts)
         decoder = EvolvingDecoder(self._source, target.columns, target.key, None if self._fixed else target.add)
         ending = stop.is_set if isinstance(stop, threading.Event) else stop
         for found in follow_from(self._source, self._topic, starts, ending, self._ambient, decoder):
             if found.rows is not None:
                 waiting.add(found.rows)
             offsets = dict(found.positions)
-            if waiting.is_due(idle=found.rows is None):
+            if waiting.are_due():
                 yield self._taken(waiting.taken(), offsets)
         if waiting.tables:
             yield self._taken(waiting.taken(), offsets)
 
     def _taken(self, rows: pa.Table, offsets: Mapping[int, int]) -> Taken:
         return Taken(rows.num_rows, offsets, self._target.take(rows, offsets))
+
+
+def _nothing(columns: Schema) -> pa.Table:
+    return columns.to_arrow().append(pa.field(KIND_COLUMN, pa.string())).empty_table()

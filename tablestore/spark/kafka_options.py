@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 import pyarrow as pa
 
@@ -102,8 +102,8 @@ class KafkaRead:
         columns, ranges = given.get("columns"), given.get("ranges")
         return cls(
             declaration.with_scan(scan),
-            None if columns is None else tuple(json.loads(columns)),
-            None if ranges is None else _ranges(json.loads(ranges)),
+            None if columns is None else tuple(_list("columns", columns)),
+            None if ranges is None else _ranges(_list("ranges", ranges)),
             whole_option(given, "maxRecordsPerTask", least=1) or RECORDS_PER_TASK,
             whole_option(given, "maxRowsPerBatch", least=1),
             result_mode(given.get("mode", str(ResultMode.UPSERT))),
@@ -135,6 +135,16 @@ def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
     with connect(given["catalog"], token=given.get("token")) as store:
         table = store.table(given["path"])
     return KafkaRead.of(table.declaration, given) if isinstance(table, KafkaTable) else None
+
+
+def _list(option: str, text: str) -> list[Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, list):
+        raise InvalidRequest(f"{option} = {text!r} is not a list as JSON", code="bad-option-value")
+    return found
 
 
 def _spelled(part: PartitionRange) -> Sequence[int]:

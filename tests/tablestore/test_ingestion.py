@@ -167,3 +167,32 @@ def test_of_two_at_once_one_is_told(source: Source) -> None:
         list(slow.follow(overtaken, Pace(interval=timedelta(minutes=1))))
     assert caught.value.code == "other-batch"
     assert sorted(source.table().scan(["id"]).to_polars()["id"]) == list(range(10, 20))
+
+
+def test_where_it_begins_is_kept_from_the_start(source: Source) -> None:
+    """Else a start that died would begin at a later end."""
+    orders = Messages(ORDERS)
+    source.send([orders.change("c", None, row(1, "before"))])
+    latest = {"scan.startup.mode": "latest-offset"}
+    assert list(source.ingest(source_options=latest).follow(lambda: True)) == [], "nothing came"
+    source.send([orders.change("c", None, row(2, "meanwhile"))])
+    assert source.ingest(source_options=latest).copy().rows == 1
+    assert source.table().scan(["id"]).to_arrow().to_pylist() == [{"id": 2}]
+
+
+def test_a_slow_topic_makes_few_versions(source: Source) -> None:
+    """Silence alone is no reason to commit."""
+    orders = Messages(ORDERS)
+    source.send([orders.change("c", None, row(0, "a"))])
+    source.ingest().copy()
+    before, sent = source.table().snapshots(1)[0].version, iter(range(1, 6))
+
+    def ended() -> bool:
+        key = next(sent, None)
+        if key is not None:
+            source.send([orders.change("c", None, row(key, "a"))])
+        return key is None
+
+    taken = list(source.ingest().follow(ended, Pace(interval=timedelta(minutes=1))))
+    assert [commit.rows for commit in taken] == [5]
+    assert source.table().snapshots(1)[0].version == before + 1
