@@ -338,6 +338,6 @@ OPTIONS: Mapping[str, Option] = {
 
 PREFIXES: Mapping[str, str] = {
     "log.kafka.properties.": "Passed to the Kafka clients (librdkafka) as it is, e.g. "
-    "log.kafka.properties.security.protocol. Of SASL only PLAIN can be used, of TLS files of PEM. "
-    "They lie in the Delta log as they are, passwords too: whoever may read the table may read them."
+    "log.kafka.properties.security.protocol. Of SASL PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 can be used, of TLS files "
+    "of PEM. They lie in the Delta log as they are, passwords too: whoever may read the table may read them."
 }

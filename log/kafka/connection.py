@@ -1,6 +1,6 @@
 """A connection that speaks Kafka's wire format: one request, one answer (kafka.apache.org/protocol).
 
-Plain TCP, TLS, and SASL/PLAIN over either, by the names of librdkafka's settings.
+Plain TCP, TLS, and SASL's PLAIN and SCRAM over either, by the names of librdkafka's settings.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ import struct
 from collections.abc import Mapping
 from typing import Self
 
+from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, Unsupported
+from log.kafka.scram import HASHES, check_server_final, check_text, client_final, client_first
 
 __all__ = ["BrokenConnectionError", "Connection", "Reader", "Writer", "check_security", "parse_servers"]
 
 _CLIENT_ID = b"tablestore"
+_PLAIN = "PLAIN"
 _SASL_HANDSHAKE = 17
 _SASL_AUTHENTICATE = 36
 _MAX_REPLY_BYTES = 64 << 20
@@ -100,6 +103,13 @@ class Reader:
         self._at += max(length, 0)
         return text
 
+    def blob(self) -> bytes:
+        """Bytes; null is empty."""
+        length = max(self.length("i"), 0)
+        data = self._data[self._at : self._at + length]
+        self._at += length
+        return data
+
     def length(self, layout: str = "i") -> int:
         """The length of an array; -1 for null."""
         return self._varint() - 1 if self._flexible else self.number(layout)
@@ -128,19 +138,20 @@ class Connection:
         address: Host and port.
         settings: librdkafka's settings: ``security.protocol``, ``ssl.*``, ``sasl.*``.
         timeout: For connecting and for each answer, seconds.
+        ambient: Gives SCRAM's nonce.
     """
 
-    def __init__(self, address: tuple[str, int], settings: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, address: tuple[str, int], settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
         protocol = _protocol(settings)
-        credentials = _credentials(settings) if protocol.startswith("SASL") else None
+        login = _login(settings) if protocol.startswith("SASL") else None
         self._correlation = 0
         self._socket = socket.create_connection(address, timeout)
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if protocol.endswith("SSL"):
                 self._socket = _tls(settings).wrap_socket(self._socket, server_hostname=address[0])
-            if credentials is not None:
-                self._authenticate(credentials)
+            if login is not None:
+                self._authenticate(*login, ambient.new_id())
         except BaseException:
             self._socket.close()
             raise
@@ -174,16 +185,32 @@ class Connection:
             data += piece
         return bytes(data)
 
-    def _authenticate(self, credentials: bytes) -> None:
-        reply = self.request(_SASL_HANDSHAKE, 1, Writer().string("PLAIN").done())
+    def _authenticate(self, mechanism: str, username: str, password: str, nonce: str) -> None:
+        reply = self.request(_SASL_HANDSHAKE, 1, Writer().string(mechanism).done())
         if reply.number("h"):
-            raise Unsupported("the broker does not offer SASL mechanism PLAIN", code="log-sasl")
-        reply = self.request(_SASL_AUTHENTICATE, 0, Writer().blob(credentials).done())
-        if reply.number("h"):
+            offered = ", ".join(reply.string() for _ in range(reply.length()))
+            raise Unsupported(
+                f"the broker does not offer SASL mechanism {mechanism}: set sasl.mechanism to one that it offers "
+                f"({offered})",
+                code="log-sasl",
+            )
+        if mechanism == _PLAIN:
+            self._answer_to(f"\0{username}\0{password}".encode())
+            return
+        answer = self._answer_to(client_first(username, nonce))
+        final = client_final(mechanism, username, password, nonce, answer)
+        check_server_final(self._answer_to(final.message), final.signature)
+
+    def _answer_to(self, message: bytes) -> bytes:
+        """The broker's answer to a message of a SASL mechanism."""
+        reply = self.request(_SASL_AUTHENTICATE, 0, Writer().blob(message).done())
+        error, reason = reply.number("h"), reply.string()
+        if error:
             raise InvalidRequest(
-                f"the broker refuses sasl.username and sasl.password: {reply.string()}",
+                f"the broker refuses sasl.username and sasl.password: {reason}",
                 code="log-not-authorized",
             )
+        return reply.blob()
 
 
 def check_security(settings: Mapping[str, str]) -> None:
@@ -195,7 +222,7 @@ def check_security(settings: Mapping[str, str]) -> None:
     """
     protocol = _protocol(settings)
     if protocol.startswith("SASL"):
-        _credentials(settings)
+        _login(settings)
     if protocol.endswith("SSL") and (strange := sorted(_FOREIGN_TLS & settings.keys())):
         raise Unsupported(
             f"{strange[0]} cannot be used for ending transactions: name files of PEM with ssl.ca.location, "
@@ -228,14 +255,20 @@ def _protocol(settings: Mapping[str, str]) -> str:
     return protocol
 
 
-def _credentials(settings: Mapping[str, str]) -> bytes:
+def _login(settings: Mapping[str, str]) -> tuple[str, str, str]:
+    """Mechanism, username and password."""
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", "GSSAPI"))
-    if mechanism != "PLAIN":
+    if mechanism not in (_PLAIN, *HASHES):
         raise Unsupported(
-            f"SASL mechanism {mechanism} cannot be used for ending transactions: use PLAIN or SSL",
+            f"SASL mechanism {mechanism} cannot be used for ending transactions: set sasl.mechanism to "
+            f"{', '.join([_PLAIN, *HASHES])}, or use certificates (security.protocol = SSL)",
             code="log-sasl",
         )
-    return f"\0{settings.get('sasl.username', '')}\0{settings.get('sasl.password', '')}".encode()
+    username, password = settings.get("sasl.username", ""), settings.get("sasl.password", "")
+    if mechanism in HASHES:
+        check_text("sasl.username", username)
+        check_text("sasl.password", password)
+    return mechanism, username, password
 
 
 def _tls(settings: Mapping[str, str]) -> ssl.SSLContext:

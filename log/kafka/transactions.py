@@ -98,7 +98,7 @@ class TransactionClient:
         servers: ``bootstrap.servers``.
         settings: librdkafka's security settings.
         timeout: For each answer, seconds.
-        ambient: Waits between retries.
+        ambient: Waits between retries; nonces.
     """
 
     def __init__(self, servers: str, settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
@@ -285,7 +285,7 @@ class TransactionClient:
     @contextmanager
     def _connection(self, broker: Address) -> Iterator[Connection]:
         if broker not in self._connections:
-            self._connections[broker] = Connection(broker, self._settings, self._timeout)
+            self._connections[broker] = Connection(broker, self._settings, self._timeout, self._ambient)
         try:
             yield self._connections[broker]
         except OSError:

@@ -132,26 +132,29 @@ def _keytool(*arguments: str) -> None:
 
 
 class StrictBroker(KafkaBroker):
-    """Has a second listener, SASL/PLAIN over TLS, and a coordinator that soon forgets what has ended."""
+    """Has a second listener, SASL over TLS, and a coordinator that soon forgets what has ended."""
 
     def __init__(self, folder: Path, key_store: Path) -> None:
         with socket.socket() as trial:
             trial.bind(("127.0.0.1", 0))
             self.secure = f"127.0.0.1:{trial.getsockname()[1]}"
         self._key_store = key_store
-        super().__init__(folder)
+        super().__init__(folder, scram={"ann": PASSWORD})
 
     def _base_settings(self) -> dict[str, str]:
         base = super()._base_settings()
-        login = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+        logins = "org.apache.kafka.common.security"
         return base | {
             "transactional.id.expiration.ms": "2000",
             "transaction.remove.expired.transaction.cleanup.interval.ms": "100",
             "listeners": f"{base['listeners']},SECURE://{self.secure}",
             "advertised.listeners": f"{base['advertised.listeners']},SECURE://{self.secure}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURE:SASL_SSL,CONTROLLER:PLAINTEXT",
-            "sasl.enabled.mechanisms": "PLAIN",
-            "listener.name.secure.plain.sasl.jaas.config": f'{login} user_ann="{PASSWORD}";',
+            "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+            "listener.name.secure.plain.sasl.jaas.config": (
+                f'{logins}.plain.PlainLoginModule required user_ann="{PASSWORD}";'
+            ),
+            "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{logins}.scram.ScramLoginModule required;",
             "ssl.keystore.location": str(self._key_store),
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.password": PASSWORD,
@@ -182,7 +185,9 @@ class TestStrictBroker:
             assert log.end([committed, aborted], commit=True) == ids
             assert log.end([aborted], commit=False) == EndReport(ended=(aborted.id,))
 
-    def test_everything_works_over_sasl_and_tls(self, config: LogConfig) -> None:
+    @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256"])
+    def test_everything_works_over_sasl_and_tls(self, config: LogConfig, mechanism: str) -> None:
+        config = replace(config, properties=tuple({**dict(config.properties), "sasl.mechanism": mechanism}.items()))
         with open_log(config, system_ambient()) as log:
             log.create()
             transaction = prepared(log, config, 0, changes([1, 2]))
@@ -196,6 +201,8 @@ class TestStrictBroker:
         ("properties", "kind", "code"),
         [
             ({"sasl.password": "wrong"}, InvalidRequest, "log-not-authorized"),
+            ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"}, InvalidRequest, "log-not-authorized"),
+            ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "eve"}, InvalidRequest, "log-not-authorized"),
             ({"sasl.mechanism": "SCRAM-SHA-512"}, Unsupported, "log-sasl"),
             ({"ssl.ca.location": "probe"}, Unavailable, "log-unavailable"),
             ({"security.protocol": "carrier-pigeon"}, InvalidRequest, "log-properties"),

@@ -11,12 +11,16 @@ from log.systems import open_log
 from tests.conformance.log_store import make_config
 
 PLAIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "ssl.ca.location": "ca.pem"}
+SCRAM = {**PLAIN, "sasl.mechanism": "SCRAM-SHA-512"}
 
 
 @pytest.mark.parametrize(
     ("properties", "kind", "code"),
     [
-        ({**PLAIN, "sasl.mechanism": "SCRAM-SHA-256"}, Unsupported, "log-sasl"),
+        ({**PLAIN, "sasl.mechanism": "OAUTHBEARER"}, Unsupported, "log-sasl"),
+        ({**PLAIN, "sasl.mechanism": "SCRAM-SHA-1"}, Unsupported, "log-sasl"),
+        ({**SCRAM, "sasl.username": "Mu\u0308ller"}, Unsupported, "log-sasl"),
+        ({**SCRAM, "sasl.password": "a\u00a0b"}, Unsupported, "log-sasl"),
         ({"security.protocol": "sasl_plaintext"}, Unsupported, "log-sasl"),
         ({**PLAIN, "ssl.keystore.location": "keys.p12"}, Unsupported, "log-tls"),
         ({"security.protocol": "SSL", "ssl.ca.pem": "-----BEGIN"}, Unsupported, "log-tls"),
@@ -36,7 +40,14 @@ def test_a_log_is_not_made_that_could_not_be_written(
 
 
 def test_what_a_connection_can_use_is_taken() -> None:
-    for settings in ({}, PLAIN, {"security.protocol": "ssl"}, {"ssl.ca.pem": "of no use without TLS"}):
+    for settings in (
+        {},
+        PLAIN,
+        SCRAM,
+        {**PLAIN, "sasl.password": "a\u00a0b"},
+        {"security.protocol": "ssl"},
+        {"ssl.ca.pem": "of no use without TLS"},
+    ):
         check_security(settings)
     assert parse_servers("a, SSL://b:1,[::1]:2") == [("a", 9092), ("b", 1), ("::1", 2)]
 

@@ -43,12 +43,16 @@ class KafkaBroker:
     Args:
         folder: An empty folder, or one of an earlier broker whose data is to be served again.
         settings: Server properties that add to, or replace, the ones below.
+        scram: Users of SCRAM-SHA-256 and their passwords; made with a new folder.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, scram: Mapping[str, str] | None = None
+    ) -> None:
         self.folder = folder
         self.log = folder / "kafka.log"
         self._port, self._controller_port = _free_ports(2)
+        self._scram = dict(scram or {})
         self._settings = self._base_settings() | dict(settings or {})
         self._running: subprocess.Popen[bytes] | None = None
 
@@ -148,6 +152,8 @@ class KafkaBroker:
     def _format(self) -> None:
         cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=").replace("-", "A")
         arguments = ["format", "--config", str(self._properties), "--cluster-id", cluster_id]
+        for name, password in self._scram.items():
+            arguments += ["--add-scram", f"SCRAM-SHA-256=[name={name},password={password}]"]
         if self._java("kafka.tools.StorageTool", *arguments).wait(START_SECONDS) != 0:
             raise RuntimeError(f"Kafka could not format {self._data}:\n{self._last_lines()}")
 
