@@ -257,8 +257,10 @@ class LogStore(Protocol):
         Raises:
             AlreadyExists: ``log-exists``: a log of another table, or with another number of partitions, is
                 there.
-            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions;
-                ``log-sasl``, ``log-tls``: transactions could not be ended over such a connection.
+            InvalidRequest: ``log-not-authorized``: a right that making it needs is missing.
+            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions, or it
+                does not tell its limit; ``log-sasl``, ``log-tls``: transactions could not be ended over such a
+                connection.
             Unavailable: the log's server does not answer.
         """
 

@@ -16,6 +16,7 @@ __all__ = [
     "CLIENT_DEFAULTS",
     "CONSUMER_DEFAULTS",
     "PRODUCER_DEFAULTS",
+    "TIMEOUT_LIMIT",
     "TOMBSTONE_HEADER",
     "TRANSACTION_TIMEOUT_MS",
     "client_settings",
@@ -24,8 +25,10 @@ __all__ = [
     "producer_settings",
     "seconds_of",
     "tail_settings",
+    "timeout_hidden",
     "timeout_seconds",
     "timeout_too_long",
+    "timeout_untold",
     "topic_of",
     "translated",
 ]
@@ -44,7 +47,14 @@ are sent.
 TOMBSTONE_HEADER = "tablestore.txn"
 """A null value has no room for its transaction: this header names it."""
 
+TIMEOUT_LIMIT = "transaction.max.timeout.ms"
+"""The broker's setting that must allow it."""
+
 _LARGEST_LIMIT = 2_147_483_647
+_WITHOUT_TRANSACTIONS = (
+    "make the table with log.kafka.transactions = false: Tablestore's readers then see the same, and only other "
+    "consumers of the topic may see records of writes that failed"
+)
 
 _PROTECTED = frozenset(
     {"bootstrap.servers", "transactional.id", "transaction.timeout.ms", "enable.idempotence", "acks"}
@@ -223,8 +233,26 @@ def timeout_too_long(action: str, limit: str = "less") -> Unsupported:
     """The error of a broker that would abort prepared transactions by itself."""
     return Unsupported(
         f"{action}: the broker allows transactions of {limit} ms and aborts older ones, also if a snapshot "
-        f"names. Set transaction.max.timeout.ms={_LARGEST_LIMIT} in the broker's server.properties and restart it; or, "
-        "if that is not yours to set, make the table with log.kafka.transactions = false: Tablestore's readers then "
-        "see the same, and only other consumers of the topic may see records of writes that failed",
+        f"names them. Set {TIMEOUT_LIMIT}={_LARGEST_LIMIT} in the broker's server.properties and restart it; or, "
+        f"if that is not yours to set, {_WITHOUT_TRANSACTIONS}",
         code="kafka-transaction-timeout",
+    )
+
+
+def timeout_untold(action: str) -> Unsupported:
+    """The error of a broker of which nobody knows whether it would."""
+    return Unsupported(
+        f"{action}: the broker does not tell its limit, {TIMEOUT_LIMIT}, and below {TRANSACTION_TIMEOUT_MS} ms it "
+        f"would abort transactions that a snapshot names: {_WITHOUT_TRANSACTIONS}",
+        code="kafka-transaction-timeout",
+    )
+
+
+def timeout_hidden(action: str) -> InvalidRequest:
+    """The error of a user whom the broker may not tell."""
+    return InvalidRequest(
+        f"{action}: Kafka does not allow this user to ask for the broker's {TIMEOUT_LIMIT}: give the user the right "
+        "DESCRIBE_CONFIGS on the cluster (kafka-acls --add --cluster --operation DescribeConfigs); or "
+        f"{_WITHOUT_TRANSACTIONS}",
+        code="log-not-authorized",
     )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
     AlterConfigOpType,
@@ -25,10 +25,13 @@ from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
 from log.kafka.admin import described, led, made
 from log.kafka.settings import (
+    TIMEOUT_LIMIT,
     TRANSACTION_TIMEOUT_MS,
     client_settings,
+    timeout_hidden,
     timeout_seconds,
     timeout_too_long,
+    timeout_untold,
     topic_of,
     translated,
 )
@@ -39,7 +42,6 @@ __all__ = ["Topic"]
 
 T = TypeVar("T")
 
-_TIMEOUT_LIMIT = "transaction.max.timeout.ms"
 _POLICY, _TIME = "cleanup.policy", "message.timestamp.type"
 _RETENTION, _TOMBSTONE_RETENTION = "retention.ms", "delete.retention.ms"
 # With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
@@ -179,8 +181,16 @@ class Topic:
 
     def _check_timeout(self, action: str) -> None:
         resource = ConfigResource(ResourceType.BROKER, str(self._cluster().nodes[0].id))
-        settings = self._admin.describe_configs([resource])[resource].result()
-        limit = settings[_TIMEOUT_LIMIT].value
+        try:
+            told: dict[str, ConfigEntry] = self._admin.describe_configs([resource])[resource].result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                raise timeout_hidden(action) from error
+            raise
+        # Hosted brokers and others that speak Kafka's protocol leave some settings out, or their values.
+        limit = told[TIMEOUT_LIMIT].value if TIMEOUT_LIMIT in told else None
+        if limit is None:
+            raise timeout_untold(action)
         if int(limit) < TRANSACTION_TIMEOUT_MS:
             raise timeout_too_long(action, limit)
 
