@@ -35,7 +35,7 @@ _BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _SERVER_FIRST = re.compile(rf"r=([!-+\--~]+),s=({_BASE64}),i=([1-9][0-9]{{0,9}})(?:,.*)?")
 _SERVER_FINAL = re.compile(rf"v=({_BASE64})(?:,.*)?")
 
-# RFC 4013 section 2.3
+# RFC 4013, "Prohibited Output"
 _FORBIDDEN = (
     stringprep.in_table_c21_c22,
     stringprep.in_table_c3,
@@ -166,7 +166,7 @@ def _prepared(text: str) -> str:
 
 
 def _mixes(text: str) -> bool:
-    """Whether it goes from right to left, but not as a whole (RFC 3454 section 6)."""
+    """Whether it goes from right to left, but not as a whole (RFC 3454, "Bidirectional Characters")."""
     if not any(map(stringprep.in_table_d1, text)):
         return False
     inside = any(map(stringprep.in_table_d2, text))
