@@ -22,6 +22,7 @@ from log.connectors.ranges import PartitionRange
 from log.connectors.secrets import shown
 from log.connectors.startup import Startup, StartupMode
 from log.metadata.plans import plan_write
+from tablestore.batch_size import batch_size
 from tablestore.hybrid import ResultMode, result_mode
 from tablestore.incoming import Rows, arrow_rows, fit
 from tablestore.normalizing.spec import NormalizerSpec
@@ -173,6 +174,7 @@ class KafkaTable:
         mode: str = "upsert",
         state: str | None = None,
         stop: KafkaStop = None,
+        max_rows_per_batch: int | None = None,
     ) -> Generator[pa.RecordBatch]:
         """The changes as `scan` gives them, and then those that come, endlessly.
 
@@ -184,22 +186,24 @@ class KafkaTable:
                 with it how far the topic was taken, so a reader that is begun again goes on there. What came last
                 comes again if the reader ended before it asked for more. Without a folder all begins anew each time.
             stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
+            max_rows_per_batch: The most rows of a batch; None: as they come.
 
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
-            InvalidRequest: ``state-unused``; ``other-state``: the folder is another reader's.
+            InvalidRequest: ``bad-option-value``; ``state-unused``; ``other-state``: the folder is another reader's.
             NotFound: ``topic-replaced``: the topic was made anew since.
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
         schema, ending = asked_schema(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
-        complete = asked is ResultMode.UPSERT or is_complete(declaration)
+        size, complete = batch_size(max_rows_per_batch), asked is ResultMode.UPSERT or is_complete(declaration)
         if complete and state is not None:
             raise state_unused(state)
         reader = TopicReader(declaration, self._topic(declaration), ending, self._ambient)
         found = reader.rows(columns) if complete else reader.complete_changes(columns, state)
         for batch in found:
-            yield batch.select(schema.names).cast(schema)
+            wanted = batch.select(schema.names).cast(schema)
+            yield from pa.Table.from_batches([wanted]).to_batches(size)
 
     def write(self, rows: Rows) -> int:
         """Writes rows as messages, in their order; gives the number of messages.

@@ -15,6 +15,7 @@ from filestore.model.definition import TableDefinition
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from tablestore.asked import Keys, asked_keys
+from tablestore.batch_size import batch_size
 from tablestore.follow import Follower, Following, How, Stop
 from tablestore.follow_metrics import FollowMeter
 from tablestore.gaps import on_log_gap as choice_on_gap
@@ -157,9 +158,7 @@ class TableReads:
             Conflict: ``consumer-taken``: another reader took the consumer's id.
             Unsupported: ``schema-changed``: a column was widened since, and a value does not fit its former type.
         """
-        if max_rows_per_batch is not None and max_rows_per_batch < 1:
-            raise InvalidRequest(f"max_rows_per_batch={max_rows_per_batch} is not above zero", code="bad-option-value")
-        how = How(result_mode(mode), choice_on_gap(on_log_gap), max_rows_per_batch)
+        how = How(result_mode(mode), choice_on_gap(on_log_gap), batch_size(max_rows_per_batch))
         required = self.handle.required_log if how.mode is ResultMode.UPSERT else self.handle.log
         log = required(self.definition)
         as_written = log is not None and log.eventual and how.mode is ResultMode.UPSERT

@@ -56,6 +56,11 @@ class _OnLogGap(StrEnum):
     RESCAN = "rescan"
 
 
+_MaxRows = Annotated[
+    int | None, typer.Option("--max-rows", metavar="N", min=1, help="The most rows that are taken and printed at once.")
+]
+
+
 def follow(  # noqa: PLR0913  # a command's options are its arguments
     name: TableName,
     scan: Annotated[
@@ -96,6 +101,7 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     until: Annotated[
         int | None, typer.Option("--until", metavar="VERSION", min=0, help="End after this version.")
     ] = None,
+    max_rows: _MaxRows = None,
     columns: Columns = None,
     output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
@@ -110,7 +116,7 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
-        asked |= {"mode": str(mode)}
+        asked |= {"mode": str(mode), "max_rows_per_batch": max_rows}
         changes = _changes(table, scan, timestamp, asked, state, stopped if until is None else until)
         note(f"following {name}; Ctrl-C ends it")
         with closing(changes):
@@ -132,7 +138,8 @@ def _changes(
             raise typer.BadParameter("a managed table keeps a reader's place itself: --consumer", param_hint="--state")
         return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
     assert not isinstance(stop, int), "a topic has no versions"
-    return table.follow(options=_startup(scan, timestamp), mode=asked["mode"], state=state, stop=stop)
+    how = {name: asked[name] for name in ("mode", "max_rows_per_batch")}
+    return table.follow(options=_startup(scan, timestamp), state=state, stop=stop, **how)
 
 
 def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:

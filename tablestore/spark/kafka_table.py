@@ -13,6 +13,7 @@ from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from log.connectors.decoding import asked_schema
 from log.kafka.declared_once import Numbered
+from tablestore.batch_size import batch_size
 from tablestore.hybrid import result_mode
 from tablestore.kafka_table import KafkaTable
 from tablestore.normalizing.topics import spec_of
@@ -102,14 +103,12 @@ class SparkKafkaTable:
             NotFound: ``unknown-column``.
             InvalidRequest: an option or mode that is none; ``no-primary-key``, ``state-missing``, ``state-unused``.
         """
-        if max_rows_per_batch is not None and max_rows_per_batch < 1:
-            raise InvalidRequest(f"max_rows_per_batch={max_rows_per_batch} is not above zero", code="bad-option-value")
         declaration = self.local.declaration.with_scan(options or {})
         asked_schema(declaration, columns)  # refuses strange columns before anything starts
         asked = KafkaRead(
             declaration,
             None if columns is None else tuple(columns),
-            rows_per_batch=max_rows_per_batch,
+            rows_per_batch=batch_size(max_rows_per_batch),
             mode=result_mode(mode),
             state=state,
         )

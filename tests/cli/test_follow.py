@@ -116,6 +116,18 @@ def test_columns(run: Run, orders: Table) -> None:
     assert result.stdout.splitlines() == ["_kind  status", "+I     OPEN"]
 
 
+def test_at_most_so_many_rows_at_once(run: Run, store: Store) -> None:
+    """A column is as wide as what was printed so far, so its width tells what was printed at once."""
+    table = store.create_table("shop.wide", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
+    table.write(pa.table({"id": [1, 2, 3_000, 40_000]}))
+    asked = ("follow", "shop.wide", "--version", 0, "--until", 1)
+    whole = ["_kind     id", "+I         1", "+I         2", "+I      3000", "+I     40000"]
+    assert run(*asked).stdout.splitlines() == whole
+    two = ["_kind  id", "+I      1", "+I      2", "+I      3000", "+I     40000"]
+    assert run(*asked, "--max-rows", 2).stdout.splitlines() == two
+    assert "--max-rows" in run(*asked, "--max-rows", 0).stderr
+
+
 def test_a_table_without_a_log_cannot_be_followed(run: Run, store: Store) -> None:
     store.create_table("shop.silent", "id INT", options={"log.system": "none"})
     assert "error[no-log]" in run("follow", "shop.silent").stderr

@@ -68,7 +68,7 @@ def test_a_declaration_that_does_not_hold_is_told(run: Run) -> None:
     assert "error[connector-key]: table pay: connector = upsert-kafka needs a primary key" in result.stderr
 
 
-def test_rows_go_in_and_come_out(run: Run, store: Store, kafka_broker: KafkaBroker) -> None:
+def test_rows_go_in_and_come_out(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:
     topic = f"pay-{uuid.uuid4()}"
     created = create(
         run, f"properties.bootstrap.servers={kafka_broker.bootstrap}", "topic.partitions=1", f"topic={topic}"
@@ -82,6 +82,12 @@ def test_rows_go_in_and_come_out(run: Run, store: Store, kafka_broker: KafkaBrok
         {"id": 1, "v": "a", "_kind": "+U"},
         {"id": 1, "v": None, "_kind": "-D"},
     ]
+    run("write", "shop.pay", "-", stdin='{"id": 3000, "v": "c"}\n')
+    following = start("follow", "shop.pay", "--max-rows", 1, "--columns", "id")
+    printed = following.out.until_count(5)
+    following.interrupt()
+    assert following.wait() == 0
+    assert printed == ["_kind  id", "+U      1", "+U      2", "-D      1", "+U     3000"], "as wide as what came so far"
 
 
 def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:

@@ -267,6 +267,25 @@ def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
     assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # what is there is given all the same
 
 
+def test_a_batch_of_a_follower_has_at_most_so_many_rows(topics: Topics, folder: Path) -> None:
+    table, state = topics.table(KEYED, UPSERT, 2), str(folder / "state")
+
+    def told(mode: str, state: str | None = None) -> list[tuple[int, str, str]]:
+        batches = list(table.follow(mode=mode, state=state, max_rows_per_batch=3, stop=lambda: True))
+        assert max(batch.num_rows for batch in batches) == 3
+        return sorted((row["id"], row["_kind"], row["v"]) for batch in batches for row in batch.to_pylist())
+
+    table.write(pa.table({"id": range(10), "v": ["a"] * 10}))
+    assert told("changelog", state) == [(key, "+I", "a") for key in range(10)]
+    table.write(pa.table({"id": range(10), "v": ["b"] * 10}))
+    assert told("changelog", state) == [(key, *rest) for key in range(10) for rest in (("+U", "b"), ("-U", "a"))]
+    assert told("upsert") == [(key, "+U", v) for key in range(10) for v in "ab"]
+    assert replay(told("changelog")) == dict.fromkeys(range(10), "b")
+    with pytest.raises(InvalidRequest, match="max_rows_per_batch=0") as caught:
+        next(table.follow(max_rows_per_batch=0))
+    assert caught.value.code == "bad-option-value"
+
+
 def test_a_follower_sees_transactions_whole_and_ends_behind_their_markers(topics: Topics) -> None:
     table = topics.table(PLAIN, KAFKA, 2, sink_semantic="exactly-once")
     stop, seen = threading.Event(), list[int]()
