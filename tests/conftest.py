@@ -60,6 +60,15 @@ def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBrok
         yield broker
 
 
+@pytest.fixture
+def log_options(request: pytest.FixtureRequest) -> dict[str, str]:
+    """A table's options for its log: the embedded one, and with `tests.bothlogs.both_logs` a topic, too."""
+    if getattr(request, "param", "embedded") == "embedded":
+        return {}
+    broker: KafkaBroker = request.getfixturevalue("kafka_broker")
+    return {"log.system": "kafka", "log.kafka.bootstrap.servers": broker.bootstrap}
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """One Spark session with Delta for all tests."""

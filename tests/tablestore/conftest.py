@@ -9,8 +9,9 @@ from tests.logspy import LogSpy
 
 
 @pytest.fixture
-def orders(store: Store) -> Table:
-    return store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options={"bucket": "2"})
+def orders(store: Store, log_options: dict[str, str]) -> Table:
+    options = {"bucket": "2", **log_options}
+    return store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from filestore.errors import InvalidRequest, NotFound
 from log.systems import open_log
 from tablestore import Store, Table
 from tablestore.gaps import truncates
+from tests.bothlogs import both_logs
 from tests.warehouses import changes, replay, rows
 
 Row = dict[str, Any]
@@ -45,6 +46,7 @@ def newest(table: Table) -> int:
     return table.filestore.state().version
 
 
+@both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
 def test_what_differs_comes_while_the_version_that_was_read_is_there(orders: Table, mode: str) -> None:
     put(orders, 1, 2, 3)
@@ -63,13 +65,13 @@ def test_what_differs_comes_while_the_version_that_was_read_is_there(orders: Tab
 
 
 @pytest.fixture
-def short(store: Store) -> Table:
+def short(store: Store, log_options: dict[str, str]) -> Table:
     """A table whose versions expire at once."""
-    return store.create_table(
-        "shop.short", "id BIGINT, name STRING", primary_key=["id"], options={"bucket": "2", **SOON}
-    )
+    options = {"bucket": "2", **SOON, **log_options}
+    return store.create_table("shop.short", "id BIGINT, name STRING", primary_key=["id"], options=options)
 
 
+@both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
 def test_if_that_has_expired_too_all_is_void_and_all_rows_come(short: Table, mode: str) -> None:
     put(short, 1, 2, 3)
@@ -92,6 +94,7 @@ def test_if_that_has_expired_too_all_is_void_and_all_rows_come(short: Table, mod
     assert caught.value.code == "snapshot-expired"
 
 
+@both_logs
 def test_a_gap_within_a_version_makes_all_void_that_came_of_it(orders: Table) -> None:
     """What differs between the versions around it does not take back what was given in between."""
     ids = range(20)
@@ -109,6 +112,7 @@ def test_a_gap_within_a_version_makes_all_void_that_came_of_it(orders: Table) ->
     assert replay(after_truncation(batches), ["id"]) == replay(before, ["id"]) == rows(orders)
 
 
+@both_logs
 def test_a_consumer_that_comes_too_late_begins_anew(short: Table) -> None:
     put(short, 1)
     for i in range(12):

@@ -20,12 +20,14 @@ from log.store import LogControl
 from log.systems import open_log
 from tablestore import Store, Table
 from tablestore.overwrite import Drop, parse_spec
+from tests.bothlogs import both_logs
 from tests.faults import FailAt, FaultyStorage, Killed
-from tests.warehouses import assert_whole, changes, keyed, open_in_log, orphans, rows
+from tests.warehouses import assert_whole, changes, keyed, open_in_log, orphans, replay, rows
 from tests.writers import on, sorted_batches
 
 DAYS = ("2026-01-01", "2026-01-02", "2026-01-03")
 Ids = set[tuple[str, int]]
+KEY = ["id", "day", "region"]
 
 
 def some(day: str, *ids: int, region: str = "eu", name: str = "a") -> pa.Table:
@@ -42,8 +44,8 @@ def ids(table: Table) -> Ids:
 
 
 @pytest.fixture
-def sales(store: Store) -> Table:
-    return filled(store, "shop.sales")
+def sales(store: Store, log_options: dict[str, str]) -> Table:
+    return filled(store, "shop.sales", **log_options)
 
 
 def filled(store: Store, name: str, **options: str) -> Table:
@@ -51,7 +53,7 @@ def filled(store: Store, name: str, **options: str) -> Table:
     table = store.create_table(
         name,
         "id BIGINT, day DATE, region STRING, name STRING",
-        primary_key=["id", "day", "region"],
+        primary_key=KEY,
         partition_by=["day", "region"],
         options={"bucket": "2", **options},
     )
@@ -66,6 +68,7 @@ def everything() -> Ids:
 # ---------------------------------------------------------------------- drop
 
 
+@both_logs
 @pytest.mark.parametrize(
     ("specs", "gone"),
     [
@@ -86,6 +89,27 @@ def test_a_drop_takes_all_partitions_with_these_values(sales: Table, specs: list
     assert {(str(c["day"]), c["id"]) for c in changes(sales, version=before)} == gone
     assert {c["_kind"] for c in changes(sales, version=before)} == {"-D"}
     assert rows(sales, before) != rows(sales)
+
+
+@both_logs
+def test_readers_go_on_over_a_drop(sales: Table) -> None:
+    """One that was at work is told each row that goes, once; one that comes later ends with the same rows."""
+    before = sales.filestore.state().version
+    for mode in ("upsert", "changelog"):
+        newest = sales.filestore.state().version + 3
+        following = sales.follow(mode=mode, stop=newest)
+        first = next(following).to_pylist()
+        dropped = sales.drop_partitions([{"day": DAYS[0]}, {"region": "us"}])
+        assert dropped is not None
+        sales.write(some(DAYS[0], 1, name="again"))
+        sales.write(pa.concat_tables([some(DAYS[0], 2), some(DAYS[2], 3, region="us")]))
+        found = [*first, *(row for batch in following for row in batch.to_pylist())]
+        gone = [(str(row["day"]), row["id"]) for row in found if row["_kind"] == "-D"]
+        assert sorted(gone) == sorted(key for key in everything() if key[0] == DAYS[0] or key[1] == 3)
+        assert replay(found, KEY) == rows(sales) == replay(changes(sales, "full", version=before, mode=mode), KEY)
+        sales.write(some(DAYS[0], 3, region="us"))
+        sales.write(some(DAYS[1], 3, region="us"))
+    assert held(sales) == everything()
 
 
 def test_a_drop_of_nothing_is_no_commit(sales: Table) -> None:
@@ -174,6 +198,7 @@ def test_a_dynamic_overwrite_of_an_unpartitioned_table_replaces_all(orders: Tabl
     assert [row["id"] for row in assert_whole(orders, leftovers=False)] == [3]
 
 
+@both_logs
 def test_the_log_says_which_partitions_are_to_be_read_again(sales: Table) -> None:
     sales.drop_partitions([{"region": "us"}])
     sales.write(some(DAYS[0], 7), overwrite="dynamic")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from tablestore import Store, Table
+from tests.bothlogs import both_logs
 from tests.sampling import sampled
 from tests.tables import in_order
 from tests.warehouses import changes, replay, rows, to_arrow, warehouse
@@ -159,6 +160,28 @@ def test_any_history_in_any_mode_from_any_start(shape: Shape, history: list[Any]
         check(table)
 
 
+HISTORY: list[tuple[str, list[Row], int]] = [
+    ("write", [{"id": n, "p": p, "s": 0, "v": n} for n in range(3) for p in "xy"], 0),
+    ("write", [{"id": 1, "p": "x", "s": 1, "v": 9, "_kind": "+U"}, {"id": 2, "p": "y", "_kind": "-D"}], 0),
+    ("compact", [], 0),
+    ("drop", [], 0),
+    ("write", [{"id": 1, "p": "x", "s": 2, "v": 7}, {"id": 0, "p": "y", "s": 2, "v": 8}], 0),
+    ("dynamic", [{"id": 4, "p": "y", "s": 3, "v": 4}], 0),
+    ("rollback", [], 4),
+]
+
+
+@both_logs
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", ["partitioned", "lookup"])
+def test_one_history_in_any_mode_from_any_start(store: Store, log_options: dict[str, str], shape: str) -> None:
+    """One that holds all that a table can go through."""
+    table = replace(SHAPES[shape], options={**SHAPES[shape].options, **log_options}).create(store)
+    for kind, drawn, number in HISTORY:
+        do(table, kind, drawn, number)
+    check(table)
+
+
 # ---------------------------------------------------------------------------------------------- by example
 
 
@@ -166,10 +189,11 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
     return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
 
 
-def told(table: Table, **how: Any) -> list[tuple[str, int, str]]:
-    return [(row["_kind"], row["id"], row["name"]) for row in changes(table, **how)]
+def told(table: Table, *start: str, **how: Any) -> list[tuple[str, int, str]]:
+    return [(row["_kind"], row["id"], row["name"]) for row in changes(table, *start, **how)]
 
 
+@both_logs
 def test_an_update_comes_with_the_row_that_it_replaces_and_a_delete_with_all_of_it(orders: Table) -> None:
     put(orders, 1, 2)
     put(orders, 1, name="b")
@@ -179,10 +203,28 @@ def test_an_update_comes_with_the_row_that_it_replaces_and_a_delete_with_all_of_
     assert [kind for kind, *_ in told(orders, version=1)] == ["+U", "+U", "-D", "-D"], "as the log has it"
 
 
-def test_change_data_come_in_pairs(store: Store) -> None:
-    table = store.create_table(
-        "shop.lookup", "id BIGINT, name STRING", primary_key=["id"], options={"changelog-producer": "lookup"}
-    )
+@both_logs
+@pytest.mark.parametrize("start", ["version", "tag", "timestamp"])
+def test_each_mode_begins_at_a_version_a_tag_and_a_time(orders: Table, start: str) -> None:
+    put(orders, 1)
+    put(orders, 2, 3)
+    orders.create_tag("eod", 2)
+    at = {"version": 2, "tag": "eod", "timestamp": orders.filestore.snapshot(2).timestamp}[start]
+    put(orders, 2, name="b")
+    orders.write(pa.table({"id": [3], "_kind": ["-D"]}))
+    begun = [("+I", key, "a") for key in (1, 2, 3)]
+    upserts = [("+U", 2, "b"), ("-D", 3, None)]
+    complete = [("-U", 2, "a"), ("+U", 2, "b"), ("-D", 3, "a")]
+    for mode, expected in (("upsert", upserts), ("changelog", complete)):
+        assert told(orders, **{start: at}, mode=mode) == expected
+        whole = told(orders, "full", **{start: at}, mode=mode)
+        assert (sorted(whole[:3]), whole[3:]) == (begun, expected)
+
+
+@both_logs
+def test_change_data_come_in_pairs(store: Store, log_options: dict[str, str]) -> None:
+    options = {"changelog-producer": "lookup", **log_options}
+    table = store.create_table("shop.lookup", "id BIGINT, name STRING", primary_key=["id"], options=options)
     put(table, *range(4))
     put(table, *range(1, 6), name="b")
     found = told(table, version=1, mode="changelog")
