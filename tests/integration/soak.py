@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +36,7 @@ from filestore.errors import Unavailable
 from filestore.model.rowkind import KIND_COLUMN
 from log.systems import open_log
 from tablestore import Table
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import KafkaBroker, die_with_the_parent
 from tests.waiting import until
 
 BUCKETS, KEYS = 4, 200_000
@@ -166,7 +167,7 @@ class Player:
     def start(self) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         command = [sys.executable, "-m", "tests.integration.soak", self.name, *self.arguments]
-        self.process = subprocess.Popen(command, env=environment)
+        self.process = subprocess.Popen(command, env=environment, preexec_fn=die_with_the_parent)
 
     def kill(self) -> None:
         assert self.process is not None
@@ -179,11 +180,36 @@ class Player:
         assert self.process.poll() in (None, 0), f"the {self.name} ended with {self.process.returncode}"
 
 
-def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Console) -> None:
-    """Runs everything; an AssertionError says what went wrong."""
-    dice = random.Random(seconds)
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What came of a soak in which all was right.
+
+    Attributes:
+        deaths: How often each of them was killed.
+        commits: How many the writer made.
+        records: How many records the log has of them.
+        kept: How many changes the reader kept.
+    """
+
+    deaths: Mapping[str, int]
+    commits: int
+    records: int
+    kept: int
+
+
+def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Console) -> Told:
+    """Runs everything; an AssertionError says what went wrong.
+
+    Args:
+        folder: An empty one.
+        seconds: How long they work in all; what a revival takes comes on top, so that a slow machine has no fewer.
+        rate: Changes a second.
+        kill_every: Seconds between two deaths, about.
+        say: Told of each death.
+    """
     warehouse, kept, stop = folder / "warehouse", folder / "kept", folder / "stop"
     kept.mkdir()
+    died: Counter[str] = Counter()
     with KafkaBroker(folder / "broker") as broker:
         table = make(warehouse, broker)
         writer = Player("writer", [str(warehouse), str(rate), str(stop)])
@@ -191,9 +217,10 @@ def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Consol
         try:
             writer.start()
             reader.start()
-            for victim in victims(dice, seconds, kill_every, say, lambda: (written(table), len(spans(kept)))):
-                for player in (writer, reader):
-                    player.check()
+            for pause, victim in deaths(seconds, kill_every):
+                work(table, kept, pause, (writer, reader))
+                say.print(f"{written(table)} commits, {len(spans(kept))} files; the {victim} dies")
+                died[victim] += 1
                 if victim == "broker":
                     broker.kill()
                     broker.restart()
@@ -210,7 +237,22 @@ def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Consol
             for player in (writer, reader):
                 if player.process is not None:
                     player.kill()
-        judge(table, kept, rate, say)
+        told = judge(table, kept, rate, died)
+    say.print(f"{told.commits} commits, {told.records:,} records, {told.kept:,} changes kept: none lost, none doubled")
+    return told
+
+
+def work(table: Table, kept: Path, seconds: float, players: Sequence[Player]) -> None:
+    """Lets them work so long, and until each has come further: nobody may be held up by what died before."""
+    commits, files = written(table), len(spans(kept))
+
+    def further() -> bool:
+        for player in players:
+            player.check()
+        return len(spans(kept)) > files and written(table) > commits
+
+    time.sleep(seconds)
+    until(further, PATIENCE_S, "that writer and reader go on")
 
 
 def make(warehouse: Path, broker: KafkaBroker) -> Table:
@@ -231,17 +273,15 @@ def make(warehouse: Path, broker: KafkaBroker) -> Table:
     )
 
 
-def victims(dice: random.Random, seconds: float, every: float, say: Console, seen: object) -> Iterator[str]:
-    """Who dies next, when it is time."""
-    end = time.monotonic() + seconds
-    for number in itertools.count():
-        pause = min(every * (0.5 + dice.random()), end - time.monotonic())
+def deaths(seconds: float, every: float) -> Iterator[tuple[float, str]]:
+    """Who dies in turn, each after how many seconds; the last one at the end."""
+    dice, left = random.Random(seconds), seconds
+    for victim in itertools.cycle(("writer", "broker", "reader")):
+        pause = min(every * (0.5 + dice.random()), left)
         if pause <= 0:
             return
-        time.sleep(pause)
-        victim = ("writer", "broker", "reader")[number % 3]
-        say.print(f"{seconds - (end - time.monotonic()):5.0f} s: {seen()} commits and files; the {victim} dies")  # type: ignore[operator]
-        yield victim
+        left -= pause
+        yield pause, victim
 
 
 def finish(table: Table, rate: int) -> int:
@@ -257,7 +297,7 @@ def committed(table: Table, rate: int) -> int:
             return table.write(batch(number, rate), app=(APP, number)).version
 
 
-def judge(table: Table, kept: Path, rate: int, say: Console) -> None:
+def judge(table: Table, kept: Path, rate: int, died: Mapping[str, int]) -> Told:
     commits = written(table)
     held = pl.from_arrow(table.scan().to_arrow()).sort("id")  # type: ignore[union-attr]
     assert held.equals(expected(commits, rate)), "the table is not what was written"
@@ -269,8 +309,7 @@ def judge(table: Table, kept: Path, rate: int, say: Console) -> None:
     assert exact(records).equals(held), "the log's records are not the table"
     problems = table.examine().problems
     assert not problems, problems
-    told = f"{commits} commits, {len(records):,} records, {len(changes):,} changes kept"
-    say.print(f"{told}: nothing lost, nothing doubled")
+    return Told(dict(died), commits, len(records), len(changes))
 
 
 def main() -> int:
@@ -281,7 +320,7 @@ def main() -> int:
         read(sys.argv[2], Path(sys.argv[3]))
         return 0
     parser = argparse.ArgumentParser(prog="python -m tests.integration.soak", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=600)
+    parser.add_argument("--seconds", type=float, default=600, help="without what revivals take")
     parser.add_argument("--rate", type=int, default=5000, help="changes a second")
     parser.add_argument("--kill-every", type=float, default=20, help="seconds between two deaths, about")
     arguments = parser.parse_args()

@@ -168,7 +168,7 @@ class KafkaBroker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                preexec_fn=_die_with_the_parent if sys.platform == "linux" else None,
+                preexec_fn=die_with_the_parent,
             )
 
     def _wait_until_it_answers(self) -> None:
@@ -219,7 +219,8 @@ def _is_free(port: int) -> bool:
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _die_with_the_parent() -> None:
-    """Runs in the child between fork and exec: only calls what was loaded before."""
+def die_with_the_parent() -> None:
+    """A child's ``preexec_fn``: it is killed when the thread that started it ends, where the system can do so."""
+    # between fork and exec, where only what was loaded before may be called
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

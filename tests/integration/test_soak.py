@@ -1,0 +1,22 @@
+"""The soak in short: writer, broker and reader die once at least, and everything is compared at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.integration.soak import soak
+
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(90)]
+
+SECONDS, EVERY, RATE = 20, 6, 1000
+
+
+def test_writer_broker_and_reader_die_and_nothing_is_lost_or_doubled(folder: Path) -> None:
+    told = soak(folder, SECONDS, RATE, EVERY, Console())
+    assert min(told.deaths[name] for name in ("writer", "broker", "reader")) >= 1
+    assert told.commits > sum(told.deaths.values()), "work was done between the deaths"
+    assert told.records >= told.commits * RATE * 0.8  # a delete of what is not there is no change
+    assert told.kept > 0
