@@ -255,12 +255,10 @@ class LogStore(Protocol):
         """Makes the log. Twice for the same table is once.
 
         Raises:
-            AlreadyExists: ``log-exists``: a log of another table, or with another number of partitions, is
-                there.
+            AlreadyExists: ``log-exists``: another table's, or with another number of partitions, is there.
             InvalidRequest: ``log-not-authorized``: a right that making it needs is missing.
-            Unsupported: ``kafka-transaction-timeout``: the broker's limit would abort prepared transactions, or it
-                does not tell its limit; ``log-sasl``, ``log-tls``: transactions could not be ended over such a
-                connection.
+            Unsupported: ``kafka-transaction-timeout``: the broker's limit, if it tells it, would abort prepared
+                transactions; ``log-sasl``, ``log-tls``: they could not be ended over such a connection.
             Unavailable: the log's server does not answer.
         """
 

@@ -61,9 +61,14 @@ _PROTECTED = frozenset(
 )
 
 # A dead broker is an answer within seconds, not minutes: librdkafka waits 60 s for a reply and 300 s for a
-# delivery.
+# delivery. And one that is back is found within a second: it would look again after up to 10.
 _TIMEOUT = "socket.timeout.ms"
-CLIENT_DEFAULTS = {_TIMEOUT: "10000", "socket.keepalive.enable": "true", "client.id": "tablestore"}
+CLIENT_DEFAULTS = {
+    _TIMEOUT: "10000",
+    "reconnect.backoff.max.ms": "1000",
+    "socket.keepalive.enable": "true",
+    "client.id": "tablestore",
+}
 PRODUCER_DEFAULTS = {
     "delivery.timeout.ms": "60000",
     "linger.ms": "5",
