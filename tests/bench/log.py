@@ -169,7 +169,12 @@ def our_reader(log: LogStore, transaction: LogTransaction) -> int:
 
 def bare_reader(broker: KafkaBroker, topic: str, wanted: int) -> int:
     """Takes values and does nothing with them."""
-    settings = {"bootstrap.servers": broker.bootstrap, "group.id": topic, "enable.auto.commit": False}
+    settings: dict[str, object] = {
+        "bootstrap.servers": broker.bootstrap,
+        "group.id": topic,
+        "enable.auto.commit": False,
+        "fetch.queue.backoff.ms": 5,  # or it would stand still for a second whenever its queue is full
+    }
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, bucket, 0) for bucket in range(BUCKETS)])
     found = 0
