@@ -9,7 +9,7 @@ from rich.console import Console
 
 from tests.integration.soak import soak
 
-pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(90)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(300)]
 
 SECONDS, EVERY, RATE = 20, 6, 1000
 
