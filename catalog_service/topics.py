@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from filestore.model.definition import TableDefinition
 from log.connectors.declaration import KafkaDeclaration
+from log.connectors.properties import named_brokers
 
 __all__ = ["shares_topic"]
 
@@ -20,5 +21,4 @@ def shares_topic(one: TableDefinition, other: TableDefinition | KafkaDeclaration
 
 
 def _brokers(definition: TableDefinition) -> set[str]:
-    servers = definition.options["log.kafka.bootstrap.servers"] or ""
-    return {server.strip().lower() for server in servers.split(",") if server.strip()}
+    return named_brokers(definition.options["log.kafka.bootstrap.servers"] or "")

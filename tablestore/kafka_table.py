@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +27,7 @@ from tablestore.incoming import Rows, arrow_rows, fit
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.normalizing.topics import is_complete, scanned_changes, spec_of, state_unused
 from tablestore.table import Table
-from tablestore.topic_reader import TopicReader
+from tablestore.topic_reader import Stop, TopicReader, ending_of
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["KafkaScan", "KafkaTable"]
 
 _ALL = Startup(StartupMode.EARLIEST)
-KafkaStop = threading.Event | Callable[[], bool] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class KafkaTable:
         options: Mapping[str, str] | None = None,
         mode: str = "upsert",
         state: str | None = None,
-        stop: KafkaStop = None,
+        stop: Stop = None,
         max_rows_per_batch: int | None = None,
     ) -> Generator[pa.RecordBatch]:
         """The changes as `scan` gives them, and then those that come, endlessly.
@@ -195,11 +193,11 @@ class KafkaTable:
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
-        schema, ending = asked_schema(declaration, columns), stop.is_set if isinstance(stop, threading.Event) else stop
+        schema = asked_schema(declaration, columns)
         size, complete = batch_size(max_rows_per_batch), asked is ResultMode.UPSERT or is_complete(declaration)
         if complete and state is not None:
             raise state_unused(state)
-        reader = TopicReader(declaration, self._topic(declaration), ending, self._ambient)
+        reader = TopicReader(declaration, self._topic(declaration), ending_of(stop), self._ambient)
         found = reader.rows(columns) if complete else reader.complete_changes(columns, state)
         for batch in found:
             wanted = batch.select(schema.names).cast(schema)

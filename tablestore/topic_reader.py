@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,14 @@ from tablestore.normalizing.topics import followed_changes, named, offsets_of, s
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic
 
-__all__ = ["TopicReader", "starts_of"]
+__all__ = ["Stop", "TopicReader", "ending_of", "starts_of"]
+
+Stop = threading.Event | Callable[[], bool] | None
+
+
+def ending_of(stop: Stop) -> Callable[[], bool] | None:
+    """What says when a reader is to end; None: never."""
+    return stop.is_set if isinstance(stop, threading.Event) else stop
 
 
 def starts_of(table: KafkaDeclaration, topic: DeclaredTopic, known: dict[int, int]) -> dict[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_properties"]
+__all__ = ["check_properties", "named_brokers"]
 
 _OURS: Mapping[str, str] = {
     "auto.offset.reset": "scan.startup.mode says where a reader begins",
@@ -59,3 +59,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
 
 def _refused(name: str, why: str) -> InvalidRequest:
     return InvalidRequest(f"option properties.{name} {why}", code="connector-properties")
+
+
+def named_brokers(servers: str) -> set[str]:
+    """The brokers that ``bootstrap.servers`` names, as texts that can be compared: one under two names is two."""
+    return {server.strip().lower() for server in servers.split(",") if server.strip()}

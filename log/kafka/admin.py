@@ -1,8 +1,8 @@
-"""What everybody asks of Kafka's admin client, for topics of tables and of logs."""
+"""What everybody asks of Kafka's clients, for topics of tables and of logs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -15,7 +15,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 
 from filestore.ambient import Ambient
 
-__all__ = ["described", "led", "made"]
+__all__ = ["described", "led", "made", "retried"]
 
 T = TypeVar("T")
 
@@ -63,16 +63,35 @@ def led(admin: AdminClient, topic: str, request: Callable[[], T], seconds: float
     def look_again(_: RetryCallState) -> None:
         admin.list_topics(topic, timeout=seconds)
 
+    return retried(request, _TRANSIENT, seconds, ambient, look_again)
+
+
+def retried(
+    request: Callable[[], T],
+    passing: Collection[int],
+    seconds: float,
+    ambient: Ambient,
+    between: Callable[[RetryCallState], None] | None = None,
+) -> T:
+    """The answer to a request that is made again after errors that pass.
+
+    Args:
+        request: May raise `KafkaException`.
+        passing: Kafka's codes of those errors.
+        seconds: For how long; then the last error is raised.
+        ambient: Waits.
+        between: Is called before each wait.
+    """
+
+    def passes(error: BaseException) -> bool:
+        return isinstance(error, KafkaException) and error.args[0].code() in passing
+
     retrying = Retrying(
-        retry=retry_if_exception(_is_transient),
+        retry=retry_if_exception(passes),
         wait=wait_exponential(multiplier=0.01, max=0.5),
         stop=stop_after_delay(seconds),
         sleep=ambient.sleep,
-        before_sleep=look_again,
+        before_sleep=between,
         reraise=True,
     )
     return retrying(request)
-
-
-def _is_transient(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _TRANSIENT

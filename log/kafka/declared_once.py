@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 from log.connectors.declaration import KafkaDeclaration
+from log.kafka.admin import retried
 from log.kafka.declared_settings import consumer_settings, timeout_seconds
 from log.kafka.settings import translated
 
@@ -62,13 +62,7 @@ class Mark:
         self._table = table
         self._write = write
         self._seconds = timeout_seconds(table) * 3
-        self._retrying = Retrying(
-            retry=retry_if_exception(_is_passing),
-            wait=wait_exponential(multiplier=0.01, max=0.5),
-            stop=stop_after_delay(self._seconds),
-            sleep=ambient.sleep,
-            reraise=True,
-        )
+        self._ambient = ambient
         self._action = f"looking whether write {write.number} of {write.writer} is in topic {table.topic}"
         settings = {"group.id": write.name(table.topic), "isolation.level": "read_committed"}
         with translated(self._action, table):
@@ -92,7 +86,7 @@ class Mark:
             return found
 
         with translated(self._action, self._table):
-            found = self._retrying(request)
+            found = retried(request, _MOVING, self._seconds, self._ambient)
         if found.offset <= self._write.number:  # of the next write; below 0 if there was none
             return None
         return int(found.metadata or 0) if found.offset == self._write.number + 1 else 0
@@ -102,7 +96,3 @@ class Mark:
         at = TopicPartition(self._table.topic, _PARTITION, self._write.number + 1, str(messages))
         with translated(f"writing topic {self._table.topic}", self._table):
             producer.send_offsets_to_transaction([at], self._consumer.consumer_group_metadata(), self._seconds)
-
-
-def _is_passing(error: BaseException) -> bool:
-    return isinstance(error, KafkaException) and error.args[0].code() in _MOVING

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
@@ -24,8 +23,6 @@ from log.kafka.declared_settings import client_settings, reads_committed, timeou
 from log.kafka.settings import translated
 
 __all__ = ["DeclaredTopic"]
-
-T = TypeVar("T")
 
 
 class DeclaredTopic:

@@ -15,6 +15,7 @@ from filestore.model.sql import parse_columns
 from filestore.model.table_columns import TableColumns, managed_schema
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.options import CONNECTOR, Connector
+from log.connectors.properties import named_brokers
 from tablestore.ingesting.ingestion import Ingestion
 from tablestore.ingesting.learning import learned
 from tablestore.ingesting.source import first_message, raw_topic
@@ -110,14 +111,10 @@ def check_target(table: KafkaDeclaration, source: KafkaDeclaration) -> None:
             "upsert-kafka or a managed table",
             code="connector-key",
         )
-    if table.topic == source.topic and _brokers(table) & _brokers(source):
+    if table.topic == source.topic and named_brokers(table.bootstrap_servers) & named_brokers(source.bootstrap_servers):
         raise InvalidRequest(
             f"topic {source.topic} would be written into itself: name another topic for the table", code="same-topic"
         )
-
-
-def _brokers(table: KafkaDeclaration) -> set[str]:
-    return {server.strip().lower() for server in table.bootstrap_servers.split(",")}
 
 
 def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic) -> Target:

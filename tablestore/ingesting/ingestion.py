@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
-from tablestore.topic_reader import starts_of
+from tablestore.topic_reader import Stop, ending_of, starts_of
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic
@@ -126,9 +125,7 @@ class Ingestion:
             rows += last.rows
         return Taken(rows, last.offsets, last.version)
 
-    def follow(
-        self, stop: threading.Event | Callable[[], bool] | None = None, pace: Pace | None = None
-    ) -> Iterator[Taken]:
+    def follow(self, stop: Stop = None, pace: Pace | None = None) -> Iterator[Taken]:
         """Takes what comes, endlessly, commit by commit; each is there when it is given. Errors as of `copy`.
 
         Args:
@@ -144,8 +141,7 @@ class Ingestion:
             # "latest" is another place after a crash: what comes until the first commit would be lost
             target.take(_nothing(target.columns), starts)
         decoder = EvolvingDecoder(self._source, target.columns, target.key, None if self._fixed else target.add)
-        ending = stop.is_set if isinstance(stop, threading.Event) else stop
-        for found in follow_from(self._source, self._topic, starts, ending, self._ambient, decoder):
+        for found in follow_from(self._source, self._topic, starts, ending_of(stop), self._ambient, decoder):
             if found.rows is not None:
                 waiting.add(found.rows)
             offsets = dict(found.positions)

@@ -10,13 +10,10 @@ import threading
 from collections import OrderedDict
 
 from filestore.model.definition import TableDefinition
-from tablestore.incoming import Rows
-from tablestore.normalizing.changes import NormalizedBatch
 from tablestore.normalizing.normalizer import Normalizer
-from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.spec import NormalizerSpec
 
-__all__ = ["OpenNormalizers", "normalize_part", "opened_part"]
+__all__ = ["OpenNormalizers", "opened_part"]
 
 _MOST_OPEN = 64
 
@@ -66,18 +63,3 @@ def opened_part(spec: NormalizerSpec, part: str) -> Normalizer:
         TableStoreError: as `Normalizer`.
     """
     return _OF_THIS_PROCESS.of(spec.part(part))
-
-
-def normalize_part(spec: NormalizerSpec, part: str, rows: Rows, positions: Positions) -> NormalizedBatch:
-    """What a batch of one part changes.
-
-    Args:
-        spec: As for `opened_part`.
-        part: Likewise.
-        rows: The part's batch, in its order.
-        positions: Where the batch ends, such as ``{part: offset}``.
-
-    Raises:
-        TableStoreError: as `Normalizer.apply`.
-    """
-    return opened_part(spec, part).apply(rows, positions)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from filestore.errors import Conflict, InvalidRequest, NotFound
 from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
-from tablestore.normalizing.parts import OpenNormalizers, normalize_part
+from tablestore.normalizing.parts import OpenNormalizers, opened_part
 from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.topics import (
     check_follows,
@@ -74,10 +74,10 @@ def test_parts_have_states_of_their_own_and_repeat_what_they_gave() -> None:
     with memory_folder() as folder:
         whole = pickle.loads(pickle.dumps(spec(folder / "state")))
         ends: Positions = {"0": 5}
-        first = told(normalize_part(whole, "0", rows_of([("+U", 1, 1)]), ends))
-        assert first == [("+I", 1, 1)] == told(normalize_part(whole, "0", rows_of([("+U", 1, 9)]), ends))
-        assert told(normalize_part(whole, "1", rows_of([("+U", 1, 2)]), {"1": 3})) == [("+I", 1, 2)]
-        assert told(normalize_part(whole, "0", rows_of([("-D", 1, 0)]), {"0": 6})) == [("-D", 1, 1)]
+        first = told(opened_part(whole, "0").apply(rows_of([("+U", 1, 1)]), ends))
+        assert first == [("+I", 1, 1)] == told(opened_part(whole, "0").apply(rows_of([("+U", 1, 9)]), ends))
+        assert told(opened_part(whole, "1").apply(rows_of([("+U", 1, 2)]), {"1": 3})) == [("+I", 1, 2)]
+        assert told(opened_part(whole, "0").apply(rows_of([("-D", 1, 0)]), {"0": 6})) == [("-D", 1, 1)]
 
 
 def test_few_normalizers_stay_open() -> None:
