@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaScan, KafkaTable
     from tablestore.normalizing.normalizer import Normalizer
     from tablestore.normalizing.spec import NormalizerSpec
-    from tablestore.scan import Scan
+    from tablestore.reading.scan import Scan
     from tablestore.store import Store, connect
     from tablestore.table import Table
 
@@ -68,7 +68,7 @@ __all__ = [
 ]
 
 # The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
-# nothing, since they import this package only to reach `tablestore.transaction`.
+# nothing, since they import this package only to reach `tablestore.writing.transaction`.
 _LAZY = {
     "Ingestion": "tablestore.ingesting.ingestion",
     "KafkaScan": "tablestore.kafka_table",
@@ -77,7 +77,7 @@ _LAZY = {
     "Normalizer": "tablestore.normalizing.normalizer",
     "NormalizerSpec": "tablestore.normalizing.spec",
     "Pace": "tablestore.ingesting.ingestion",
-    "Scan": "tablestore.scan",
+    "Scan": "tablestore.reading.scan",
     "Store": "tablestore.store",
     "Table": "tablestore.table",
     "connect": "tablestore.store",

@@ -29,21 +29,21 @@ from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
 from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
-from tablestore.altering import alter_table
-from tablestore.apps import app_version
-from tablestore.commit_metrics import CommitMeter
 from tablestore.detail import detail_of
-from tablestore.expiry import expired
 from tablestore.handle import TableHandle
 from tablestore.incoming import Rows, arrow_rows, conform
-from tablestore.lease import at_work_since_ms
-from tablestore.log_care import LogCare
-from tablestore.overwrite import Drop, Overwrite
-from tablestore.rollback import rollback
+from tablestore.logcare.care import LogCare
+from tablestore.recovering.lease import at_work_since_ms
 from tablestore.system.scan import SystemScan, Versions, system_scan
 from tablestore.table_reads import TableReads
-from tablestore.transaction import TableWriter
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.altering import alter_table
+from tablestore.writing.apps import app_version
+from tablestore.writing.commit_metrics import CommitMeter
+from tablestore.writing.expiry import expired
+from tablestore.writing.overwrite import Drop, Overwrite
+from tablestore.writing.rollback import rollback
+from tablestore.writing.transaction import TableWriter
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 
 __all__ = ["Table"]
 

@@ -14,19 +14,19 @@ from filestore.life.retention import tag_of
 from filestore.model.definition import TableDefinition
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
-from tablestore.asked import Keys, asked_keys
-from tablestore.batch_size import batch_size
-from tablestore.follow import Follower, Following, How, Stop
-from tablestore.follow_metrics import FollowMeter
-from tablestore.gaps import on_log_gap as choice_on_gap
+from tablestore.following.follow import Follower, Following, How, Stop
+from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.gaps import on_log_gap as choice_on_gap
+from tablestore.following.hybrid import ResultMode, result_mode
+from tablestore.following.progress import Lag, lags
+from tablestore.following.starting import Asked
+from tablestore.following.tail_run import TailRun
 from tablestore.handle import TableHandle
-from tablestore.hybrid import ResultMode, result_mode
 from tablestore.moments import milliseconds
-from tablestore.progress import Lag, lags
-from tablestore.scan import Scan
-from tablestore.starting import Asked
-from tablestore.tail_run import TailRun
-from tablestore.visible import VisibleTail
+from tablestore.reading.asked_keys import Keys, asked_keys
+from tablestore.reading.batch_size import batch_size
+from tablestore.reading.log_tail import VisibleTail
+from tablestore.reading.scan import Scan
 
 __all__ = ["TableReads"]
 
@@ -143,8 +143,8 @@ class TableReads:
                 to its end comes again.
             on_log_gap: What follows if changes are gone that the reader has still to read. ``fail``: an error.
                 ``rescan``: it goes on from the newest version: with what differs from the one that it has read, if that
-                is still there; else with a batch without rows of which `tablestore.gaps.truncates` says that all
-                rows that came are void, and then all rows.
+                is still there; else with a batch without rows of which `tablestore.following.gaps.truncates` says that
+                all rows that came are void, and then all rows.
             max_rows_per_batch: The most rows of a batch; None: as they come.
 
         Returns:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-import tablestore.recovery
-import tablestore.transaction
-import tablestore.write_job
+import tablestore.recovering.recovery
+import tablestore.writing.transaction
+import tablestore.writing.write_job
 from filestore.errors import TableStoreError
 from log.systems import open_log
 
@@ -26,7 +26,7 @@ class LogSpy:
     def installed(cls, monkeypatch: pytest.MonkeyPatch) -> LogSpy:
         """In the place of every log that writers open."""
         log = cls([], {})
-        for module in (tablestore.transaction, tablestore.write_job, tablestore.recovery):
+        for module in (tablestore.writing.transaction, tablestore.writing.write_job, tablestore.recovering.recovery):
             monkeypatch.setattr(module, "open_log", log)
         return log
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from filestore.sorting.order import sort_rows
 from tablestore import Table
 from tablestore.incoming import conform
-from tablestore.transaction import TableWriter
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.transaction import TableWriter
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 
 __all__ = ["on", "put", "runner", "sorted_batches"]
 

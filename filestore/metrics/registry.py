@@ -19,7 +19,7 @@ _Instrument = Counter | Gauge | Histogram
 class Metrics:
     """Keeps values; a `filestore.metrics.meter.Meter`.
 
-    Give one to `tablestore.connect`, and export it with `tablestore.metrics_server.serving_metrics` or whatever else
+    Give one to `tablestore.connect`, and export it with `tablestore.metrics.server.serving_metrics` or whatever else
     exports a registry of prometheus_client.
 
     In another process, as in Spark's workers, a copy of it keeps nothing.

@@ -81,7 +81,7 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
 
 def _duties(meter: Meter) -> Sequence[Duty]:
     from compaction.duties import DUTIES
-    from tablestore.log_duty import log_duty
+    from tablestore.logcare.duty import log_duty
 
     return (*DUTIES, log_duty(meter))
 
@@ -91,7 +91,7 @@ def _serving(metrics: Metrics | None, port: int | None, host: str) -> Iterator[N
     if metrics is None or port is None:
         yield
         return
-    from tablestore.metrics_server import serving_metrics
+    from tablestore.metrics.server import serving_metrics
 
     with serving_metrics(metrics, port, host) as url:
         note(f"metrics at {url}")

@@ -15,7 +15,7 @@ from tablestore.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
     from tablestore import Snapshot, Table
-    from tablestore.log_status import BucketLog
+    from tablestore.logcare.status import BucketLog
 
 __all__ = ["describe", "snapshots"]
 

@@ -29,7 +29,7 @@ from tablestore.cli.output import note, print_lines
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tablestore.follow import Following
+    from tablestore.following.follow import Following
     from tablestore.kafka_table import KafkaTable
     from tablestore.table import Table
 
@@ -160,7 +160,7 @@ def _print_changes(
     import pyarrow as pa
 
     from tablestore.cli.text import Aligned, json_lines
-    from tablestore.gaps import truncates
+    from tablestore.following.gaps import truncates
 
     aligned = Aligned()
     for batch in changes:

@@ -59,7 +59,7 @@ def drop(
 
     [dim]tablestore partitions drop shop.orders day=2026-01-31 region=eu,day=2026-02-01[/dim]
     """
-    from tablestore.overwrite import parse_spec  # brings Arrow
+    from tablestore.writing.overwrite import parse_spec  # brings Arrow
 
     with open_table(name, catalog, token) as table:
         specs = [parse_spec(text) for text in partitions]

@@ -18,7 +18,7 @@ from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
-from tablestore.topic_reader import Stop, ending_of, starts_of
+from tablestore.topics.reader import Stop, ending_of, starts_of
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic

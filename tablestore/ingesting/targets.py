@@ -15,10 +15,10 @@ from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
-from tablestore.brought import brought
 from tablestore.kafka_table import KafkaTable
-from tablestore.normalizing.topics import named, offsets_of
 from tablestore.table import Table
+from tablestore.topics.changes import named, offsets_of
+from tablestore.writing.given_rows import given_rows
 
 if TYPE_CHECKING:
     from log.kafka.group_offsets import GroupOffsets
@@ -110,7 +110,7 @@ class ManagedTarget:
         if self._offsets(state) != self._known:
             raise self._other()
         app = AppVersion(app_id, state.app_versions.get(app_id, -1) + 1, tuple(sorted(positions.items())))
-        snapshot = self._table.writer().write(brought(rows), app=app)
+        snapshot = self._table.writer().write(given_rows(rows), app=app)
         if files.required(snapshot.version).positions != positions:
             raise self._other()
         self._known = dict(offsets)

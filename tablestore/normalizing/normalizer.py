@@ -28,12 +28,12 @@ from filestore.model.changes import Change
 from filestore.model.schema import Schema
 from filestore.storage import Storage
 from filestore.table import FileStore
-from tablestore.brought import brought
 from tablestore.incoming import Rows, arrow_rows
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema
 from tablestore.normalizing.progress import Positions, checked, goes_on, passed
 from tablestore.normalizing.spec import NormalizerSpec
-from tablestore.transaction import TableWriter
+from tablestore.writing.given_rows import given_rows
+from tablestore.writing.transaction import TableWriter
 
 __all__ = ["Normalizer", "expiry_due"]
 
@@ -124,7 +124,7 @@ class Normalizer:
         if not goes_on(state.positions, end):
             return self._again(state, end)
         app = AppVersion(APP, state.app_versions.get(APP, -1) + 1, tuple(sorted(end.items())))
-        snapshot = self._writer.write(brought(arrow_rows(rows)), app=app)
+        snapshot = self._writer.write(given_rows(arrow_rows(rows)), app=app)
         if self._state.required(snapshot.version).positions != end:
             raise Conflict(
                 f"another process has taken batch {app.version} of the state at {self.spec.state}, and it ended "

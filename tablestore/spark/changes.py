@@ -1,7 +1,7 @@
 """The changes of a table as a stream: first the files of a snapshot, some at a time, then what versions changed.
 
 A batch never has files of the snapshot and changes together: nothing orders rows of different partitions. All changes
-of a bucket lie in one partition, in their order. A batch may end within a version (`tablestore.admission`).
+of a bucket lie in one partition, in their order. A batch may end within a version (`tablestore.following.admission`).
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ from filestore.model.rowkind import RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from log.store import LogConfig
-from tablestore.admission import Limit, Place, admit
-from tablestore.gaps import OnLogGap, is_gap
-from tablestore.hybrid import ResultMode
-from tablestore.own_log import check_own_log
-from tablestore.pieces import (
+from tablestore.following.admission import Limit, Place, admit
+from tablestore.following.gaps import OnLogGap, is_gap
+from tablestore.following.hybrid import ResultMode
+from tablestore.following.pieces import (
     LogPiece,
     Piece,
     Planner,
@@ -36,13 +35,14 @@ from tablestore.pieces import (
     scan_pieces,
     told,
 )
-from tablestore.records import RecordReader
+from tablestore.following.records import RecordReader
+from tablestore.following.starting import start_of
+from tablestore.following.walk import Walk
+from tablestore.own_log import check_own_log
 from tablestore.spark.offsets import Offset
 from tablestore.spark.opened import opened
 from tablestore.spark.reading import known_columns, on_the_wire, refuse_changes, wants_changes, wire_schema
 from tablestore.spark.stream_options import StreamOptions
-from tablestore.starting import start_of
-from tablestore.walk import Walk
 
 __all__ = ["ChangeReader"]
 

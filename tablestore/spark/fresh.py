@@ -25,9 +25,9 @@ from filestore.reading.overlay_table import OverlayFile, commit_overlay
 from filestore.reading.tail_overlay import overlay_changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
+from tablestore.reading.log_tail import TailPart, VisibleTail
 from tablestore.spark.tasks import or_error, run_tasks
 from tablestore.spark.write import on_local_disk
-from tablestore.visible import TailPart, VisibleTail
 
 __all__ = ["read_fresh"]
 

@@ -23,9 +23,9 @@ from log.connectors.decoding import asked_schema
 from log.connectors.ranges import PartitionRange, parts
 from log.kafka.declared_reader import read_ranges
 from log.kafka.declared_topic import DeclaredTopic
-from tablestore.normalizing.topics import changes_of_range, scanned_changes, spec_of
 from tablestore.spark.kafka_offsets import KafkaOffset
 from tablestore.spark.kafka_options import KafkaRead
+from tablestore.topics.changes import changes_of_range, scanned_changes, spec_of
 
 __all__ = ["KafkaBatchReader", "KafkaStreamReader", "kafka_type"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from tablestore.admission import Place
+from tablestore.following.admission import Place
 
 __all__ = ["Offset"]
 
@@ -24,7 +24,7 @@ class Offset:
         full: Whether its rows come first.
         files: How many parts of its scan were taken.
         version: All changes of this version were taken.
-        units: So many of the next one's were (`tablestore.admission`).
+        units: So many of the next one's were (`tablestore.following.admission`).
         rescans: How often it had to go on from the newest version, since changes were gone.
     """
 

@@ -19,9 +19,9 @@ from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.rows.reshape import schema_changed
 from filestore.table import FileStore
-from tablestore.follow import change_schema
-from tablestore.pieces import ScanPiece, scan_pieces
-from tablestore.records import RecordReader
+from tablestore.following.follow import change_schema
+from tablestore.following.pieces import ScanPiece, scan_pieces
+from tablestore.following.records import RecordReader
 from tablestore.spark.opened import opened
 
 __all__ = ["BatchReader", "known_columns", "on_the_wire", "refuse_changes", "wants_changes", "wire_schema"]

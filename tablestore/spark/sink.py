@@ -22,11 +22,11 @@ from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavaila
 from filestore.files.writer import TableFiles
 from tablestore.handle import TableHandle
 from tablestore.incoming import conform
-from tablestore.overwrite import Overwrite, parse_spec, replacement
 from tablestore.spark.opened import opened
 from tablestore.spark.staging import merged, remove, stage
-from tablestore.transaction import TableWriter
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.overwrite import Overwrite, parse_spec, replacement
+from tablestore.writing.transaction import TableWriter
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 
 __all__ = ["BatchWriter", "StreamWriter"]
 

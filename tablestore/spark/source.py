@@ -35,7 +35,7 @@ class TableStoreSource(DataSource):
         """The table's columns, and ``_kind`` with ``changes = true`` or of a Kafka table."""
         from filestore.model.rowkind import KIND_COLUMN  # here and below: see above
         from filestore.model.schema import Schema
-        from tablestore.follow import change_schema
+        from tablestore.following.follow import change_schema
         from tablestore.spark.kafka_options import kafka_read
         from tablestore.spark.opened import opened
         from tablestore.spark.reading import wants_changes

@@ -24,12 +24,11 @@ from filestore.metrics.meter import NO_METER
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from log.connectors.options import CONNECTOR
-from tablestore.commit_metrics import CommitMeter
 from tablestore.defaults import PREFIX, table_defaults
-from tablestore.hybrid import ResultMode
+from tablestore.following.hybrid import ResultMode
 from tablestore.kafka_table import KafkaTable
 from tablestore.moments import in_utc
-from tablestore.overwrite import Overwrite
+from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.fresh import read_fresh
 from tablestore.spark.kafka_table import SparkKafkaTable
@@ -44,8 +43,9 @@ from tablestore.store import Store
 from tablestore.system.names import split_name
 from tablestore.system.scan import Versions
 from tablestore.table import Table
-from tablestore.transaction import TableWriter
-from tablestore.visible import VisibleTail
+from tablestore.writing.commit_metrics import CommitMeter
+from tablestore.writing.overwrite import Overwrite
+from tablestore.writing.transaction import TableWriter
 
 __all__ = ["SparkStore"]
 

@@ -22,8 +22,8 @@ from pyspark.sql.streaming.listener import (
 
 from filestore.errors import TableStoreError
 from filestore.table import FileStore
-from tablestore.follow_metrics import FollowMeter
-from tablestore.progress import Progress
+from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.progress import Progress
 from tablestore.spark.offsets import Offset
 from tablestore.table import Table
 

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Self
 
 from filestore.errors import InvalidRequest
-from tablestore.gaps import OnLogGap, on_log_gap
-from tablestore.hybrid import ResultMode, result_mode
-from tablestore.starting import Asked
+from tablestore.following.gaps import OnLogGap, on_log_gap
+from tablestore.following.hybrid import ResultMode, result_mode
+from tablestore.following.starting import Asked
 
 __all__ = ["StreamOptions", "whole_option"]
 

@@ -35,7 +35,7 @@ from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, writing
 from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
-from tablestore.write_job import Runner, TaskOutcome, WriteJob
+from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = [
     "Arranged",

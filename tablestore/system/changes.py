@@ -23,8 +23,8 @@ from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.store import LogConfig
-from tablestore.hybrid import FromLog, Replaced, steps
-from tablestore.records import RecordReader, definition_after
+from tablestore.following.hybrid import FromLog, Replaced, steps
+from tablestore.following.records import RecordReader, definition_after
 
 __all__ = ["AuditPart", "ChangesPart", "audit_parts", "audit_schema", "changes_parts", "changes_schema"]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas  # noqa: F401  # which pyarrow imports with its first array: once here, not in each child
 
-import tablestore.log_order
-import tablestore.recovery
-import tablestore.transaction
-import tablestore.write_job
+import tablestore.recovering.order
+import tablestore.recovering.recovery
+import tablestore.writing.transaction
+import tablestore.writing.write_job
 from filestore.ambient import system_ambient
 from filestore.storage import LocalStorage
 from log.systems import open_log
@@ -148,7 +148,12 @@ class Countdown:
 class struck(AbstractContextManager[Callable[[], None]]):  # noqa: N801  # reads as a verb
     """While it lasts, logs that writers open strike before and after each call, too."""
 
-    MODULES = (tablestore.transaction, tablestore.recovery, tablestore.write_job, tablestore.log_order)
+    MODULES = (
+        tablestore.writing.transaction,
+        tablestore.recovering.recovery,
+        tablestore.writing.write_job,
+        tablestore.recovering.order,
+    )
 
     def __init__(self, strike: Callable[[], None]) -> None:
         self._strike = strike

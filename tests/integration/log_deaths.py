@@ -19,7 +19,7 @@ from log.kafka.transactions import TransactionClient
 from log.kafka.writer import KafkaLogWriter
 from tablestore.handle import TableHandle
 from tablestore.table import Table
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
 from tests.integration.crashing import KEYS, Row
 from tests.processes import PROCESSES

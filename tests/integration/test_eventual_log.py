@@ -16,8 +16,8 @@ from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
 from log.store import LogBatch
 from tablestore import Store, Table
-from tablestore.follow import Follower, How
-from tablestore.starting import Asked
+from tablestore.following.follow import Follower, How
+from tablestore.following.starting import Asked
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.integration.crashing import address, reach
 from tests.logorder import applied, events

@@ -15,8 +15,8 @@ from filestore.storage import LocalStorage
 from log.embedded_tail import EmbeddedTail
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.follow import Following
-from tablestore.gaps import truncates
+from tablestore.following.follow import Following
+from tablestore.following.gaps import truncates
 from tests.faults import Call, FaultyStorage
 from tests.integration.test_eventual_log import between, die, make, on, put
 from tests.warehouses import replay, rows

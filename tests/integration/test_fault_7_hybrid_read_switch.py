@@ -19,7 +19,7 @@ from filestore.errors import NotFound
 from filestore.rows.bucketing import bucket_of
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.follow import Following
+from tablestore.following.follow import Following
 from tests.integration.test_eventual_log import between, on
 from tests.warehouses import changes, replay, rows
 

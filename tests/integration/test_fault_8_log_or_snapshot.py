@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-import tablestore.recovery
+import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.model.snapshot import Operation
 from log.systems import open_log
@@ -78,7 +78,7 @@ def test_transactional_tells_again_what_the_broker_aborted_of_a_snapshot(
     with pytest.MonkeyPatch.context() as patch:
         writer = on(table)
         writer.recover()
-        patch.setattr(tablestore.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         put(writer, 2, 3, name="lost")
     config = table.handle.log(table.definition)
     assert config is not None

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import tablestore.recovery
+import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.lease import holds_lease
+from tablestore.recovering.lease import holds_lease
 from tests.faults import FailAt, FaultyStorage
 from tests.integration.crashing import address, reach
 from tests.integration.foreign import ForeignConsumer
@@ -99,7 +99,7 @@ def test_snapshot_written_log_not(table: Table, foreign: ForeignConsumer, monkey
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
         writer.writer()._recovery.before_write(table.filestore.state())
-        patch.setattr(tablestore.recovery, "open_log", unreachable)
+        patch.setattr(tablestore.recovering.recovery, "open_log", unreachable)
         assert put(writer, 2, 3) == 2
     assert len(assert_whole(table)) == 3
     foreign.poll()
@@ -115,7 +115,7 @@ def test_a_repeated_batch_rolls_the_log_forward(
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
         writer.writer()._recovery.before_write(table.filestore.state())
-        patch.setattr(tablestore.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         put(writer, 1, app=("query", 0))
     foreign.poll()
     assert foreign.values == []

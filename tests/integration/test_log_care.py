@@ -13,8 +13,8 @@ from filestore.errors import Corrupt
 from filestore.storage import LocalStorage
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.log_duty import LOG
-from tablestore.log_status import BucketLog
+from tablestore.logcare.duty import LOG
+from tablestore.logcare.status import BucketLog
 from tests.integration.test_eventual_log import die, put
 from tests.logorder import applied
 from tests.warehouses import open_in_log, rows

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import tablestore.recovery
+import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unavailable
 from filestore.model.snapshot import Operation, Snapshot
@@ -58,7 +58,7 @@ def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, *
     writer = on(table)
     writer.recover()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablestore.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         snapshot = put(writer, *ids, name=name, **how)
     config = table.handle.log(table.definition)
     assert config is not None
@@ -140,7 +140,7 @@ def test_who_applies_the_topic_in_its_order_ends_with_the_newest_rows(
     foreign.catch_up()
     lost = put_and_lose(table, 1, 2, 3, name="b", trim=trim)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablestore.recovery.Recovery, "before_write", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "before_write", lambda *_: None)
         put(on(table), 2, name="c")
         on(table).write(pa.table({"id": [3], "_kind": ["-D"]}))
     on(table).recover()
@@ -160,7 +160,7 @@ def test_who_counts_the_rows_of_complete_changes_ends_with_the_newest_rows(
         foreign.catch_up()
         lost = put_and_lose(table, 1, 2, 3, name="b", trim=trim)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(tablestore.recovery.Recovery, "before_write", lambda *_: None)
+            patch.setattr(tablestore.recovering.recovery.Recovery, "before_write", lambda *_: None)
             put(on(table), 2, name="c")
             on(table).write(pa.table({"id": [3], "_kind": ["-D"]}))
         on(table).recover()
@@ -216,7 +216,7 @@ def test_a_death_amid_publishing_again_leaves_it_to_the_next(
 def test_a_version_that_expired_cannot_be_told_again_and_says_so(table: Table, foreign: ForeignConsumer) -> None:
     put_and_lose(table, 1, trim=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablestore.republish, "_commit_of", lambda *_: None)
+        patch.setattr(tablestore.recovering.republish, "_commit_of", lambda *_: None)
         on(table).recover()
     (snapshot,) = republished(table)
     assert list(snapshot.republished.values()) == [None]

@@ -17,7 +17,7 @@ from filestore.life.expiry import expire
 from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.table import FileStore
-from tablestore.rollback import rollback
+from tablestore.writing.rollback import rollback
 from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, read, read_deltalake, read_polars, reopen, seeded, write
 

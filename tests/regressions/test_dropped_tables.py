@@ -14,8 +14,8 @@ import pytest
 from filestore.errors import AlreadyExists, NotFound
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.lease import lease
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.recovering.lease import lease
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, orphans, rows
 from tests.writers import on, put, runner
 
@@ -45,7 +45,7 @@ def test_a_drop_just_before_a_writes_lease_leaves_the_name_free(store: Store, mo
         store.drop_table("shop.orders")
         return lease(location, commit_id)
 
-    monkeypatch.setattr("tablestore.transaction.lease", drop_and_lease)
+    monkeypatch.setattr("tablestore.writing.transaction.lease", drop_and_lease)
     with pytest.raises(NotFound) as caught:
         put(orders, 1)
     assert caught.value.code == "table-replaced"
@@ -70,7 +70,7 @@ def test_a_drop_between_the_taking_of_a_lease_and_the_look_at_the_table(
         (folder / "_delta_log").rmdir()
         return os.open(path, os.O_CREAT | os.O_RDWR)
 
-    monkeypatch.setattr("tablestore.lease._acquire", acquire_and_drop)
+    monkeypatch.setattr("tablestore.recovering.lease._acquire", acquire_and_drop)
     with pytest.raises(NotFound), lease(str(folder), "c"):
         pytest.fail("there is no table to write")
     assert os.listdir(folder / "_log" / "leases") == []

@@ -16,7 +16,7 @@ from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tablestore.rollback import rollback
+from tablestore.writing.rollback import rollback
 from tests.faults import Call, FaultyStorage
 from tests.tables import Clock, create, define, reopen, seeded, write
 

@@ -14,7 +14,7 @@ import tablestore.spark.write
 from filestore.errors import Unavailable
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, changes, open_in_log, orphans
 
 Attempt = Callable[[WriteJob, Any, str], TaskOutcome]

@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-import tablestore.transaction
+import tablestore.writing.transaction
 from filestore.errors import Unavailable
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
@@ -96,7 +96,7 @@ def test_a_query_that_fails_at_its_commit_goes_on_where_it_was(
         raise Unavailable("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tablestore.transaction.TableWriter, "_commit", full)
+        patch.setattr(tablestore.writing.transaction.TableWriter, "_commit", full)
         with pytest.raises(StreamingQueryException, match="disk full"):
             run(lake, inbox, folder)
     assert orders.filestore.state().version == 1

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange, LogTransaction
-from tablestore.admission import Limit, Place, admit, between
-from tablestore.hybrid import FromLog
-from tablestore.pieces import LogPiece
+from tablestore.following.admission import Limit, Place, admit, between
+from tablestore.following.hybrid import FromLog
+from tablestore.following.pieces import LogPiece
 from tests.tables import define
 
 

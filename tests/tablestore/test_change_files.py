@@ -11,7 +11,7 @@ from compaction.folding import fold_table
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.sampling import sampled

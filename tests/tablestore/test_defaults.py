@@ -14,7 +14,7 @@ from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.table_options import TableOptions
 from tablestore import Store, Table
 from tablestore.defaults import table_defaults
-from tablestore.starting import Asked
+from tablestore.following.starting import Asked
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 

@@ -22,7 +22,7 @@ from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
-from tablestore.rollback import rollback
+from tablestore.writing.rollback import rollback
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, read_deltalake
 from tests.tablestore.test_merge_on_read import overlay_of

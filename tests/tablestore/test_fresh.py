@@ -21,7 +21,7 @@ from filestore.reading.overlay_table import commit_overlay
 from filestore.reading.tail_overlay import overlay_changes
 from filestore.sorting.order import sort_rows
 from tablestore import Table
-from tablestore.scan import Scan
+from tablestore.reading.scan import Scan
 from tests.tables import in_order, read_deltalake
 from tests.warehouses import rows, to_arrow, warehouse
 

@@ -11,7 +11,7 @@ import pytest
 from filestore.errors import InvalidRequest, NotFound
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.gaps import truncates
+from tablestore.following.gaps import truncates
 from tests.bothlogs import both_logs
 from tests.warehouses import changes, replay, rows
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
-from tablestore.hybrid import FromLog, Replaced, steps
+from tablestore.following.hybrid import FromLog, Replaced, steps
 
 A = LogTransaction("t/a/0.0", (LogRange(0, 0, 3, 3), LogRange(1, 5, 9, 2)))
 B = LogTransaction("t/b/0.0", (LogRange(0, 3, 4, 1),))

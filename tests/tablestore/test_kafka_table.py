@@ -22,7 +22,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
 from log.connectors.ranges import PartitionRange
 from tablestore import KafkaTable, Store
-from tablestore.normalizing.topics import changes_of_range, spec_of
+from tablestore.topics.changes import changes_of_range, spec_of
 from tests.servers.kafka import KafkaBroker
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tablestore.lease import abandoned, forget, holds_lease, lease
+from tablestore.recovering.lease import abandoned, forget, holds_lease, lease
 from tests.folders import memory_folder
 from tests.processes import PROCESSES
 from tests.waiting import until

@@ -17,8 +17,8 @@ from compaction.local import compact_slots, compact_table
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
 from tablestore import Store, Table
-from tablestore.lease import lease
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.recovering.lease import lease
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import in_order
 from tests.warehouses import assert_whole, changes, orphans, rows, to_arrow
 from tests.writers import sorted_batches

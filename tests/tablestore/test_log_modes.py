@@ -15,12 +15,12 @@ from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.hybrid import ResultMode
+from tablestore.following.hybrid import ResultMode
+from tablestore.following.pieces import Planner
+from tablestore.following.records import RecordReader
+from tablestore.following.walk import Walk
 from tablestore.incoming import conform
-from tablestore.pieces import Planner
-from tablestore.records import RecordReader
-from tablestore.walk import Walk
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.bothlogs import both_logs
 from tests.faults import Call, FaultyStorage
 from tests.sampling import sampled

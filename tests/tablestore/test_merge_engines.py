@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from tablestore import Store, Table
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, changes, replay, rows, warehouse
 from tests.writers import sorted_batches
 

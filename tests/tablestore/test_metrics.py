@@ -16,11 +16,11 @@ from filestore.errors import InvalidRequest, Unavailable
 from filestore.metrics.meter import Kind
 from filestore.metrics.registry import Metrics
 from tablestore import Table
-from tablestore.follow_metrics import FollowMeter
-from tablestore.log_duty import log_duty
-from tablestore.metrics_page import METRICS, page
-from tablestore.metrics_server import serving_metrics
-from tablestore.progress import Progress
+from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.progress import Progress
+from tablestore.logcare.duty import log_duty
+from tablestore.metrics.page import METRICS, page
+from tablestore.metrics.server import serving_metrics
 from tests.faults import Call, FaultyStorage
 from tests.folders import memory_folder
 from tests.integration.test_eventual_log import between

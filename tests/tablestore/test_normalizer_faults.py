@@ -10,7 +10,7 @@ import pytest
 from filestore.errors import NotFound, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Normalizer, NormalizerSpec
-from tablestore.normalizing.topics import followed_changes
+from tablestore.topics.changes import followed_changes
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
 from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told

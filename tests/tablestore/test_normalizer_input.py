@@ -14,7 +14,7 @@ from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, opened_part
 from tablestore.normalizing.progress import Positions
-from tablestore.normalizing.topics import (
+from tablestore.topics.changes import (
     check_follows,
     followed_changes,
     is_complete,

@@ -19,7 +19,7 @@ from filestore.table import FileStore
 from log.store import LogControl
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.overwrite import Drop, parse_spec
+from tablestore.writing.overwrite import Drop, parse_spec
 from tests.bothlogs import both_logs
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.warehouses import assert_whole, changes, keyed, open_in_log, orphans, replay, rows

@@ -19,7 +19,7 @@ from filestore.life.tags import create_tag, delete_tag
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
-from tablestore.rollback import rollback
+from tablestore.writing.rollback import rollback
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.interleaving import interleave

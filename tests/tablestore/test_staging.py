@@ -22,7 +22,7 @@ from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark.staging import merged, remove, stage
-from tablestore.write_job import WriteJob
+from tablestore.writing.write_job import WriteJob
 from tests.faults import FailAt, FaultyStorage
 from tests.sampling import sampled
 from tests.warehouses import assert_whole, orphans, to_arrow

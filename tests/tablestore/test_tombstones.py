@@ -19,7 +19,7 @@ from filestore.model.files import Tombstones
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 from tests.writers import sorted_batches

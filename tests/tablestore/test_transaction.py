@@ -13,8 +13,8 @@ from filestore.delta.conflict import AppVersion
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.lease import abandoned
-from tablestore.write_job import TaskOutcome, WriteJob
+from tablestore.recovering.lease import abandoned
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import FailAt, FaultyStorage
 from tests.logspy import LogSpy
 from tests.warehouses import assert_whole, open_in_log, orphans, rows

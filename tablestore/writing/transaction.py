@@ -32,14 +32,14 @@ from filestore.writing.slot_result import SlotResult, brought_files, named_files
 from filestore.writing.write import WriteResult
 from log.store import LogConfig
 from log.systems import open_log
-from tablestore.again import Again, settled
-from tablestore.commit_metrics import CommitMeter
-from tablestore.expiry import WriterExpiry
-from tablestore.lease import lease
-from tablestore.log_order import LogOrder
-from tablestore.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
-from tablestore.recovery import Recovered, Recovery
-from tablestore.write_job import Runner, TaskOutcome, WriteJob
+from tablestore.recovering.lease import lease
+from tablestore.recovering.order import LogOrder
+from tablestore.recovering.recovery import Recovered, Recovery
+from tablestore.writing.commit_metrics import CommitMeter
+from tablestore.writing.expiry import WriterExpiry
+from tablestore.writing.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
+from tablestore.writing.whole_retry import Again, settled
+from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = ["TableWriter"]
 
@@ -91,7 +91,7 @@ class TableWriter:
 
         Args:
             run: Brings the rows in the columns of the job's table; again, if others changed those or merged rows.
-            overwrite: What the rows replace (see `tablestore.overwrite`).
+            overwrite: What the rows replace (see `tablestore.writing.overwrite`).
             app: The caller's own number of the write: the same one again changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not tell of may have left
                 log transactions open.

@@ -1,4 +1,4 @@
-"""``python -m tablestore.metrics_page``: METRICS.md, drawn from the code. A test keeps the file equal to it."""
+"""``python -m tablestore.metrics.page``: METRICS.md, drawn from the code. A test keeps the file equal to it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from catalog_service.server import REQUEST_METRICS
 from compaction.duty_metrics import DUTY_METRICS
 from filestore.metrics.meter import Kind, Metric
-from tablestore.commit_metrics import COMMIT_METRICS
-from tablestore.follow_metrics import FOLLOW_METRICS
-from tablestore.log_metrics import LOG_METRICS
+from tablestore.following.follow_metrics import FOLLOW_METRICS
+from tablestore.logcare.metrics import LOG_METRICS
+from tablestore.writing.commit_metrics import COMMIT_METRICS
 
 __all__ = ["METRICS", "page"]
 
@@ -33,7 +33,7 @@ duties; both listen at loopback unless told otherwise. Writers and readers are i
 `connect`, and serves it, or has it in a registry of prometheus_client that it serves anyway:
 
 ```python
-from tablestore.metrics_server import serving_metrics
+from tablestore.metrics.server import serving_metrics
 
 metrics = tablestore.Metrics()
 store = tablestore.connect("warehouse", metrics=metrics)

@@ -20,11 +20,11 @@ from filestore.model.rowkind import RowKind
 from filestore.rows.reshape import reshaped
 from log.store import LogBatch, LogControl, LogTail
 from log.systems import open_log
-from tablestore.follow import Run
-from tablestore.hybrid import Replaced
+from tablestore.following.follow import Run
+from tablestore.following.hybrid import Replaced
+from tablestore.following.pieces import scan_pieces
+from tablestore.following.records import RecordReader, definition_after
 from tablestore.own_log import require_own_log
-from tablestore.pieces import scan_pieces
-from tablestore.records import RecordReader, definition_after
 
 __all__ = ["TailRun"]
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
-from tablestore.log_metrics import measure_log
-from tablestore.log_status import BucketLog, log_status
-from tablestore.recovery import Recovered
-from tablestore.transaction import TableWriter
+from tablestore.logcare.metrics import measure_log
+from tablestore.logcare.status import BucketLog, log_status
+from tablestore.recovering.recovery import Recovered
+from tablestore.writing.transaction import TableWriter
 
 __all__ = ["LogCare"]
 

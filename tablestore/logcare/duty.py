@@ -8,10 +8,10 @@ from filestore.delta.state import TableState
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
-from tablestore.log_metrics import measure_log
-from tablestore.log_status import log_status
-from tablestore.recovery import Recovered
-from tablestore.transaction import TableWriter
+from tablestore.logcare.metrics import measure_log
+from tablestore.logcare.status import log_status
+from tablestore.recovering.recovery import Recovered
+from tablestore.writing.transaction import TableWriter
 
 __all__ = ["LOG", "log_duty"]
 

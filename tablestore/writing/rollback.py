@@ -33,9 +33,9 @@ from filestore.reading.replaced_rows import ReplacedRows
 from filestore.table import FileStore
 from log.store import LogConfig, LogWriter
 from log.systems import open_log
-from tablestore.lease import lease
-from tablestore.log_order import LogOrder
-from tablestore.recovery import Recovery
+from tablestore.recovering.lease import lease
+from tablestore.recovering.order import LogOrder
+from tablestore.recovering.recovery import Recovery
 
 __all__ = ["rollback"]
 

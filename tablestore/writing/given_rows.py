@@ -1,4 +1,4 @@
-"""Rows that are there as a runner of a write (`tablestore.write_job`)."""
+"""Rows that are there as a runner of a write (`tablestore.writing.write_job`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import pyarrow as pa
 
 from filestore.sorting.order import sort_rows
 from tablestore.incoming import conform
-from tablestore.write_job import Runner, TaskOutcome, WriteJob
+from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 
-__all__ = ["brought"]
+__all__ = ["given_rows"]
 
 
-def brought(rows: pa.Table) -> Runner:
+def given_rows(rows: pa.Table) -> Runner:
     """Brings rows in the columns that the table has by then; for errors see `tablestore.incoming.conform`."""
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:

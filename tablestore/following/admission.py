@@ -1,7 +1,8 @@
 """How much of a table's changes one batch takes, decided purely: whole versions, and parts of one that is larger.
 
 A place in a history is a version whose changes were all taken, and how many units of the next one were, counted over
-its pieces (`tablestore.pieces`). Records of the log can be cut anywhere. Files, and what is told from them, come whole.
+its pieces (`tablestore.following.pieces`). Records of the log can be cut anywhere. Files, and what is told from them,
+come whole.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from filestore.delta.state import TableState
 from filestore.reading.predicate import Predicate
 from filestore.reading.scan import plan_scan, scan
 from filestore.table import FileStore
-from tablestore.fresh import LogTail, fresh_rows
+from tablestore.reading.fresh import LogTail, fresh_rows
 
 __all__ = ["Scan"]
 

@@ -1,9 +1,9 @@
 """Reads that are fresher than the newest snapshot: what the log shows beyond it is merged on top (``fresh=True``).
 
 With ``log.consistency = transactional`` a change becomes visible together with its snapshot, so there is never such a
-tail. Where records are visible earlier (`tablestore.visible`), the last record of a key wins, or with a sequence field
-the highest, as it will when the snapshot comes: what a log holds of engines that merge values are rows that are merged
-already.
+tail. Where records are visible earlier (`tablestore.reading.log_tail`), the last record of a key wins, or with a
+sequence field the highest, as it will when the snapshot comes: what a log holds of engines that merge values are rows
+that are merged already.
 Memory: the tail's keys and rows, one a key.
 """
 

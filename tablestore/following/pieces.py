@@ -25,10 +25,10 @@ from filestore.reading.difference import Compared as Versions
 from filestore.reading.difference import SlotDifference, changed_rows, differences, on_local_disk
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
-from tablestore.admission import between
-from tablestore.hybrid import Compared, FromLog, Recorded, Replaced, ResultMode, Step, changelog_step, steps
-from tablestore.records import RecordReader
-from tablestore.walk import Walk
+from tablestore.following.admission import between
+from tablestore.following.hybrid import Compared, FromLog, Recorded, Replaced, ResultMode, Step, changelog_step, steps
+from tablestore.following.records import RecordReader
+from tablestore.following.walk import Walk
 
 __all__ = [
     "DifferencePiece",

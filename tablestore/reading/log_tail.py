@@ -1,4 +1,4 @@
-"""What an eventual log shows that no version covers yet: see `tablestore.fresh.LogTail`."""
+"""What an eventual log shows that no version covers yet: see `tablestore.reading.fresh.LogTail`."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from filestore.table import FileStore
 from log.store import LogBatch, LogConfig, LogStore
 from log.systems import open_log
 from log.tailing import read_until
-from tablestore.log_order import unnamed
 from tablestore.own_log import require_own_log
+from tablestore.recovering.order import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
 

@@ -20,11 +20,10 @@ from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.table import FileStore
 from log.store import LogConfig
-from tablestore.follow_metrics import FollowMeter
-from tablestore.gaps import OnLogGap, is_gap, truncation
-from tablestore.hybrid import ResultMode
-from tablestore.own_log import require_own_log
-from tablestore.pieces import (
+from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.gaps import OnLogGap, is_gap, truncation
+from tablestore.following.hybrid import ResultMode
+from tablestore.following.pieces import (
     LogPiece,
     Piece,
     Planner,
@@ -32,10 +31,11 @@ from tablestore.pieces import (
     scan_pieces,
     told,
 )
-from tablestore.progress import Lag, Progress, lags
-from tablestore.records import RecordReader
-from tablestore.starting import Asked, Start, start_of
-from tablestore.walk import Walk
+from tablestore.following.progress import Lag, Progress, lags
+from tablestore.following.records import RecordReader
+from tablestore.following.starting import Asked, Start, start_of
+from tablestore.following.walk import Walk
+from tablestore.own_log import require_own_log
 
 __all__ = ["Follower", "Following", "How", "Run", "Stop", "change_schema", "table_replaced"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from filestore.metrics.meter import TABLE, Kind, Meter, Metric
-from tablestore.log_status import BucketLog
+from tablestore.logcare.status import BucketLog
 
 __all__ = ["LOG_METRICS", "measure_log"]
 

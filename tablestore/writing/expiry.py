@@ -11,7 +11,7 @@ from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.partition_expiry import expired_partitions
 from filestore.model.table_options import TableOptions
-from tablestore.overwrite import Drop
+from tablestore.writing.overwrite import Drop
 
 __all__ = ["WriterExpiry", "expired"]
 

@@ -19,7 +19,7 @@ from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files
 from filestore.writing.write import write_sorted
 from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
-from tablestore.overwrite import only_in
+from tablestore.writing.overwrite import only_in
 
 __all__ = ["Runner", "TaskOutcome", "WriteJob"]
 

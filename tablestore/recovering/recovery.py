@@ -18,9 +18,9 @@ from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.store import LogConfig, LogStore, parse_transaction_id
 from log.systems import open_log
-from tablestore.lease import abandoned, forget, holds_lease
 from tablestore.own_log import require_own_log
-from tablestore.republish import republish
+from tablestore.recovering.lease import abandoned, forget, holds_lease
+from tablestore.recovering.republish import republish
 
 __all__ = ["Recovered", "Recovery"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from filestore.metrics.meter import LATENCY_S, TABLE, Kind, Meter, Metric
-from tablestore.progress import Progress
+from tablestore.following.progress import Progress
 
 __all__ = ["FOLLOW_METRICS", "FollowMeter"]
 

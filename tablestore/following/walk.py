@@ -6,7 +6,7 @@ from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
 from filestore.table import FileStore
-from tablestore.records import definition_after
+from tablestore.following.records import definition_after
 
 __all__ = ["Walk"]
 

@@ -15,7 +15,7 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
-from tablestore.normalizing.topics import followed_changes, named, offsets_of, spec_of, temporary_state
+from tablestore.topics.changes import followed_changes, named, offsets_of, spec_of, temporary_state
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic

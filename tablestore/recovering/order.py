@@ -27,8 +27,8 @@ from filestore.table import FileStore
 from log.store import LogBatch, LogConfig, LogStore, LogTail, LogWriter, parse_transaction_id
 from log.systems import open_log
 from log.tailing import read_until
-from tablestore.lease import holds_lease
-from tablestore.retelling import distinct, record_keys, shared_keys, what_is_stored
+from tablestore.recovering.lease import holds_lease
+from tablestore.recovering.retelling import distinct, record_keys, shared_keys, what_is_stored
 
 __all__ = ["LogOrder", "repaired_until", "unnamed"]
 

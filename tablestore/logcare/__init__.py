@@ -1,0 +1,1 @@
+"""Where a table's log stands, and its care when no writer comes."""

@@ -1,0 +1,1 @@
+"""Metrics of a process, put together: the page of all of them (tablestore/METRICS.md), and ``/metrics``."""

@@ -1,0 +1,1 @@
+"""Reading one version: scans, rows of keys, and what an eventual log shows beyond it."""
