@@ -21,13 +21,14 @@ from log.connectors.ranges import PartitionRange
 from log.connectors.secrets import shown
 from log.connectors.startup import Startup, StartupMode
 from log.metadata.plans import plan_write
-from tablestore.following.hybrid import ResultMode, result_mode
+from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.incoming import Rows, arrow_rows, fit
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.reading.batch_size import batch_size
 from tablestore.table import Table
-from tablestore.topics.changes import is_complete, scanned_changes, spec_of, state_unused
+from tablestore.topics.changes import scanned_changes
 from tablestore.topics.reader import Stop, TopicReader, ending_of
+from tablestore.topics.spec import is_complete, spec_of, state_unused
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic

@@ -17,8 +17,8 @@ from filestore.reading.predicate import Predicate
 from tablestore.following.follow import Follower, Following, How, Stop
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import on_log_gap as choice_on_gap
-from tablestore.following.hybrid import ResultMode, result_mode
 from tablestore.following.progress import Lag, lags
+from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import Asked
 from tablestore.following.tail_run import TailRun
 from tablestore.handle import TableHandle

@@ -22,7 +22,6 @@ from filestore.table import FileStore
 from log.store import LogConfig
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, truncation
-from tablestore.following.hybrid import ResultMode
 from tablestore.following.pieces import (
     LogPiece,
     Piece,
@@ -33,6 +32,7 @@ from tablestore.following.pieces import (
 )
 from tablestore.following.progress import Lag, Progress, lags
 from tablestore.following.records import RecordReader
+from tablestore.following.result_mode import ResultMode
 from tablestore.following.starting import Asked, Start, start_of
 from tablestore.following.walk import Walk
 from tablestore.own_log import require_own_log

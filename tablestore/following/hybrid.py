@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import InvalidRequest
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.log_mode import LogMode
@@ -23,36 +21,7 @@ from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.scan import ScanPlan, plan_scan
 from tablestore.moments import milliseconds
 
-__all__ = [
-    "Compared",
-    "FromLog",
-    "Recorded",
-    "Replaced",
-    "ResultMode",
-    "Step",
-    "changelog_step",
-    "result_mode",
-    "steps",
-]
-
-
-class ResultMode(StrEnum):
-    """What a reader of changes gets of an update."""
-
-    UPSERT = "upsert"
-    """The row as it is now (``+I`` or ``+U``), as the log has it; a delete names the key (``-D``)."""
-    CHANGELOG = "changelog"
-    """The row as it was (``-U``) and as it is (``+U``); a delete has the row as it was. What changes nothing is left
-    out."""
-
-
-def result_mode(text: str) -> ResultMode:
-    """The mode of that name. `InvalidRequest` (``bad-result-mode``)."""
-    try:
-        return ResultMode(text)
-    except ValueError as error:
-        names = " or ".join(repr(str(mode)) for mode in ResultMode)
-        raise InvalidRequest(f"mode={text!r} is not known: use {names}", code="bad-result-mode") from error
+__all__ = ["Compared", "FromLog", "Recorded", "Replaced", "Step", "changelog_step", "steps"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ from filestore.reading.difference import SlotDifference, changed_rows, differenc
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from tablestore.following.admission import between
-from tablestore.following.hybrid import Compared, FromLog, Recorded, Replaced, ResultMode, Step, changelog_step, steps
+from tablestore.following.hybrid import Compared, FromLog, Recorded, Replaced, Step, changelog_step, steps
 from tablestore.following.records import RecordReader
+from tablestore.following.result_mode import ResultMode
 from tablestore.following.walk import Walk
 
 __all__ = [

@@ -17,7 +17,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
-from tablestore.topics.changes import named, offsets_of
+from tablestore.topics.offsets import named, offsets_of
 from tablestore.writing.given_rows import given_rows
 
 if TYPE_CHECKING:

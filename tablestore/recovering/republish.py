@@ -28,9 +28,9 @@ from filestore.reading.difference import Compared, changed_rows, differences, on
 from filestore.table import FileStore
 from log.store import LogBatch, LogConfig, LogStore, LogWriter, parse_transaction_id
 from log.systems import open_log
+from tablestore.recovering.control import control_of
 from tablestore.recovering.lease import lease
 from tablestore.recovering.retelling import balanced, shared_keys, what_is_stored
-from tablestore.writing.overwrite import control_of
 
 __all__ = ["republish"]
 

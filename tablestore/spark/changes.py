@@ -25,7 +25,6 @@ from filestore.reading.scan import plan_scan
 from log.store import LogConfig
 from tablestore.following.admission import Limit, Place, admit
 from tablestore.following.gaps import OnLogGap, is_gap
-from tablestore.following.hybrid import ResultMode
 from tablestore.following.pieces import (
     LogPiece,
     Piece,
@@ -36,6 +35,7 @@ from tablestore.following.pieces import (
     told,
 )
 from tablestore.following.records import RecordReader
+from tablestore.following.result_mode import ResultMode
 from tablestore.following.starting import start_of
 from tablestore.following.walk import Walk
 from tablestore.own_log import check_own_log

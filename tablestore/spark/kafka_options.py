@@ -14,9 +14,9 @@ from filestore.errors import InvalidRequest
 from filestore.model.table_columns import TableColumns
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.ranges import PartitionRange
-from tablestore.following.hybrid import ResultMode, result_mode
+from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.spark.stream_options import whole_option
-from tablestore.topics.changes import is_complete, state_unused
+from tablestore.topics.spec import is_complete, state_unused
 
 __all__ = ["RECORDS_PER_TASK", "KafkaRead", "kafka_read"]
 

@@ -25,7 +25,9 @@ from log.kafka.declared_reader import read_ranges
 from log.kafka.declared_topic import DeclaredTopic
 from tablestore.spark.kafka_offsets import KafkaOffset
 from tablestore.spark.kafka_options import KafkaRead
-from tablestore.topics.changes import changes_of_range, scanned_changes, spec_of
+from tablestore.topics.changes import scanned_changes
+from tablestore.topics.ranges import changes_of_range
+from tablestore.topics.spec import spec_of
 
 __all__ = ["KafkaBatchReader", "KafkaStreamReader", "kafka_type"]
 

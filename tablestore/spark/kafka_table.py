@@ -13,13 +13,13 @@ from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from log.connectors.decoding import asked_schema
 from log.kafka.declared_once import Numbered
-from tablestore.following.hybrid import result_mode
+from tablestore.following.result_mode import result_mode
 from tablestore.kafka_table import KafkaTable
 from tablestore.reading.batch_size import batch_size
 from tablestore.spark.kafka_options import RECORDS_PER_TASK, KafkaRead
 from tablestore.spark.kafka_sink import KafkaSink
 from tablestore.spark.query_id import QueryId
-from tablestore.topics.changes import spec_of
+from tablestore.topics.spec import spec_of
 
 __all__ = ["SparkKafkaTable"]
 

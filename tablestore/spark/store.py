@@ -25,7 +25,7 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from log.connectors.options import CONNECTOR
 from tablestore.defaults import PREFIX, table_defaults
-from tablestore.following.hybrid import ResultMode
+from tablestore.following.result_mode import ResultMode
 from tablestore.kafka_table import KafkaTable
 from tablestore.moments import in_utc
 from tablestore.reading.log_tail import VisibleTail

@@ -9,7 +9,7 @@ from typing import Self
 
 from filestore.errors import InvalidRequest
 from tablestore.following.gaps import OnLogGap, on_log_gap
-from tablestore.following.hybrid import ResultMode, result_mode
+from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import Asked
 
 __all__ = ["StreamOptions", "whole_option"]

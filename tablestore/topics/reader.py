@@ -15,7 +15,9 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
-from tablestore.topics.changes import followed_changes, named, offsets_of, spec_of, temporary_state
+from tablestore.topics.changes import followed_changes, temporary_state
+from tablestore.topics.offsets import named, offsets_of
+from tablestore.topics.spec import spec_of
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic

@@ -9,32 +9,14 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from filestore.delta.actions import PARTITIONS_PARAMETER
-from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
-from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
-from filestore.model.snapshot import Operation
 from filestore.rows.partitions import partition_set, partitions_of
-from log.store import LogStore
 
-__all__ = [
-    "Drop",
-    "Overwrite",
-    "Replacement",
-    "control_message",
-    "control_of",
-    "log_control",
-    "only_in",
-    "parse_spec",
-    "replacement",
-]
-
-_MOST_NAMED = 1000
-"""Partitions that a record of the log names: Kafka takes a megabyte a record."""
+__all__ = ["Drop", "Overwrite", "Replacement", "only_in", "parse_spec", "replacement"]
 
 Overwrite: TypeAlias = bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """What users give: False, True (the whole table), ``"dynamic"`` (the partitions that the rows have), or values of
@@ -80,39 +62,6 @@ class Drop:
         buckets = range(state.definition.buckets)
         chosen = {slot.partition for slot in (*state.slots(), *state.pending()) if slot.partition in self.partitions}
         return frozenset(Slot(partition, bucket) for partition in chosen for bucket in buckets)
-
-
-def control_message(operation: Operation, replaced: PartitionSet) -> dict[str, Any]:
-    """What the log says of an overwrite or a drop (log/PROTOCOL.md section 3.1)."""
-    message: dict[str, Any] = {"control": operation.value.lower()}
-    if not replaced.whole_table and len(replaced.specs) <= _MOST_NAMED:
-        message["partitions"] = replaced.to_json()
-    return message
-
-
-def control_of(entry: Commit, *, keyed: bool) -> dict[str, Any] | None:
-    """What the log says of a commit that is not told row by row; None for others."""
-    snapshot = entry.snapshot()
-    if snapshot.operation is Operation.ROLLBACK and not keyed:
-        return {"control": "overwrite"}
-    if snapshot.operation.replaces_partitions:
-        named = entry.actions[0]["commitInfo"]["operationParameters"].get(PARTITIONS_PARAMETER)
-        message: dict[str, Any] = {"control": snapshot.operation.value.lower()}
-        specs = [] if named is None else json.loads(named)
-        return message | ({"partitions": specs} if 0 < len(specs) <= _MOST_NAMED else {})
-    return None
-
-
-def log_control(log: LogStore, transaction_id: str, buckets: int, message: Mapping[str, Any]) -> LogTransaction | None:
-    """Prepares a control record in each partition: a reader of the log alone learns what it has to read again."""
-    writer = log.begin(transaction_id)
-    try:
-        for bucket in range(buckets):
-            writer.control(bucket, message)
-        return writer.prepare()
-    except BaseException:
-        writer.abort()
-        raise
 
 
 def replacement(overwrite: Overwrite, definition: TableDefinition) -> Replacement | None:

@@ -32,12 +32,13 @@ from filestore.writing.slot_result import SlotResult, brought_files, named_files
 from filestore.writing.write import WriteResult
 from log.store import LogConfig
 from log.systems import open_log
+from tablestore.recovering.control import control_message, log_control
 from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovered, Recovery
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import WriterExpiry
-from tablestore.writing.overwrite import Drop, Overwrite, Replacement, control_message, log_control, replacement
+from tablestore.writing.overwrite import Drop, Overwrite, Replacement, replacement
 from tablestore.writing.whole_retry import Again, settled
 from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from log.connectors.ranges import PartitionRange
-from tablestore.following.hybrid import ResultMode
+from tablestore.following.result_mode import ResultMode
 from tablestore.spark.kafka_offsets import KafkaOffset
 from tablestore.spark.kafka_options import KafkaRead, kafka_read
 from tests.log.connectors.tables import UPSERT, declared

@@ -22,7 +22,8 @@ from filestore.ambient import system_ambient
 from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
 from log.connectors.ranges import PartitionRange
 from tablestore import KafkaTable, Store
-from tablestore.topics.changes import changes_of_range, spec_of
+from tablestore.topics.ranges import changes_of_range
+from tablestore.topics.spec import spec_of
 from tests.servers.kafka import KafkaBroker
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
 from tests.waiting import until

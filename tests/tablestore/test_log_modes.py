@@ -15,9 +15,9 @@ from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
 from log.systems import open_log
 from tablestore import Store, Table
-from tablestore.following.hybrid import ResultMode
 from tablestore.following.pieces import Planner
 from tablestore.following.records import RecordReader
+from tablestore.following.result_mode import ResultMode
 from tablestore.following.walk import Walk
 from tablestore.incoming import conform
 from tablestore.writing.write_job import TaskOutcome, WriteJob

@@ -14,15 +14,10 @@ from log.connectors.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, opened_part
 from tablestore.normalizing.progress import Positions
-from tablestore.topics.changes import (
-    check_follows,
-    followed_changes,
-    is_complete,
-    named,
-    offsets_of,
-    pieces_of,
-    spec_of,
-)
+from tablestore.topics.changes import followed_changes
+from tablestore.topics.offsets import named, offsets_of
+from tablestore.topics.ranges import check_follows, pieces_of
+from tablestore.topics.spec import is_complete, spec_of
 from tests.folders import memory_folder
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
 from tests.tablestore.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
