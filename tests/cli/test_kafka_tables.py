@@ -14,7 +14,7 @@ from tablestore import Store, Table
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
 from tests.servers.kafka import KafkaBroker
-from tests.tablestore.debezium import ID, TEXT, Messages, make_topic
+from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, make_topic
 from tests.warehouses import changes
 
 COLUMNS = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"

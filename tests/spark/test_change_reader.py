@@ -21,7 +21,7 @@ from tablestore.spark.changes import ChangeReader
 from tablestore.spark.opened import location_options
 from tablestore.spark.source import TableStoreSource
 from tests.tables import in_order
-from tests.tablestore.test_result_modes import FEW, KEY, SHAPES, STEP, Shape, applied, do
+from tests.tablestore.following.test_result_modes import FEW, KEY, SHAPES, STEP, Shape, applied, do
 from tests.warehouses import replay, rows, warehouse
 
 Row = dict[str, Any]

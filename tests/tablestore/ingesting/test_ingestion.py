@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 from filestore.errors import Conflict, Corrupt, InvalidRequest
 from tablestore import Ingestion, KafkaTable, Pace, Store, Table
 from tests.servers.kafka import KafkaBroker
-from tests.tablestore.debezium import ID, TEXT, Messages, decimal, instant, make_topic
+from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant, make_topic
 
 pytestmark = pytest.mark.kafka
 

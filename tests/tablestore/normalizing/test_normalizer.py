@@ -30,7 +30,18 @@ from tablestore.normalizing.normalizer import expiry_due
 from tablestore.normalizing.progress import goes_on
 from tests.folders import memory_folder
 from tests.tables import assert_healthy, read, seeded
-from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, replayed, rows_of, spec, told
+from tests.tablestore.normalizing.upserts import (
+    BUSY,
+    Known,
+    Upsert,
+    after,
+    between,
+    known,
+    replayed,
+    rows_of,
+    spec,
+    told,
+)
 
 KINDS = st.sampled_from(["+I", "+U", "+U", "-D", "-U"])
 UPSERTS = st.lists(st.tuples(KINDS, st.integers(0, 9), st.none() | st.integers(0, 2)), max_size=12)

@@ -20,7 +20,7 @@ from tablestore.topics.ranges import check_follows, pieces_of
 from tablestore.topics.spec import is_complete, spec_of
 from tests.folders import memory_folder
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
-from tests.tablestore.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
+from tests.tablestore.normalizing.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
 
 UPSERTS = st.lists(
     st.tuples(st.sampled_from(["+U", "+U", "-D"]), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=8

@@ -13,7 +13,7 @@ from tablestore import Normalizer, NormalizerSpec
 from tablestore.topics.changes import followed_changes
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
-from tests.tablestore.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told
+from tests.tablestore.normalizing.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told
 
 BATCHES: list[list[Upsert]] = [[("+U", key, number) for key in range(number, number + 40)] for number in range(15)]
 NEXT: list[Upsert] = [("-D", 14, None), ("+U", 15, 77), ("+U", 16, 14), ("-D", 99, None), ("+U", 99, 1)]

@@ -23,7 +23,7 @@ from tablestore.ingesting.beginning import check_target
 from tablestore.ingesting.learning import key_names, learned, new_columns
 from tablestore.ingesting.source import EvolvingDecoder, raw_topic
 from tablestore.ingesting.targets import without_former
-from tests.tablestore.debezium import ID, TEXT, Messages, decimal, instant
+from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant
 
 VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": []}
 POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**instant("Timestamp"), "field": "at"}]}
