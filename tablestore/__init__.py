@@ -9,6 +9,17 @@
     for changes in orders.follow(): ...                  # the snapshot, then every change, endlessly
 
 For Spark see `tablestore.spark`. Errors are a small tree, grouped by what to do next: see `filestore.errors`.
+
+What the packages are for, each line above what it uses; the modules beside them are the doors (`store`, `table`,
+`kafka_table`) and what everybody holds (`handle`, `incoming`, …):
+
+    cli          the command line                       demo         the main job on a year of flights
+    metrics      the page of all metrics, /metrics      spark        the same doors in a Spark session
+    ingesting    Debezium topics into tables            topics       Kafka tables read: rows, complete changes
+    system       what is known of a table, as tables    logcare      where logs stand, and their care
+    normalizing  upserts to complete changes            writing      one commit across files and log; rollback
+    following    changes, version by version            reading      a version's rows; what the log shows beyond
+    recovering   the log put right: the dead, races
 """
 
 from __future__ import annotations
