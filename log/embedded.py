@@ -23,7 +23,8 @@ from log.embedded_tail import EmbeddedTail
 from log.record_batches import decode_segment, encode_segment
 from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, row_schema, slices
 from log.segments import CONTROL, DATA, Segment, Segments, StoredSegment, create_file, partition_path
-from log.store import EndReport, LogBatch, LogConfig, LogControl, gap, parse_transaction_id
+from log.store import EndReport, LogBatch, LogConfig, LogControl, gap
+from log.transaction_ids import parse_transaction_id
 
 __all__ = ["EmbeddedLog"]
 
@@ -113,6 +114,10 @@ class EmbeddedLog:
             for partition in self._partitions:
                 partition.abort(transaction_id, keep=self._config.eventual)
         return dead
+
+    def end_hanging(self) -> list[str]:
+        """None: each partition knows by itself what is open."""
+        return []
 
     def events(
         self,

@@ -9,7 +9,6 @@ log and its snapshots had no order).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, Self
@@ -31,13 +30,10 @@ __all__ = [
     "LogWriter",
     "gap",
     "log_config",
-    "parse_transaction_id",
 ]
 
 LOG_FOLDER = "_log"
 TOPIC_NAME_MAX = 249
-# Printable ASCII that needs no escaping in JSON: readers compare a record's first bytes.
-_TRANSACTION_ID = re.compile(r"([\w.-]+)/([\w.-]+)/([\w.-]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,6 +300,15 @@ class LogStore(Protocol):
             live.
         """
 
+    def end_hanging(self) -> list[str]:
+        """Ends this table's transactions where a part of the log takes them for open after their end; gives their ids.
+
+        Only foreign readers wait for them. A log that ends a transaction everywhere at once has none.
+
+        Raises:
+            InvalidRequest: ``log-not-authorized``: there are some, and it takes more rights.
+        """
+
     def events(
         self,
         transactions: Sequence[LogTransaction],
@@ -383,18 +388,3 @@ def gap(where: str, problem: str) -> NotFound:
         'start again from a snapshot with scan="full"',
         code="log-gap",
     )
-
-
-def parse_transaction_id(transaction_id: str) -> tuple[str, str, str]:
-    """Table UUID, commit id and ``task.attempt`` of a transaction id.
-
-    Raises:
-        InvalidRequest: ``log-transaction-id``: it has another shape.
-    """
-    match = _TRANSACTION_ID.fullmatch(transaction_id)
-    if match is None:
-        raise InvalidRequest(
-            f"transaction id {transaction_id!r} is not <table uuid>/<commit id>/<task>.<attempt>",
-            code="log-transaction-id",
-        )
-    return match[1], match[2], match[3]

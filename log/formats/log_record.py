@@ -33,7 +33,8 @@ import pyarrow as pa
 from filestore.errors import Corrupt
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from log.formats.json_rows import decode_rows, encode_rows, quoted
-from log.store import LogConfig, parse_transaction_id
+from log.store import LogConfig
+from log.transaction_ids import parse_transaction_id
 
 __all__ = ["ControlMessage", "DebeziumJson", "Messages", "RowMessages"]
 

@@ -10,6 +10,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 from filestore.ambient import Ambient
 from filestore.model.log_range import LogTransaction
 from log.kafka.connection import check_security
+from log.kafka.hanging import missing_markers, open_producers
 from log.kafka.reader import RangeReader
 from log.kafka.settings import timeout_seconds
 from log.kafka.tail import KafkaTail
@@ -17,7 +18,8 @@ from log.kafka.topic import Topic
 from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
 from log.kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
 from log.rows import row_schema
-from log.store import EndReport, LogBatch, LogConfig, LogControl, parse_transaction_id
+from log.store import EndReport, LogBatch, LogConfig, LogControl
+from log.transaction_ids import parse_transaction_id
 
 __all__ = ["KafkaLog"]
 
@@ -113,6 +115,26 @@ class KafkaLog:
         )(all_told)
         return aborted
 
+    def end_hanging(self) -> list[str]:
+        """Writes the markers that partitions wait for and nobody else will write."""
+        if not self._config.transactions:
+            return []
+        stable, ends = self._topic.stable_offsets(), self._topic.end_offsets()
+        waiting = [bucket for bucket, end in ends.items() if stable[bucket] < end]
+        if not waiting:
+            return []
+        before = self._producers(waiting)
+        opened = {producer_id for _, producer_id, _ in open_producers(before)}
+        known = self._transactions.list_of(self._topic.brokers(), opened) if opened else {}
+        ended = []
+        for transaction_id, marker in missing_markers(
+            before, known, self._producers(waiting), f"{self._config.table_id}/"
+        ):
+            (leader,) = self._topic.leaders([marker.partition])
+            self._transactions.write_marker(leader, self._topic.name, marker)
+            ended.append(transaction_id)
+        return sorted(set(ended))
+
     def events(
         self,
         transactions: Sequence[LogTransaction],
@@ -183,7 +205,11 @@ class KafkaLog:
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """What the partitions' leaders hold of a producer."""
-        return self._transactions.producers(self._topic.leaders(buckets), self._topic.name, producer_id)
+        found = self._producers(buckets)
+        return {bucket: states[producer_id] for bucket, states in found.items() if producer_id in states}
+
+    def _producers(self, buckets: Sequence[int]) -> dict[int, dict[int, ProducerState]]:
+        return self._transactions.producers(self._topic.leaders(buckets), self._topic.name)
 
     def producer_of(self, bucket: int, offset: int) -> tuple[int, int]:
         """Which producer wrote a record, as its batch says."""

@@ -24,6 +24,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
 from log.kafka.admin import described, led, made
+from log.kafka.requests import Address
 from log.kafka.settings import (
     TIMEOUT_LIMIT,
     TRANSACTION_TIMEOUT_MS,
@@ -35,7 +36,6 @@ from log.kafka.settings import (
     topic_of,
     translated,
 )
-from log.kafka.transactions import Address
 from log.store import LogConfig
 
 __all__ = ["Topic"]

@@ -10,29 +10,21 @@ The versions below are old ones that Kafka 3.0 and later speak; tested with 4.3.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
-
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from typing import NamedTuple
 
 from filestore.ambient import Ambient
-from filestore.errors import InvalidRequest, Unavailable
-from log.kafka.connection import Connection, Reader, Writer, parse_servers
+from filestore.errors import Unavailable
+from log.kafka.connection import Reader, Writer
+from log.kafka.requests import Address, Requests, require_ok, settled
 
-__all__ = ["Address", "ProducerState", "TransactionClient", "TransactionState"]
-
-logger = logging.getLogger(__name__)
-
-Address = tuple[str, int]
-T = TypeVar("T")
+__all__ = ["Marker", "ProducerState", "TransactionClient", "TransactionState"]
 
 _FETCH = 1
-_FIND_COORDINATOR = 10
 _INIT_PRODUCER_ID = 22
 _END_TXN = 26
+_WRITE_TXN_MARKERS = 27
 _DESCRIBE_PRODUCERS = 61
 _DESCRIBE_TRANSACTIONS = 65
 _LIST_TRANSACTIONS = 66
@@ -43,15 +35,10 @@ INVALID_TXN_STATE = 48
 INVALID_PRODUCER_ID_MAPPING = 49
 PRODUCER_FENCED = 90
 TRANSACTIONAL_ID_NOT_FOUND = 105
-_NOT_AUTHORIZED = {29: "topic", 31: "cluster", 53: "transactional id"}
-# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS,
-# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR is not among them
-_TRANSIENT = frozenset({14, 15, 16, 51, 5, 6, 7})
 
 _UNCOMMITTED = 0
 _HEAD_BYTES = 61
 _FENCING_TIMEOUT_MS = 60_000
-RETRY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +67,32 @@ class ProducerState:
     Attributes:
         records: How many it has stored of this producer and epoch.
         first_offset: Where the open transaction begins; -1 if none is open.
+        coordinator_epoch: That of the coordinator whose marker it has seen last; -1 if it has seen none.
     """
 
     producer_epoch: int
     records: int
     first_offset: int
+    coordinator_epoch: int = -1
 
 
-class _TransientError(Exception):
-    """Worth another try: the answer may be different soon."""
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What tells a partition how a producer's open transaction has ended (KIP-98).
+
+    Attributes:
+        partition: Where it is written.
+        producer_id: Whose transaction it ends.
+        producer_epoch: The one that the partition knows.
+        coordinator_epoch: It must not be less than what the partition has seen.
+        commit: How it has ended.
+    """
+
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    commit: bool
 
 
 class TransactionClient:
@@ -102,11 +106,7 @@ class TransactionClient:
     """
 
     def __init__(self, servers: str, settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
-        self._servers = parse_servers(servers)
-        self._settings = settings
-        self._timeout = timeout
-        self._ambient = ambient
-        self._connections: dict[Address, Connection] = {}
+        self._requests = Requests(servers, settings, timeout, ambient)
 
     def end(self, transaction_id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
         """Sends EndTxn; gives Kafka's error code, 0 also if it had been ended so before."""
@@ -114,9 +114,9 @@ class TransactionClient:
 
         def attempt(reply: Reader) -> int:
             _, error = reply.unpack("ih")
-            return _settled(error)
+            return settled(error)
 
-        return self._at_coordinator(transaction_id, _END_TXN, 1, body, attempt)
+        return self._requests.at_coordinator(transaction_id, _END_TXN, 1, body, attempt)
 
     def describe(self, transaction_id: str) -> TransactionState | None:
         """The coordinator's state of an id; None if it knows none (never used, or expired after its end)."""
@@ -125,16 +125,16 @@ class TransactionClient:
         def attempt(reply: Reader) -> TransactionState | None:
             reply.unpack("i")
             reply.length()
-            error = _settled(reply.number("h"))
+            error = settled(reply.number("h"))
             if error == TRANSACTIONAL_ID_NOT_FOUND:
                 return None
-            _require_ok(error)
+            require_ok(error)
             reply.string()
             state = reply.string()
             _, _, producer_id, epoch = reply.unpack("iqqh")
             return TransactionState(state, producer_id, epoch)
 
-        return self._at_coordinator(transaction_id, _DESCRIBE_TRANSACTIONS, 0, body, attempt, flexible=True)
+        return self._requests.at_coordinator(transaction_id, _DESCRIBE_TRANSACTIONS, 0, body, attempt, flexible=True)
 
     def fence(self, transaction_id: str) -> None:
         """Aborts what is open and raises the epoch.
@@ -145,38 +145,61 @@ class TransactionClient:
 
         def attempt(reply: Reader) -> None:
             _, error = reply.unpack("ih")
-            _require_ok(_settled(error))
+            require_ok(settled(error))
 
-        self._at_coordinator(transaction_id, _INIT_PRODUCER_ID, 1, body, attempt)
+        self._requests.at_coordinator(transaction_id, _INIT_PRODUCER_ID, 1, body, attempt)
 
     def list_open(self, brokers: Sequence[Address], prefix: str) -> list[str]:
         """Ids with that prefix whose transactions are open, from all brokers, since each coordinates some."""
         found: set[str] = set()
         body = Writer(flexible=True).length(1).string("Ongoing").length(0).tags().done()
 
-        def attempt(reply: Reader) -> list[str]:
-            _, error = reply.unpack("ih")
-            _require_ok(_settled(error))
-            for _ in range(reply.length()):
-                reply.string()
-            return [_listed(reply) for _ in range(reply.length())]
-
         for broker in brokers:
-            ids = self._at(broker, _LIST_TRANSACTIONS, 0, body, attempt, flexible=True)
-            found.update(i for i in ids if i.startswith(prefix))
+            listing = self._requests.at(broker, _LIST_TRANSACTIONS, 0, body, _listing, flexible=True)
+            found.update(listed.transaction_id for listed in listing if listed.transaction_id.startswith(prefix))
         return sorted(found)
 
-    def producers(
-        self, leaders: Mapping[Address, Sequence[int]], topic: str, producer_id: int
-    ) -> dict[int, ProducerState]:
-        """What each partition has stored of a producer; partitions without anything are left out.
+    def list_of(self, brokers: Sequence[Address], producer_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+        """Transactional id and state of producers, by producer id, as far as coordinators know of them."""
+        found: dict[int, tuple[str, str]] = {}
+        body = Writer(flexible=True).length(0).length(len(producer_ids))
+        body.pack(f"{len(producer_ids)}q", *producer_ids).tags()
+        for broker in brokers:
+            for listed in self._requests.at(broker, _LIST_TRANSACTIONS, 0, body.done(), _listing, flexible=True):
+                found[listed.producer_id] = listed.transaction_id, listed.state
+        return found
+
+    def write_marker(self, leader: Address, topic: str, marker: Marker) -> None:
+        """Ends a transaction in one partition, whatever its coordinator thinks (KIP-664).
+
+        REQUIRES: the coordinator has ended it the same way.
+
+        Raises:
+            InvalidRequest: ``log-not-authorized``: it takes the right to ALTER the cluster.
+        """
+        body = Writer(flexible=True).length(1).pack("qh?", marker.producer_id, marker.producer_epoch, marker.commit)
+        body.length(1).string(topic).length(1).pack("i", marker.partition).tags()
+        body.pack("i", marker.coordinator_epoch).tags().tags()
+
+        def attempt(reply: Reader) -> None:
+            reply.length()
+            reply.unpack("q")
+            reply.length()
+            reply.string()
+            reply.length()
+            _, error = reply.unpack("ih")
+            require_ok(settled(error))
+
+        self._requests.at(leader, _WRITE_TXN_MARKERS, 1, body.done(), attempt, flexible=True)
+
+    def producers(self, leaders: Mapping[Address, Sequence[int]], topic: str) -> dict[int, dict[int, ProducerState]]:
+        """What each partition has stored, by partition and producer id.
 
         Args:
             leaders: Partitions by the broker that leads them.
             topic: Their topic.
-            producer_id: Whose state is asked for.
         """
-        found: dict[int, ProducerState] = {}
+        found: dict[int, dict[int, ProducerState]] = {}
         for leader, partitions in leaders.items():
             body = Writer(flexible=True).length(1).string(topic).length(len(partitions))
             body.pack(f"{len(partitions)}i", *partitions).tags().tags()
@@ -187,8 +210,7 @@ class TransactionClient:
                 reply.string()
                 return dict(_partition_producers(reply) for _ in range(reply.length()))
 
-            answer = self._at(leader, _DESCRIBE_PRODUCERS, 0, body.done(), attempt, flexible=True)
-            found |= {p: states[producer_id] for p, states in answer.items() if producer_id in states}
+            found |= self._requests.at(leader, _DESCRIBE_PRODUCERS, 0, body.done(), attempt, flexible=True)
         return found
 
     def producer_of(self, leader: Address, topic: str, partition: int, offset: int) -> tuple[int, int]:
@@ -204,7 +226,7 @@ class TransactionClient:
             reply.unpack("ii")
             reply.string()
             _, _, error, _, _ = reply.unpack("iihqq")
-            _require_ok(_settled(error))
+            require_ok(settled(error))
             reply.unpack(f"{2 * max(reply.length(), 0)}q")
             if reply.length() < _HEAD_BYTES:
                 raise Unavailable(
@@ -213,136 +235,41 @@ class TransactionClient:
             # KIP-98: base offset, length, leader's epoch, magic, checksum, attributes, last delta, two timestamps
             return reply.unpack("qiibIhiqqqhii")[9:11]  # type: ignore[return-value]
 
-        return self._at(leader, _FETCH, 4, body.done(), attempt, flexible=False)
+        return self._requests.at(leader, _FETCH, 4, body.done(), attempt, flexible=False)
 
     def close(self) -> None:
         """Closes the connections; a later call makes new ones."""
-        for connection in self._connections.values():
-            connection.close()
-        self._connections.clear()
-
-    def _at_coordinator(
-        self,
-        transaction_id: str,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool = False,
-    ) -> T:
-        def attempt() -> T:
-            # Looked up each time: a coordinator moves when its broker dies.
-            coordinator = self._coordinator(transaction_id)
-            return self._once(coordinator, key, version, body, parse, flexible=flexible)
-
-        return self._retried(attempt)
-
-    def _at(
-        self,
-        broker: Address,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool,
-    ) -> T:
-        return self._retried(lambda: self._once(broker, key, version, body, parse, flexible=flexible))
-
-    def _coordinator(self, transaction_id: str) -> Address:
-        body = Writer().string(transaction_id).pack("b", 1).done()
-
-        def parse(reply: Reader) -> Address:
-            _, error = reply.unpack("ih")
-            reply.string()
-            _require_ok(_settled(error))
-            reply.unpack("i")
-            return reply.string(), reply.number("i")
-
-        problem: OSError | None = None
-        for server in self._servers:
-            try:
-                return self._once(server, _FIND_COORDINATOR, 2, body, parse)
-            except OSError as error:
-                problem = error
-        assert problem is not None
-        raise problem
-
-    def _once(
-        self,
-        broker: Address,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool = False,
-    ) -> T:
-        with self._connection(broker) as connection:
-            return parse(connection.request(key, version, body, flexible=flexible))
-
-    @contextmanager
-    def _connection(self, broker: Address) -> Iterator[Connection]:
-        if broker not in self._connections:
-            self._connections[broker] = Connection(broker, self._settings, self._timeout, self._ambient)
-        try:
-            yield self._connections[broker]
-        except OSError:
-            self._connections.pop(broker).close()
-            raise
-
-    def _retried(self, attempt: Callable[[], T]) -> T:
-        retrying = Retrying(
-            retry=retry_if_exception_type((_TransientError, OSError)),
-            wait=wait_exponential(multiplier=0.02, max=1.0),
-            stop=stop_after_delay(min(RETRY_SECONDS, 3 * self._timeout)),
-            sleep=self._ambient.sleep,
-            reraise=True,
-        )
-        try:
-            return retrying(attempt)
-        except (_TransientError, OSError) as error:
-            servers = ",".join(f"{host}:{port}" for host, port in self._servers)
-            raise Unavailable(
-                f"Kafka at {servers} did not answer a request about a transaction ({error}): retry later",
-                code="log-unavailable",
-            ) from error
+        self._requests.close()
 
 
-def _settled(error: int) -> int:
-    """The error code, unless it is worth another try or a matter of rights."""
-    if error in _TRANSIENT:
-        raise _TransientError(f"error {error}")
-    if error in _NOT_AUTHORIZED:
-        raise InvalidRequest(
-            f"Kafka does not allow this user to use the {_NOT_AUTHORIZED[error]}: check the broker's ACLs",
-            code="log-not-authorized",
-        )
-    return error
+class _Listed(NamedTuple):
+    transaction_id: str
+    producer_id: int
+    state: str
 
 
-def _require_ok(error: int) -> None:
-    if error != OK:
-        raise Unavailable(f"Kafka answered a request about a transaction with error {error}", code="log-unavailable")
+def _listing(reply: Reader) -> list[_Listed]:
+    _, error = reply.unpack("ih")
+    require_ok(settled(error))
+    for _ in range(reply.length()):
+        reply.string()
+    return [_listed(reply) for _ in range(reply.length())]
 
 
-def _listed(reply: Reader) -> str:
-    transaction_id = reply.string()
-    reply.unpack("q")
-    reply.string()
+def _listed(reply: Reader) -> _Listed:
+    found = _Listed(reply.string(), reply.number("q"), reply.string())
     reply.tags()
-    return transaction_id
+    return found
 
 
 def _partition_producers(reply: Reader) -> tuple[int, dict[int, ProducerState]]:
     partition, error = reply.unpack("ih")
     reply.string()
-    _require_ok(_settled(error))
+    require_ok(settled(error))
     states: dict[int, ProducerState] = {}
     for _ in range(reply.length()):
-        producer_id, epoch, last_sequence, _, _, first_offset = reply.unpack("qiiqiq")
+        producer_id, epoch, last_sequence, _, coordinator_epoch, first_offset = reply.unpack("qiiqiq")
         reply.tags()
-        states[producer_id] = ProducerState(epoch, last_sequence + 1, first_offset)
+        states[producer_id] = ProducerState(epoch, last_sequence + 1, first_offset, coordinator_epoch)
     reply.tags()
     return partition, states

@@ -42,6 +42,7 @@ def _said(found: Recovered) -> str | None:
         "aborted": found.aborted,
         "published again": found.republished,
         "told again": found.mended,
+        "completed": found.completed,
     }
     told = [f"{len(ids)} {what}" for what, ids in counts.items() if ids]
     return f"log transactions of dead writers: {', '.join(told)}" if told else None

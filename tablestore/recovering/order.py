@@ -24,9 +24,10 @@ from filestore.delta.state import TableState
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogStore, LogTail, LogWriter, parse_transaction_id
+from log.store import LogBatch, LogConfig, LogStore, LogTail, LogWriter
 from log.systems import open_log
 from log.tailing import read_until
+from log.transaction_ids import parse_transaction_id
 from tablestore.recovering.lease import holds_lease
 from tablestore.recovering.retelling import distinct, record_keys, shared_keys, what_is_stored
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from filestore.ambient import Ambient
 from filestore.delta.conflict import ALREADY_REPUBLISHED
 from filestore.delta.state import TableState
-from filestore.errors import Conflict
+from filestore.errors import Conflict, InvalidRequest
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
-from log.store import LogConfig, LogStore, parse_transaction_id
+from log.store import LogConfig, LogStore
 from log.systems import open_log
+from log.transaction_ids import parse_transaction_id
 from tablestore.own_log import require_own_log
 from tablestore.recovering.lease import abandoned, forget, holds_lease
 from tablestore.recovering.republish import republish
@@ -38,12 +39,14 @@ class Recovered:
         aborted: Of dead writers, which no version names.
         republished: Lost by the log, and published again.
         mended: Of dead writers, in an eventual log whose readers have them: their keys were told again.
+        completed: Ended before, but still held open by a broker that had not heard of it.
     """
 
     ended: tuple[str, ...] = ()
     aborted: tuple[str, ...] = ()
     republished: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
+    completed: tuple[str, ...] = ()
 
 
 class Recovery:
@@ -86,18 +89,21 @@ class Recovery:
         if self._swept and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
+        completed: list[str] = []
         with open_log(self._config, self._ambient) as log:
             if not self._swept:
                 require_own_log(log, state)
             lost = self._commit(log, waiting, late=True)
             if dead or not self._swept:
                 aborted = log.abort_unnamed(self._is_dead)
+                completed = self._complete(log)
                 self._swept = True
                 if dead:
                     self._forget(log, dead)
         for transaction_id in lost:
             self._publish_again(self._config, transaction_id)
-        return Recovered(tuple(t.id for t in waiting if t.id in self._ended), tuple(aborted), lost)
+        ended = tuple(t.id for t in waiting if t.id in self._ended)
+        return Recovered(ended, tuple(aborted), lost, completed=tuple(completed))
 
     def look_again(self) -> None:
         """Something could not be tidied up: the next `before_write` asks the log again."""
@@ -157,6 +163,17 @@ class Recovery:
                 lost,
             )
         return report.lost
+
+    def _complete(self, log: LogStore) -> list[str]:
+        """Foreign readers wait until somebody may do it; to write goes on without."""
+        try:
+            completed = log.end_hanging()
+        except InvalidRequest as error:
+            logger.warning("readers with read_committed wait for a transaction that has ended: %s", error)
+            return []
+        for transaction_id in completed:
+            logger.warning("log transaction %s had ended, and a broker had not heard of it: now it has", transaction_id)
+        return completed
 
     def _publish_again(self, log: LogConfig, transaction_id: str) -> None:
         try:

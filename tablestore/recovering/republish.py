@@ -26,8 +26,9 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation
 from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogStore, LogWriter, parse_transaction_id
+from log.store import LogBatch, LogConfig, LogStore, LogWriter
 from log.systems import open_log
+from log.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
 from tablestore.recovering.lease import lease
 from tablestore.recovering.retelling import balanced, shared_keys, what_is_stored

@@ -52,7 +52,7 @@ def test_prepared_before_the_snapshot_and_ended_after_it(orders: Table, spy: Log
     writer = on(orders, Watched(spy))
     writer.write(runner(orders, 1, 2))
     acts = [e for e in spy.events if e != "append"]
-    assert acts == ["identity", "abort_unnamed", "begin", "prepare", "snapshot", "end commit"]
+    assert acts == ["identity", "abort_unnamed", "end_hanging", "begin", "prepare", "snapshot", "end commit"]
 
 
 def test_the_log_is_asked_for_dead_writers_once(orders: Table, spy: LogSpy) -> None:
@@ -62,11 +62,21 @@ def test_the_log_is_asked_for_dead_writers_once(orders: Table, spy: LogSpy) -> N
     assert spy.events.count("abort_unnamed") == 1
 
 
+def test_a_write_needs_no_right_to_end_what_hangs(orders: Table, spy: LogSpy, caplog: pytest.LogCaptureFixture) -> None:
+    """Writing another's markers takes the right to ALTER the cluster, which writers need not have."""
+    spy.failing["end_hanging"] = InvalidRequest("check the broker's ACLs", code="log-not-authorized")
+    assert on(orders, LocalStorage()).recover().completed == ()
+    assert "readers with read_committed wait" in caplog.text
+    put(orders, 1)
+    assert [row["id"] for row in rows(orders)] == [1]
+
+
 def test_an_overwrite_logs_a_control_record_in_each_partition(orders: Table, spy: LogSpy) -> None:
     put(orders, 1)
     spy.events.clear()
     on(orders, Watched(spy)).write(runner(orders, 7), overwrite=True)
-    recovery, write = ["identity", "end commit", "abort_unnamed"], ["begin", "control", "control", "prepare"]
+    recovery = ["identity", "end commit", "abort_unnamed", "end_hanging"]
+    write = ["begin", "control", "control", "prepare"]
     assert spy.events == [*recovery, *write, "snapshot", "end commit"]
 
 

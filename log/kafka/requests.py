@@ -1,0 +1,162 @@
+"""Requests to coordinators and to given brokers, made again while what is wrong may pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+
+from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest, Unavailable
+from log.kafka.connection import Connection, Reader, Writer, parse_servers
+
+__all__ = ["Address", "Requests", "require_ok", "settled"]
+
+Address = tuple[str, int]
+T = TypeVar("T")
+
+_FIND_COORDINATOR = 10
+_NOT_AUTHORIZED = {29: "topic", 31: "cluster", 53: "transactional id"}
+# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS,
+# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR is not among them
+_TRANSIENT = frozenset({14, 15, 16, 51, 5, 6, 7})
+RETRY_SECONDS = 30.0
+
+
+class _TransientError(Exception):
+    """Worth another try: the answer may be different soon."""
+
+
+class Requests:
+    """Sends them, over connections that it keeps. One thread at a time.
+
+    Args:
+        servers: ``bootstrap.servers``.
+        settings: librdkafka's security settings.
+        timeout: For each answer, seconds.
+        ambient: Waits between retries; nonces.
+    """
+
+    def __init__(self, servers: str, settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
+        self._servers = parse_servers(servers)
+        self._settings = settings
+        self._timeout = timeout
+        self._ambient = ambient
+        self._connections: dict[Address, Connection] = {}
+
+    def close(self) -> None:
+        """Closes the connections; a later call makes new ones."""
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def at_coordinator(
+        self,
+        transaction_id: str,
+        key: int,
+        version: int,
+        body: bytes,
+        parse: Callable[[Reader], T],
+        *,
+        flexible: bool = False,
+    ) -> T:
+        """What ``parse`` makes of the answer of the coordinator of a transactional id."""
+
+        def attempt() -> T:
+            # Looked up each time: a coordinator moves when its broker dies.
+            coordinator = self._coordinator(transaction_id)
+            return self._once(coordinator, key, version, body, parse, flexible=flexible)
+
+        return self._retried(attempt)
+
+    def at(
+        self,
+        broker: Address,
+        key: int,
+        version: int,
+        body: bytes,
+        parse: Callable[[Reader], T],
+        *,
+        flexible: bool,
+    ) -> T:
+        """What ``parse`` makes of the answer of one broker."""
+        return self._retried(lambda: self._once(broker, key, version, body, parse, flexible=flexible))
+
+    def _coordinator(self, transaction_id: str) -> Address:
+        body = Writer().string(transaction_id).pack("b", 1).done()
+
+        def parse(reply: Reader) -> Address:
+            _, error = reply.unpack("ih")
+            reply.string()
+            require_ok(settled(error))
+            reply.unpack("i")
+            return reply.string(), reply.number("i")
+
+        problem: OSError | None = None
+        for server in self._servers:
+            try:
+                return self._once(server, _FIND_COORDINATOR, 2, body, parse)
+            except OSError as error:
+                problem = error
+        assert problem is not None
+        raise problem
+
+    def _once(
+        self,
+        broker: Address,
+        key: int,
+        version: int,
+        body: bytes,
+        parse: Callable[[Reader], T],
+        *,
+        flexible: bool = False,
+    ) -> T:
+        with self._connection(broker) as connection:
+            return parse(connection.request(key, version, body, flexible=flexible))
+
+    @contextmanager
+    def _connection(self, broker: Address) -> Iterator[Connection]:
+        if broker not in self._connections:
+            self._connections[broker] = Connection(broker, self._settings, self._timeout, self._ambient)
+        try:
+            yield self._connections[broker]
+        except OSError:
+            self._connections.pop(broker).close()
+            raise
+
+    def _retried(self, attempt: Callable[[], T]) -> T:
+        retrying = Retrying(
+            retry=retry_if_exception_type((_TransientError, OSError)),
+            wait=wait_exponential(multiplier=0.02, max=1.0),
+            stop=stop_after_delay(min(RETRY_SECONDS, 3 * self._timeout)),
+            sleep=self._ambient.sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(attempt)
+        except (_TransientError, OSError) as error:
+            servers = ",".join(f"{host}:{port}" for host, port in self._servers)
+            raise Unavailable(
+                f"Kafka at {servers} did not answer a request about a transaction ({error}): retry later",
+                code="log-unavailable",
+            ) from error
+
+
+def settled(error: int) -> int:
+    """The error code, unless it is worth another try or a matter of rights."""
+    if error in _TRANSIENT:
+        raise _TransientError(f"error {error}")
+    if error in _NOT_AUTHORIZED:
+        raise InvalidRequest(
+            f"Kafka does not allow this user to use the {_NOT_AUTHORIZED[error]}: check the broker's ACLs",
+            code="log-not-authorized",
+        )
+    return error
+
+
+def require_ok(error: int) -> None:
+    """Any error that is left is an `Unavailable`."""
+    if error != 0:
+        raise Unavailable(f"Kafka answered a request about a transaction with error {error}", code="log-unavailable")
