@@ -3,7 +3,7 @@
 A batch goes through Arrow's parser in one piece. What it does not take is halved until the messages that it does not
 take are alone, and these are read one by one by the rules of `json_values`, which take all that the parser takes, and
 say what is wrong. So a bad message costs itself and spoils no other, and a batch without one costs one pass. Maps are
-objects in JSON, for which Arrow's parser has no type: documents with them are all read one by one.
+objects in JSON, for which Arrow's parser has no type: it gets them as arrays of entries (`json_maps`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.json as pa_json
 
 from log.formats.format import Index
+from log.formats.json_maps import has_map, maps_as_entries
 from log.formats.json_rows import leaves
 from log.formats.json_values import column_value, load
 
@@ -57,8 +58,6 @@ def parse_documents(
     text = _texts(values).str.strip_chars(" \t\r\n")
     # Between such texts a newline can stand nowhere inside a document, see `_parse`.
     regular = text.str.starts_with("{") & text.str.ends_with("}")
-    if any(_has_map(f.type) for f in schema):
-        regular = regular & False
     forms = [frozenset(textual), frozenset[str]()] if textual else [frozenset[str]()]
     found = _Found(schema, arrays)
     if len(places := regular.arg_true().to_numpy().astype(np.int64)):
@@ -167,6 +166,8 @@ def _parse(text: pl.Series, schema: pa.Schema, form: frozenset[str]) -> pa.Table
     # of two documents, and as many rows as texts means one row each.
     joined = text.str.join("\n").cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
     data = joined.buffers()[2]
+    if any(has_map(f.type) for f in schema):
+        data = maps_as_entries(np.frombuffer(data, np.uint8), schema)
     wanted = pa.schema([pa.field(f.name, _parsed_type(f.type, f.name in form)) for f in schema])
     table = pa_json.read_json(
         pa.BufferReader(data),
@@ -188,6 +189,9 @@ def _parsed_type(kind: pa.DataType, textual: bool) -> pa.DataType:
     """The type as which Arrow's parser reads it."""
     if pa.types.is_list(kind):
         return pa.list_(_parsed_type(kind.value_type, textual))
+    if pa.types.is_map(kind):
+        item = _parsed_type(kind.item_type, textual)
+        return pa.list_(pa.struct([("key", kind.key_type), ("value", item)]))
     if pa.types.is_struct(kind):
         return pa.struct([(f.name, _parsed_type(f.type, textual)) for f in kind])
     if pa.types.is_timestamp(kind) and kind.unit == "us" and not textual:
@@ -206,13 +210,19 @@ def _typed(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
         children = [_typed(array.values, kind.value_type)]
         return pa.Array.from_buffers(kind, len(array), array.buffers()[:2], array.null_count, array.offset, children)
+    if pa.types.is_map(kind):
+        return _map(array, kind)
     if pa.types.is_binary(kind):
         decoded = pl.Series(pl.from_arrow(array)).str.decode("base64")
         return decoded.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kind)
     return array.cast(kind)
 
 
-def _has_map(kind: pa.DataType) -> bool:
-    if pa.types.is_list(kind):
-        return _has_map(kind.value_type)
-    return pa.types.is_map(kind) or (pa.types.is_struct(kind) and any(_has_map(f.type) for f in kind))
+def _map(entries: pa.ListArray, kind: pa.MapType) -> pa.Array:
+    keys, items = entries.values.field(0), _typed(entries.values.field(1), kind.item_type)
+    owners = np.repeat(np.arange(len(entries)), np.diff(entries.offsets.to_numpy()))
+    named = pa.table({"owner": owners, "key": keys.slice(entries.offsets[0].as_py(), len(owners))})
+    if named.group_by(["owner", "key"]).aggregate([]).num_rows < len(owners):
+        raise pa.ArrowInvalid("a key comes twice in one object")
+    inner = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(kind, len(entries), entries.buffers()[:2], entries.null_count, entries.offset, [inner])
