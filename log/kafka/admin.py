@@ -15,9 +15,16 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 
 from filestore.ambient import Ambient
 
-__all__ = ["described", "led", "made", "retried"]
+__all__ = ["COORDINATOR_MOVES", "described", "led", "made", "retried"]
 
 T = TypeVar("T")
+
+COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+"""Codes while a group's coordinator moves, or right after the cluster's first one was asked for."""
 
 # While partitions move, or right after they were made
 _TRANSIENT = frozenset(

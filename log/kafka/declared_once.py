@@ -11,22 +11,16 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from filestore.ambient import Ambient
 from log.connectors.declaration import KafkaDeclaration
-from log.kafka.admin import retried
+from log.kafka.admin import COORDINATOR_MOVES, retried
 from log.kafka.declared_settings import consumer_settings, timeout_seconds
 from log.kafka.settings import translated
 
 __all__ = ["Mark", "Numbered"]
 
-# While a group's coordinator moves, or right after the cluster's first one was asked for.
-_MOVING = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-)
 _PARTITION = 0  # a group has offsets of partitions; which one does not matter, but that it is there
 
 
@@ -86,7 +80,7 @@ class Mark:
             return found
 
         with translated(self._action, self._table):
-            found = retried(request, _MOVING, self._seconds, self._ambient)
+            found = retried(request, COORDINATOR_MOVES, self._seconds, self._ambient)
         if found.offset <= self._write.number:  # of the next write; below 0 if there was none
             return None
         return int(found.metadata or 0) if found.offset == self._write.number + 1 else 0

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TypeAlias
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from log.connectors.declaration import KafkaDeclaration
-from log.kafka.declared_settings import client_settings
+from log.kafka.admin import COORDINATOR_MOVES, retried
+from log.kafka.declared_settings import client_settings, timeout_seconds
 from log.kafka.settings import translated
 
 __all__ = ["GroupOffsets"]
+
+_Answer: TypeAlias = "Future[ConsumerGroupTopicPartitions]"
 
 
 class GroupOffsets:
@@ -21,21 +27,24 @@ class GroupOffsets:
     Args:
         declaration: The topic.
         group: The group's id.
+        ambient: Waits while the group's coordinator moves.
 
     Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``, or
     ``group-in-use``: it has members, who alone may keep offsets).
     """
 
-    def __init__(self, declaration: KafkaDeclaration, group: str) -> None:
+    def __init__(self, declaration: KafkaDeclaration, group: str, ambient: Ambient) -> None:
         self._declaration = declaration
         self._group = group
+        self._ambient = ambient
+        self._seconds = timeout_seconds(declaration) * 3
         self._admin = AdminClient(client_settings(declaration))
 
     def read(self) -> dict[int, int]:
         """The offsets by partition, of those that have one. Brokers forget them with the topic, or after a week."""
         asked = [ConsumerGroupTopicPartitions(self._group)]
         with translated(f"reading the offsets of group {self._group}", self._declaration):
-            found = self._checked(self._admin.list_consumer_group_offsets(asked)[self._group].result())
+            found = self._answer(lambda: self._admin.list_consumer_group_offsets(asked))
         ours = [at for at in found if at.topic == self._declaration.topic and at.offset >= 0]
         return {at.partition: at.offset for at in ours}
 
@@ -44,7 +53,12 @@ class GroupOffsets:
         places = [TopicPartition(self._declaration.topic, p, offset) for p, offset in offsets.items()]
         asked = [ConsumerGroupTopicPartitions(self._group, places)]
         with translated(f"keeping the offsets of group {self._group}", self._declaration):
-            self._checked(self._admin.alter_consumer_group_offsets(asked)[self._group].result())
+            self._answer(lambda: self._admin.alter_consumer_group_offsets(asked))
+
+    def _answer(self, ask: Callable[[], Mapping[str, _Answer]]) -> Sequence[TopicPartition]:
+        return retried(
+            lambda: self._checked(ask()[self._group].result()), COORDINATOR_MOVES, self._seconds, self._ambient
+        )
 
     def _checked(self, found: ConsumerGroupTopicPartitions) -> Sequence[TopicPartition]:
         """The answer, if it holds for every partition: brokers refuse single ones."""

@@ -55,7 +55,7 @@ def begin(store: Store, asked: Asked, ambient: Ambient) -> Ingestion:
         if error.code != "table-not-found":
             raise
         table = _made(store, asked, source, columns, len(topic.partitions()), ambient)
-    target = _target(table, source, topic)
+    target = _target(table, source, topic, ambient)
     _check_known(asked, columns, target)
     return Ingestion(table, source, target, topic, ambient, fixed=columns is not None)
 
@@ -117,14 +117,14 @@ def check_target(table: KafkaDeclaration, source: KafkaDeclaration) -> None:
         )
 
 
-def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic) -> Target:
+def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic, ambient: Ambient) -> Target:
     if isinstance(table, Table):
         return ManagedTarget(table, topic.identified()[0])
     check_target(table.declaration, source)
     from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
     group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")
-    return TopicTarget(table, GroupOffsets(source, group))
+    return TopicTarget(table, GroupOffsets(source, group, ambient))
 
 
 def _check_known(asked: Asked, columns: Schema | None, target: Target) -> None:
