@@ -168,8 +168,11 @@ def test_changes_come_once_and_in_order_or_the_reader_is_told_of_the_gap(table: 
             behind = [r for r in readers if not r.told_of_gap and len(r.found) < len(writers.since(r.pinned))]
             if behind:
                 dice.choice(behind).read()
+    readers.append(Reader.pin(table))  # nothing is truncated behind it
+    writers.write(0)
     for reader in readers:
         reader.finish()
+    assert not readers[-1].told_of_gap
     check(table, readers, writers, seed)
 
 
