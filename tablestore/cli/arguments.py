@@ -13,6 +13,7 @@ __all__ = [
     "AsJson",
     "Catalog",
     "Columns",
+    "Defaults",
     "Format",
     "OutputFormat",
     "TableName",
@@ -52,6 +53,15 @@ Catalog = Annotated[
 Token = Annotated[
     str | None,
     typer.Option("--token", envvar="TABLESTORE_TOKEN", help="What the catalog service asks for."),
+]
+Defaults = Annotated[
+    str | None,
+    typer.Option(
+        "--defaults",
+        envvar="TABLESTORE_DEFAULTS",
+        metavar="NAME=VALUE;…",
+        help="Options of tables that are made, unless told otherwise: 'table-storage.bucket=4'.",
+    ),
 ]
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

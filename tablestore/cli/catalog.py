@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from filestore.errors import InvalidRequest
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Defaults, Token
 from tablestore.cli.opening import open_store
 from tablestore.cli.output import note, print_json, print_lines
 
-__all__ = ["create", "databases", "drop", "names_of", "options_of", "tables"]
+__all__ = ["create", "databases", "defaults_of", "drop", "names_of", "options_of", "tables"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
@@ -54,6 +54,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Free text.")] = None,
     if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error if it is there.")] = False,
+    defaults: Defaults = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -71,7 +72,7 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
         raise InvalidRequest(
             f"a table needs columns: tablestore create {name} 'id BIGINT, name STRING'", code="no-columns"
         )
-    with open_store(catalog, token, make=True) as store:
+    with open_store(catalog, token, make=True, defaults=defaults_of(defaults)) as store:
         if schema is None:
             store.create_database(name, if_not_exists=if_not_exists)
         else:
@@ -117,6 +118,12 @@ def options_of(given: Sequence[str], hint: str = "--option") -> dict[str, str]:
     if wrong := [text for text, equals, _ in pairs if not equals]:
         raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint=hint)
     return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def defaults_of(given: str | None) -> dict[str, str]:
+    """A session's ``table-storage.*`` settings, with semicolons or newlines between them."""
+    parts = (given or "").replace("\n", ";").split(";")
+    return options_of([part for part in parts if part.strip()], "--defaults, $TABLESTORE_DEFAULTS")
 
 
 def _print_names(names: list[str], as_json: bool) -> None:

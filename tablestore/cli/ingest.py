@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
-from tablestore.cli.catalog import names_of, options_of
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Token
+from tablestore.cli.catalog import defaults_of, names_of, options_of
 from tablestore.cli.follow import interruptible
 from tablestore.cli.opening import open_store
 from tablestore.cli.output import note
@@ -48,6 +48,7 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
         list[str] | None,
         typer.Option("--source", metavar="NAME=VALUE", help="Of the topic: properties.… and scan.…; may be repeated."),
     ] = None,
+    defaults: Defaults = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -60,7 +61,7 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
     tablestore ingest cdc.shop.orders --into shop.latest --servers localhost:9092 --to-topic orders[/dim]
     """
     options = options_of(option or ()) | ({} if to_topic is None else {"connector": "upsert-kafka", "topic": to_topic})
-    with open_store(catalog, token) as store:
+    with open_store(catalog, token, defaults=defaults_of(defaults)) as store:
         ingestion = store.ingest(
             topic,
             into,

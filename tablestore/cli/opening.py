@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,9 @@ __all__ = ["open_any_table", "open_catalog", "open_store", "open_table"]
 
 
 @contextmanager
-def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterator[Store]:
+def open_store(
+    catalog: str, token: str | None, *, make: bool = False, defaults: Mapping[str, str] | None = None
+) -> Iterator[Store]:
     """Connects.
 
     Args:
@@ -27,9 +29,10 @@ def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterat
         token: Likewise.
         make: A warehouse that is not there may be made. Otherwise that is an error: a mistyped path would show an
             empty catalog.
+        defaults: Options of tables that are made: ``table-storage.<option>`` and its value.
 
     Raises:
-        InvalidRequest: ``bad-path``.
+        InvalidRequest: ``bad-path``, or ``bad-default``.
         NotFound: ``no-warehouse``.
     """
     # Here and not above: it brings Arrow, polars and SQLAlchemy, and `--help` shall not wait for them.
@@ -37,7 +40,7 @@ def open_store(catalog: str, token: str | None, *, make: bool = False) -> Iterat
 
     if not make:
         _require_there(catalog)
-    with connect(catalog, token=token) as store:
+    with connect(catalog, token=token, options=defaults) as store:
         yield store
 
 

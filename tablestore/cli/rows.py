@@ -52,6 +52,10 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
         ),
     ] = None,
     tag: Annotated[str | None, typer.Option("--tag", help="The state that has this tag.")] = None,
+    fresh: Annotated[
+        bool,
+        typer.Option("--fresh", help="Also what a log with log.consistency = eventual holds and no version yet."),
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option("--limit", "-n", min=0, help=f"Default: {ROWS_SHOWN} as a table, all as JSON."),
@@ -66,11 +70,11 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
 
     if limit is None and output is Format.TABLE:
         limit = ROWS_SHOWN
-    now = version is None and timestamp is None and tag is None
+    now = version is None and timestamp is None and tag is None and not fresh
     with (open_any_table if now else open_table)(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
         if isinstance(table, Table):
-            batches = table.scan(wanted, where, version, timestamp=timestamp, tag=tag).to_batches()
+            batches = table.scan(wanted, where, version, fresh, timestamp=timestamp, tag=tag).to_batches()
         else:
             batches = table.scan(wanted, where).to_batches()
         more = print_rows(batches, output, limit)

@@ -11,6 +11,7 @@ import pytest
 
 from tablestore import Store, Table
 from tests.cli.conftest import Run
+from tests.integration.test_eventual_log import between
 from tests.warehouses import rows
 
 
@@ -39,6 +40,32 @@ def test_a_table_is_created_as_told(run: Run, store: Store) -> None:
     assert definition.partition_by == ("region",)
     assert definition.options.as_dict() == {"bucket": "3", "log.system": "none"}
     assert definition.comment == "all of it"
+
+
+@pytest.mark.parametrize("given", ["option", "environment"])
+def test_a_table_is_created_with_defaults(run: Run, store: Store, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    defaults = "table-storage.log.retention=7 d; table-storage.bucket=4\n"
+    asked = ("create", "shop.sales", "id BIGINT", "-o", "bucket=2")
+    if given == "environment":
+        monkeypatch.setenv("TABLESTORE_DEFAULTS", defaults)
+    else:
+        asked = (*asked, "--defaults", defaults)
+    assert run(*asked).exit_code == 0
+    assert store.table("shop.sales").definition.options.as_dict() == {"log.retention": "7 d", "bucket": "2"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "said"),
+    [
+        ("bucket=4", "table-storage.bucket"),
+        ("table-storage.buckets=4", "buckets"),
+        ("table-storage.bucket", "NAME=VAL"),
+    ],
+)
+def test_defaults_that_are_none(run: Run, defaults: str, said: str) -> None:
+    result = run("create", "shop.sales", "id BIGINT", "--defaults", defaults)
+    assert result.exit_code
+    assert said in result.stderr
 
 
 def test_creating_again_is_an_error_unless_told_otherwise(run: Run, orders: Table) -> None:
@@ -320,3 +347,30 @@ def test_a_change_that_cannot_be_made(run: Run, orders: Table, change: str, said
     assert result.exit_code == 1
     assert said in result.stderr
     assert orders.filestore.state().version == 0
+
+
+# ------------------------------------------------------------------------------------ beyond the newest version
+
+
+def test_a_fresh_scan_shows_what_is_not_committed_yet(run: Run, store: Store) -> None:
+    options = {"log.consistency": "eventual"}
+    table = store.create_table("shop.live", "id BIGINT, status STRING", primary_key=["id"], options=options)
+    put(table, 1, 2)
+    shown: list[str] = []
+
+    def look() -> None:
+        for asked in (("scan", "shop.live"), ("scan", "shop.live", "--fresh"), ("scan", "shop.live", "--fresh", "-n1")):
+            shown.append(run(*asked, "--format", "json").stdout)
+
+    put(between(table, look), 2, 3, status="PAID")
+    found = [sorted(json.loads(line)["id"] for line in text.splitlines()) for text in shown]
+    assert found[:2] == [[1, 2], [1, 2, 3]]
+    assert len(found[2]) == 1
+    assert shown[0].count("PAID") == 0
+    assert shown[1].count("PAID") == 2
+
+
+def test_a_fresh_scan_is_one_of_now(run: Run, orders: Table) -> None:
+    put(orders, 1)
+    assert "error[bad-time-travel]" in run("scan", "shop.orders", "--fresh", "--version", 1).stderr
+    assert run("scan", "shop.orders", "--fresh", "--format", "json").stdout.count("OPEN") == 1
