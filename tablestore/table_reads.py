@@ -121,8 +121,8 @@ class TableReads:
         a version lacks is null in its changes, one that comes later is left out, a renamed one keeps its name.
 
         With ``log.consistency = eventual`` and mode ``upsert`` changes come as they are written, before their commit,
-        in the log's order; what a failed write told is corrected by later changes. A version counts as read once all
-        that it covers was given.
+        in the log's order; what a failed write told is corrected by later changes. What a task that was tried again
+        repeats is left out as far as it is remembered. A version counts as read once all that it covers was given.
 
         Args:
             scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change; with a timestamp,

@@ -21,7 +21,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "transactional",
         "When a reader of the log sees a change: once the snapshot that covers it is committed; or as soon as it is "
         "written, which needs a primary key, write-mode = merge-on-write and log.changelog-mode other than all; "
-        "readers may get a record twice then.",
+        "other consumers of the topic may get a record twice then, and our readers now and then.",
     ),
     Option(
         "log.changelog-mode",

@@ -2,6 +2,7 @@
 
 A version counts as read once all that it covers was given, and its records may have been given before it was committed.
 A reader that begins with a version begins in the log where all records before are named by it, or were mended.
+What a commit tells again, as a task does that is tried again, is left out as far as that is remembered (`Repeats`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tablestore.following.follow import Run
 from tablestore.following.hybrid import Replaced
 from tablestore.following.pieces import scan_pieces
 from tablestore.following.records import RecordReader, definition_after
+from tablestore.following.repeats import Repeats
 from tablestore.own_log import require_own_log
 
 __all__ = ["TailRun"]
@@ -65,6 +67,8 @@ class TailRun(Run):
         self._named: dict[str, int] = {}
         self._undecided: dict[int, LogControl] = {}
         self._columns_change = False
+        # columns of the key keep their names
+        self._repeats = Repeats(self._state.definition.primary_key, self._config.buckets)
         self._heard_ms = self._files.ambient.now_ms()
         self._close_tail()
 
@@ -153,7 +157,8 @@ class TailRun(Run):
 
     def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
         rows = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
-        for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
+        new = self._repeats.left_out(event.bucket, event.transaction_id, rows.cast(self._schema))
+        for batch in new.to_batches(self._how.max_rows):
             now_ms = self._files.ambient.now_ms()
             self._count_rows(batch.num_rows, now_ms)
             if event.written_ms is not None:
@@ -173,6 +178,7 @@ class TailRun(Run):
             self._undecided[bucket] = control
             return
         if version is not None:
+            self._repeats.forget(bucket)
             yield from self._replaced(records, version, bucket)
         self._offsets[bucket] = control.end_offset
         if self._undecided.pop(bucket, None) is not None and bucket in self._passed_over:
