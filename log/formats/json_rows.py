@@ -78,7 +78,7 @@ def quoted(text: str) -> str:
 
 
 def _floats_are_text(text: pl.Series) -> pl.Series:
-    return text.str.contains('"NaN"', literal=True) | text.str.contains('Infinity"', literal=True)
+    return text.str.contains('"NaN"|Infinity"')
 
 
 # ------------------------------------------------------------------------------------------------ encoding
@@ -125,9 +125,10 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pl.Expr, pa.DataT
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:
-    # Maps as lists of entries: that is their JSON, and polars before 2 has no other form.
-    entries = pa.schema([pa.field(f.name, _without_maps(f.type)) for f in rows.schema])
-    frame = pl.from_arrow(rows.cast(entries))
+    if any(_has(f.type, pa.types.is_map) for f in rows.schema):
+        # Maps as lists of entries: that is their JSON, and polars before 2 has no other form.
+        rows = rows.cast(pa.schema([pa.field(f.name, _without_maps(f.type)) for f in rows.schema]))
+    frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
 
@@ -271,10 +272,10 @@ def _needs_writer(kind: pa.DataType, floats_as_text: bool) -> bool:
 
 
 def _has(kind: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    if wanted(kind):
+        return True
     if pa.types.is_map(kind):
         return _has(kind.key_type, wanted) or _has(kind.item_type, wanted)
     if pa.types.is_list(kind):
         return _has(kind.value_type, wanted)
-    if pa.types.is_struct(kind):
-        return any(_has(f.type, wanted) for f in kind)
-    return wanted(kind)
+    return pa.types.is_struct(kind) and any(_has(f.type, wanted) for f in kind)

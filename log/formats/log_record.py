@@ -54,10 +54,10 @@ _HEAD = r'^\{"source":\{"txn":"(?<txn>[\w.-]+/[\w.-]+/[\w.-]+)","kind":"(?<kind>
 
 @dataclass(frozen=True, slots=True)
 class Messages:
-    """Keys and values, in order; no keys for a table without a primary key."""
+    """Keys and values, in order, as columns of bytes; no keys for a table without a primary key."""
 
-    keys: list[bytes] | None
-    values: list[bytes]
+    keys: pl.Series | None
+    values: pl.Series
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +96,10 @@ class DebeziumJson:
             InvalidRequest: a value that JSON records cannot hold.
         """
         heads, middles, tails = self._frames(transaction_id, now_ms)
-        frame = pl.DataFrame(
-            {
-                "kind": pl.Series(pl.from_arrow(rows[KIND_COLUMN])),
-                "row": encode_rows(rows.drop_columns([KIND_COLUMN])),
-            }
-        ).with_row_index("seq", offset=first)
-        kinds = frame["kind"].unique()
+        frame = encode_rows(rows.drop_columns([KIND_COLUMN])).to_frame("row").with_row_index("seq", offset=first)
+        kinds = rows[KIND_COLUMN].unique().to_pylist()
+        if len(kinds) != 1:
+            frame = frame.with_columns(pl.Series("kind", pl.from_arrow(rows[KIND_COLUMN])))
 
         def by_kind(texts: Mapping[str, str]) -> pl.Expr:
             if len(kinds) == 1:
@@ -110,8 +107,8 @@ class DebeziumJson:
             return pl.col("kind").replace_strict(texts, return_dtype=pl.String)
 
         value = pl.concat_str(by_kind(heads), "seq", by_kind(middles), "row", by_kind(tails))
-        keys = _to_bytes(encode_rows(rows.select(self._key))) if self._key else None
-        return Messages(keys, _to_bytes(frame.select(value).to_series()))
+        keys = encode_rows(rows.select(self._key)).cast(pl.Binary) if self._key else None
+        return Messages(keys, frame.select(value.cast(pl.Binary)).to_series())
 
     def encode_control(self, payload: Mapping[str, Any], transaction_id: str, sequence: int, now_ms: int) -> bytes:
         """A control record's value; its key is null."""
@@ -240,8 +237,3 @@ def _message(value: bytes) -> Mapping[str, Any]:
     except (ValueError, KeyError) as error:
         raise Corrupt(f"a control record of the log breaks the format: {error}", code="log-record") from error
     return message
-
-
-def _to_bytes(texts: pl.Series) -> list[bytes]:
-    values: list[bytes] = texts.cast(pl.Binary).to_list()
-    return values

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterable
+from itertools import repeat
 
+import polars as pl
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from filestore.ambient import Ambient
@@ -15,8 +17,13 @@ from log.store import LogConfig
 
 __all__ = ["Sender"]
 
+_Headers = list[tuple[str, str | bytes | None]]
+_Reporter = Callable[[KafkaError | None, Message], None]
+
 _FLIGHT_MESSAGES = 200_000
 _FLIGHT_BYTES = 64 << 20
+_PIECE = 1000
+"""Messages that are objects of Python at a time: few enough to stay in the processor's cache."""
 _POLL_SECONDS = 0.05
 _PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
 
@@ -52,28 +59,15 @@ class Sender:
         self.ends: dict[int, int] = {}
 
     def send(self, bucket: int, messages: Messages) -> None:
-        """Hands messages over; waits while too much is in flight."""
-        with translated(self._action, self._config):
-            producer = self._connected()
-            batch: list[dict[str, Any]]
-            if messages.keys is None:
-                batch = [{"value": value} for value in messages.values]
-            else:
-                batch = [
-                    {"value": value, "key": key} for value, key in zip(messages.values, messages.keys, strict=True)
-                ]
-            batch[0]["callback"] = batch[-1]["callback"] = self._reporter(bucket)
-            self._wait_for_room(producer, messages.values)
-            if producer.produce_batch(self._topic, batch, partition=bucket) < len(batch):
-                problem = next(m["_error"] for m in batch if "_error" in m)
-                raise Unavailable(f"{self._action}: {problem}", code="log-delivery")
-            self.counts[bucket] = self.counts.get(bucket, 0) + len(batch)
-            producer.poll(0)
+        """Hands messages over; waits while too much is in flight.
 
-    def send_with_tombstones(
-        self, bucket: int, messages: Messages, deletes: Sequence[bool], transaction_id: str
-    ) -> None:
-        """One by one, since batches have no headers, which name the transaction where there is no value.
+        Raises:
+            Unavailable: ``log-delivery``: the client or, earlier, the broker refused one.
+        """
+        self._send(bucket, messages.keys, messages.values)
+
+    def send_with_tombstones(self, bucket: int, messages: Messages, deletes: pl.Series, transaction_id: str) -> None:
+        """The same, where some have no value and a header names the transaction instead.
 
         Args:
             bucket: Where to.
@@ -82,21 +76,33 @@ class Sender:
             transaction_id: Whose they are.
         """
         assert messages.keys is not None, "tombstones without keys"
-        headers: list[tuple[str, str | bytes | None]] = [(TOMBSTONE_HEADER, transaction_id.encode())]
-        report, reported = self._reporter(bucket), (0, len(messages.values) - 1)
+        values = messages.values.zip_with(~deletes, pl.Series([None], dtype=pl.Binary))
+        self._send(bucket, messages.keys, values, [(TOMBSTONE_HEADER, transaction_id.encode())])
+
+    def _send(self, bucket: int, keys: pl.Series | None, values: pl.Series, headers: _Headers | None = None) -> None:
+        """Hands messages over. The headers are of those that have no value."""
+        reports: list[_Reporter | None] = [None] * len(values)
+        reports[0] = reports[-1] = self._reporter(bucket)
         with translated(self._action, self._config):
             producer = self._connected()
-            self._wait_for_room(producer, messages.values)
-            for at, (key, value, dead) in enumerate(zip(messages.keys, messages.values, deletes, strict=True)):
-                producer.produce(
-                    self._topic,
-                    None if dead else value,
-                    key,
-                    bucket,
-                    headers=headers if dead else None,
-                    on_delivery=report if at in reported else None,
-                )
-            self.counts[bucket] = self.counts.get(bucket, 0) + len(messages.values)
+            self._wait_for_room(producer, values)
+            for at in range(0, len(values), _PIECE):
+                piece = values[at : at + _PIECE].to_list()
+                # The arguments of `Producer.produce` in its order, as columns: no dict and no frame a message.
+                columns: list[Iterable[object]] = [
+                    repeat(self._topic),
+                    piece,
+                    repeat(None) if keys is None else keys[at : at + _PIECE].to_list(),
+                    repeat(bucket),
+                    reports[at : at + _PIECE],
+                ]
+                if headers is not None:
+                    columns += [repeat(None), repeat(0), [headers if value is None else None for value in piece]]
+                try:
+                    deque(map(producer.produce, *columns), maxlen=0)
+                except (KafkaException, BufferError) as error:
+                    raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
+            self.counts[bucket] = self.counts.get(bucket, 0) + len(values)
             producer.poll(0)
 
     def flush(self) -> None:
@@ -117,7 +123,7 @@ class Sender:
             self.producer = self._connect()
         return self.producer
 
-    def _reporter(self, bucket: int) -> Callable[[KafkaError | None, Message], None]:
+    def _reporter(self, bucket: int) -> _Reporter:
         def report(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None or offset is None:
@@ -128,9 +134,9 @@ class Sender:
 
         return report
 
-    def _wait_for_room(self, producer: Producer, values: Sequence[bytes]) -> None:
+    def _wait_for_room(self, producer: Producer, values: pl.Series) -> None:
         """Bounds what is in flight, in messages and, by this chunk's mean size, in bytes."""
-        mean = max(1, sum(map(len, values)) // len(values))
+        mean = max(1, values.bin.size().sum() // len(values))
         limit = min(_FLIGHT_MESSAGES, _FLIGHT_BYTES // mean)
         waiting, since_ms = len(producer), self._ambient.now_ms()
         while len(producer) > limit and not self._problems:

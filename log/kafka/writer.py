@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Protocol
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Producer
@@ -72,7 +73,8 @@ class KafkaLogWriter:
             messages = self._format.encode(piece, self._id, first, self._ambient.now_ms())
             deletes = taking(piece) if self._config.tombstones else None
             if deletes is not None and pc.any(deletes).as_py():
-                self._sender.send_with_tombstones(bucket, messages, deletes.to_pylist(), self._id)
+                dead = pl.Series(pl.from_arrow(deletes))
+                self._sender.send_with_tombstones(bucket, messages, dead, self._id)
             else:
                 self._sender.send(bucket, messages)
 
@@ -81,7 +83,7 @@ class KafkaLogWriter:
         self._require_open(bucket)
         sequence = self._sender.counts.get(bucket, 0)
         value = self._format.encode_control(payload, self._id, sequence, self._ambient.now_ms())
-        self._sender.send(bucket, Messages(None, [value]))
+        self._sender.send(bucket, Messages(None, pl.Series([value])))
 
     def prepare(self) -> LogTransaction | None:
         """Flushes, then lets the brokers themselves say what they have stored."""

@@ -104,8 +104,9 @@ def encoded(config: LogConfig, parts: Sequence[pa.Table]) -> list[Messages]:
         keys, values = list[bytes](), list[bytes]()
         for at in range(0, part.num_rows, CHUNK):
             messages = form.encode(part.slice(at, CHUNK), f"{config.table_id}/c/0.0", at, 1_795_275_000_000)
-            keys += messages.keys or []
-            values += messages.values
+            assert messages.keys is not None
+            keys += messages.keys.to_list()
+            values += messages.values.to_list()
         found.append(Messages(part, keys, values))
     return found
 
@@ -131,6 +132,8 @@ def bare(broker: KafkaBroker, topic: str, parts: Sequence[Messages], *, transact
         "bootstrap.servers": broker.bootstrap,
         "linger.ms": 5,
         "queue.buffering.max.messages": 1_000_000,
+        # as the log sets it: or `init_transactions` waits for timers, 60 or 500 ms, that are no part of producing
+        "enable.sparse.connections": "false",
     }
     producer = Producer(settings | ({"transactional.id": topic} if transaction else {}))
     if transaction:
