@@ -130,7 +130,7 @@ def bare(broker: KafkaBroker, topic: str, parts: Sequence[Messages], *, transact
     """The loop that anyone would write, with bytes that are ready."""
     settings: dict[str, object] = {
         "bootstrap.servers": broker.bootstrap,
-        "linger.ms": 5,
+        "linger.ms": 5,  # ours takes 50, as it may: nobody sees a record before the snapshot
         "queue.buffering.max.messages": 1_000_000,
         # as the log sets it: or `init_transactions` waits for timers, 60 or 500 ms, that are no part of producing
         "enable.sparse.connections": "false",
