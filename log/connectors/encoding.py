@@ -78,7 +78,8 @@ class RowEncoder:
 
         Raises:
             InvalidRequest: as `WritePlan.write` and `Format.encode`; ``null-value``: a NOT NULL column, or a key, holds
-                nulls; ``format-kind``: a kind that there is not, or that the format has no word for.
+                nulls, or with upserts a row that is put would have no value; ``format-kind``: a kind that there is not,
+                or that the format has no word for.
         """
         found = self.plan.write(rows)
         if self.upserts:
@@ -91,7 +92,9 @@ class RowEncoder:
             kinds = [found[KIND_COLUMN]] if KIND_COLUMN in found.column_names else []
             values = self.value.encode(value_rows.append_column(KIND_COLUMN, kinds[0]) if kinds else value_rows)
         else:
-            values = _scattered(self.value.encode(value_rows.filter(adds)), adds)
+            put = self.value.encode(value_rows.filter(adds))
+            _check_values(put, value_rows.column_names)
+            values = _scattered(put, adds)
         return Outgoing(keys, values, _timestamps(found), _headers(found))
 
     def _without_former(self, rows: pa.Table) -> pa.Table:
@@ -121,6 +124,16 @@ class RowEncoder:
                 raise InvalidRequest(
                     f"column {field.name!r} is NOT NULL and holds {nulls} nulls: filter or fill them", code="null-value"
                 )
+
+
+def _check_values(put: list[bytes | None], columns: list[str]) -> None:
+    """Refuses a row that would be read as a delete: `raw` writes null as a message without a value."""
+    if nulls := put.count(None):
+        raise InvalidRequest(
+            f"column {columns[0]!r} holds {nulls} nulls, which the values' format writes as messages without a value: "
+            "upserts would be read as deletes. Fill or filter them, say -D if that is meant, or take another format",
+            code="null-value",
+        )
 
 
 def _physical(rows: pa.Table, projection: Projection) -> pa.Table:

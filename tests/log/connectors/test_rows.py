@@ -66,6 +66,27 @@ def test_upserts_are_what_became_of_each_key(
     assert pickle.loads(pickle.dumps(RowEncoder.of(table))) == RowEncoder.of(table)
 
 
+@given(CHANGES)
+def test_an_upsert_without_a_value_is_refused_before_it_becomes_a_delete(
+    changes: list[tuple[int, str | None, str]],
+) -> None:
+    table = declared(KEYED, UPSERT, value_fields__include="EXCEPT_KEY", value_format="raw")
+    rows = pa.table(
+        {
+            "id": pa.array([c[0] for c in changes], pa.int64()),
+            "v": pa.array([c[1] for c in changes], pa.string()),
+            "_kind": pa.array([c[2] for c in changes], pa.string()),
+        }
+    )
+    if nulls := sum(v is None and kind in ("+I", "+U") for _, v, kind in changes):
+        with pytest.raises(InvalidRequest, match=f"column 'v' holds {nulls} nulls") as caught:
+            RowEncoder.of(table).encode(rows)
+        assert caught.value.code == "null-value"
+    else:
+        found = [(row["v"], row["_kind"]) for row in there_and_back(table, rows)]
+        assert found == [(None, k) if k == "-D" else (v, "+U") for _, v, k in changes if k != "-U"]
+
+
 @given(CHANGES, st.sampled_from(["debezium-json", "canal-json"]))
 def test_changes_are_told_as_they_were(changes: list[Change], name: str) -> None:
     rows = pa.table(
