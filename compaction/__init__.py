@@ -9,6 +9,8 @@
     threads    tasks in one process                   tombstones   runs of deleted keys
     refold     an older version's runs, for a rollback
     replacing  which rows an overwrite changes
+    rewrite    all rows in files of a new schema      log_trim     retention of an embedded log
+    duty_metrics  what is measured of a compactor
 
 A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours. A fold
 changes none for our readers; for all others it is the commit that does.

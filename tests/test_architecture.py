@@ -6,6 +6,8 @@ import ast
 import builtins
 import importlib
 import inspect
+import pkgutil
+import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -71,6 +73,21 @@ def test_nothing_catches_everything() -> None:
 def test_every_package_says_what_it_is() -> None:
     for package in PACKAGES:
         assert (importlib.import_module(package).__doc__ or "").strip(), package
+
+
+@pytest.mark.parametrize(
+    "package", ["catalog_service", "compaction", "tablestore.cli", "tablestore.demo", "tablestore.system"]
+)
+def test_a_package_that_lists_its_modules_lists_all(package: str) -> None:
+    found = importlib.import_module(package)
+    listed = set(re.findall(r"\w+", found.__doc__ or ""))
+    there = {module.name for module in pkgutil.iter_modules(found.__path__)} - {"__main__", "migrations"}
+    assert there <= listed
+
+
+def test_no_exception_of_the_linter_outlives_its_file() -> None:
+    ignored = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]["per-file-ignores"]
+    assert [pattern for pattern in ignored if not any(ROOT.glob(pattern.removesuffix("/**")))] == []
 
 
 def test_every_package_is_installed_checked_and_in_its_layer() -> None:

@@ -4,8 +4,9 @@
     arguments  options that several commands share          opening   from them to a store or a table
     output     lines, tables, JSON, errors                  text      rows as lines (imports Arrow and polars)
     start      serve, demo                                  catalog   databases, tables, create, drop
-    describe   describe, snapshots                          rows      scan, write
+    describe   describe, snapshots                          rows      scan, get, write
     follow     follow                                       care      doctor, compact
+    ingest     ingest                                       alter     alter
     show       show                                         partitions  list, drop, expire
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor
