@@ -54,7 +54,8 @@ class KafkaLog:
         self._topic.drop()
 
     def exists(self) -> bool:
-        """Whether the brokers have the topic."""
+        """Checks security, and asks whether the brokers have the topic."""
+        check_security(dict(self._config.properties))  # librdkafka tries in vain until it times out
         return self._topic.exists()
 
     def check_adoptable(self) -> None:

@@ -33,7 +33,7 @@ def test_a_log_is_not_made_that_could_not_be_written(
     given = {f"log.kafka.properties.{name}": value for name, value in properties.items()}
     config = make_config("", **{"log.system": "kafka", "log.kafka.bootstrap.servers": "127.0.0.1:9", **given})
     with open_log(config, system_ambient()) as log:
-        for call in (log.create, log.check_adoptable):
+        for call in (log.exists, log.create, log.check_adoptable):
             with pytest.raises(kind) as caught:
                 call()
             assert caught.value.code == code
