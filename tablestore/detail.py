@@ -12,8 +12,9 @@ __all__ = ["detail_of"]
 
 
 def detail_of(handle: TableHandle, state: TableState) -> dict[str, Any]:
-    """A version of a table. Passwords and the like are not told."""
+    """A version of a table; ``log_topic`` is None without Kafka. Passwords and the like are not told."""
     definition = state.definition
+    log = handle.log(definition)
     return {
         "name": handle.identifier,
         "table_id": state.table_id,
@@ -29,5 +30,6 @@ def detail_of(handle: TableHandle, state: TableState) -> dict[str, Any]:
         "bytes": sum(f.size for f in state.files.values()),
         "rows": sum(f.live_rows for f in state.files.values()),
         "pending_runs": sum(map(len, state.pending().values())),
+        "log_topic": None if log is None else log.topic,
         "log_offsets": state.log_offsets,
     }

@@ -100,6 +100,8 @@ def _shown(value: object) -> str:
     match value:
         case int() if not isinstance(value, bool):
             return f"{value:,}"
+        case Mapping() if any(isinstance(inner, Mapping) for inner in value.values()):
+            return "\n".join(f"{k}: {', '.join(f'{n} {v:,}' for n, v in inner.items())}" for k, inner in value.items())
         case Mapping():
             return ", ".join(f"{k}: {v}" for k, v in value.items())
         case list():

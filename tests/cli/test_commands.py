@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import polars as pl
@@ -104,6 +105,7 @@ def test_describe(run: Run, orders: Table) -> None:
     shown = run("describe", "shop.orders").stdout
     assert "primary key" in shown
     assert "`id` BIGINT NOT NULL" in shown
+    assert re.search(r"^log +0: start 0, covered \d+, stable \d+, end \d+, held_back 0$", shown, re.MULTILINE)
     detail = json.loads(run("describe", "shop.orders", "--json").stdout)
     assert (detail["rows"], detail["version"], detail["primary_key"]) == (2, 1, ["id"])
     assert {bucket: found["covered"] for bucket, found in detail["log"].items()} == detail["log_offsets"]
