@@ -36,7 +36,7 @@ def _metadata(parser: Parser) -> MetadataConstraint:
 
 
 def _stray_virtual(parser: Parser) -> MetadataConstraint:
-    raise InvalidRequest(f"VIRTUAL stands where no METADATA is before it: {_FORM}", code="bad-column-list")
+    raise InvalidRequest(f"VIRTUAL stands where no METADATA is right before it: {_FORM}", code="bad-column-list")
 
 
 class ColumnListDialect(Spark):

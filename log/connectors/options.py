@@ -174,6 +174,8 @@ CONNECTOR_OPTIONS: Mapping[str, Option] = {option.name: option for option in _AL
 _ELSEWHERE = {
     "sink.delivery-guarantee": "it is called 'sink.semantic' here",
     "sink.transactional-id-prefix": "each write has a transactional id of its own",
+    "sink.buffer-flush.max-rows": "nothing is buffered between writes: each writes all of its rows",
+    "sink.buffer-flush.interval": "nothing is buffered between writes: each writes all of its rows",
     "sink.partitioner": "messages go where the hash of their key says, as with Kafka's own clients",
     "topic-pattern": "a table is one topic, named by 'topic'",
     "scan.bounded.mode": "scan() ends where the topic ended when it began, follow() never",
@@ -207,8 +209,8 @@ def _advice(name: str, formats: Mapping[Role, str]) -> str:
     if name in OPTIONS:
         return "it is one of managed tables, which have no connector"
     near = difflib.get_close_matches(name, CONNECTOR_OPTIONS, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    return f"{hint}There are {', '.join(CONNECTOR_OPTIONS)}, properties.* and options of the formats"
+    hint = f"did you mean {near[0]!r}? There are" if near else "there are"
+    return f"{hint} {', '.join(CONNECTOR_OPTIONS)}, properties.* and options of the formats"
 
 
 def option_value(given: Mapping[str, str], name: str) -> Any:

@@ -226,7 +226,13 @@ class Topic:
     def _required(self) -> TopicDescription:
         found = self._described()
         if found is None:
-            raise NotFound(f"Kafka has no topic {self.name!r}", code="log-not-found")
+            config = self._config
+            raise NotFound(
+                f"Kafka at {config.bootstrap_servers} has no topic {self.name!r}, the log of table "
+                f"{config.database}.{config.table}: if it was deleted, scan() still reads the table: write its rows "
+                "into a new one",
+                code="log-not-found",
+            )
         return found
 
     def _offsets(self, which: Any, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:

@@ -450,6 +450,7 @@ class LogStoreTests:
             with pytest.raises(NotFound) as caught:
                 log.end_offsets()
             assert caught.value.code == "log-not-found"
+            assert config.topic is None or f"the log of table {config.database}.{config.table}" in str(caught.value)
 
     def test_a_config_opens_the_log_anywhere(self, log: LogStore, config: LogConfig, ambient: Ambient) -> None:
         transaction = prepared(log, config, 0, changes([1]))

@@ -49,6 +49,7 @@ def test_a_declaration_says_what_it_is() -> None:
         (PLAIN, KAFKA, {"key_json_map__null__key_mode": "DROP"}, "unknown-option", "belongs to the format json"),
         (PLAIN, KAFKA, {"value_json_nope": "1"}, "unknown-option", "json.nope"),
         (PLAIN, KAFKA, {"sink_delivery__guarantee": "none"}, "unknown-option", "sink.semantic"),
+        (PLAIN, KAFKA, {"sink_buffer__flush_interval": "1 s"}, "unknown-option", "nothing is buffered"),
         (PLAIN, KAFKA, {"sink_parallelism": "0"}, "bad-option-value", "sink.parallelism"),
         (PLAIN, KAFKA, {"sink_parallelism": "2", "sink_semantic": "exactly-once"}, "sink-parallelism", "one task"),
         (PLAIN, KAFKA, {"properties_acks": "1"}, "connector-properties", "sink.semantic"),
