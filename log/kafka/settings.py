@@ -212,7 +212,7 @@ def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreErr
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return timeout_too_long(action)
+        return timeout_too_long(action) if isinstance(config, LogConfig) else _own_timeout_too_long(action)
     if code in (
         KafkaError._INVALID_ARG,
         KafkaError.INVALID_CONFIG,
@@ -241,12 +241,21 @@ def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreErr
     )
 
 
-def timeout_too_long(action: str, limit: str = "less") -> Unsupported:
+def timeout_too_long(action: str, limit: str = f"less than {TRANSACTION_TIMEOUT_MS}") -> Unsupported:
     """The error of a broker that would abort prepared transactions by itself."""
     return Unsupported(
         f"{action}: the broker allows transactions of {limit} ms and aborts older ones, also if a snapshot "
         f"names them. Set {TIMEOUT_LIMIT}={_LARGEST_LIMIT} in the broker's server.properties and restart it; or, "
         f"if that is not yours to set, {_WITHOUT_TRANSACTIONS}",
+        code="kafka-transaction-timeout",
+    )
+
+
+def _own_timeout_too_long(action: str) -> InvalidRequest:
+    """The error of a table with a connector, whose user chose the time; its transactions end with the write."""
+    return InvalidRequest(
+        f"{action}: the broker allows no transactions as long as properties.transaction.timeout.ms says: lower that, "
+        f"or raise {TIMEOUT_LIMIT} in the broker's server.properties",
         code="kafka-transaction-timeout",
     )
 

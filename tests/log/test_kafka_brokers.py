@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -15,12 +16,14 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
 from log.kafka.admin import led
+from log.kafka.declared_writer import DeclaredWriter
 from log.kafka.settings import topic_of
 from log.kafka.store import KafkaLog
 from log.kafka.transactions import TransactionClient
 from log.store import EndReport, LogConfig
 from log.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, transaction_id
+from tests.log.connectors.tables import KAFKA, declared
 from tests.log.foreign import foreign_ids, kafka_config, until
 from tests.log.processes import WriterProcess
 from tests.servers.kafka import KafkaBroker
@@ -107,6 +110,11 @@ def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Pa
         with open_log(config, system_ambient()) as plain:
             plain.create()
             assert ids_of(plain.read([prepared(plain, config, 0, changes([1]))])) == [1]
+        long = {"sink_semantic": "exactly-once", "properties_transaction_timeout_ms": "900001"}
+        topic = declared("id BIGINT", KAFKA, properties_bootstrap_servers=broker.bootstrap, **long)
+        with pytest.raises(InvalidRequest, match=r"properties\.transaction\.timeout\.ms says: lower that") as refused:
+            DeclaredWriter(topic, system_ambient()).write([pa.table({"id": [1]})])
+        assert refused.value.code == "kafka-transaction-timeout"
 
 
 # ----------------------------------------------------------------------------------------------- security
