@@ -18,7 +18,7 @@ from filestore.model.sql import ColumnList, parse_column_list, parse_columns
 from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.table_options import TableOptions
 from log.connectors.declaration import KafkaDeclaration
-from log.connectors.options import CONNECTOR
+from log.connectors.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
 
 __all__ = [
     "columns_of",
@@ -43,9 +43,20 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
     """
     if CONNECTOR in request.options:
         return declaration_of(request)
+    _require_connector(request.options)
     listed = _listed(request)
     schema = managed_schema(listed.columns)
     return TableDefinition.of(schema, listed.primary_key, request.partition_by, request.options, request.comment)
+
+
+def _require_connector(options: Mapping[str, str]) -> None:
+    """Refuses options that mean nothing without `CONNECTOR`, which was left out."""
+    if strays := sorted(name for name in options if name in CONNECTOR_OPTIONS or name.startswith(PROPERTIES)):
+        raise InvalidRequest(
+            f"option {strays[0]!r} is one of tables that are Kafka topics: give connector = 'kafka' or 'upsert-kafka', "
+            "too; those of a managed table's log begin with 'log.'",
+            code="unknown-option",
+        )
 
 
 def declaration_of(request: CreateTable) -> KafkaDeclaration:

@@ -43,6 +43,13 @@ def request(name: str = "payments", **options: str) -> CreateTable:
     return CreateTable.of(name, COLUMNS, options=OPTIONS | named, comment="as they come")
 
 
+@pytest.mark.parametrize("option", [*sorted(CONNECTOR_OPTIONS.keys() - {"connector"}), "properties.acks"])
+def test_an_option_of_topics_without_a_connector_says_what_is_missing(option: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"give connector = 'kafka' or 'upsert-kafka', too") as caught:
+        definition_of(CreateTable.of("payments", "id BIGINT", options={option: "1"}))
+    assert caught.value.code == "unknown-option"
+
+
 def test_a_table_is_its_declaration(catalog: Catalog, warehouse: str) -> None:
     catalog.create_database("shop")
     made = catalog.create_table("shop", request())
