@@ -85,7 +85,8 @@ class RowDecoder:
     def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
         """The messages' rows in their order, and the messages that have none since they cannot be read.
 
-        Every message is read in full, also for a few columns: whether it is malformed does not depend on who reads.
+        Key and value are read in full, also for a few columns: whether they are malformed does not depend on who
+        reads. Metadata are read for the asked columns alone, and a message whose metadata do not fit those has no rows.
         """
         values = self.value.decode(messages.values, self.plan.names(Origin.VALUE_FORMAT))
         keys = None if self.key is None else self.key.decode(messages.keys, self.plan.names(Origin.KEY_FORMAT))

@@ -214,6 +214,21 @@ def test_metadata_that_is_read_only_is_not_written_around() -> None:
     assert caught.value.code == "read-only-metadata"
 
 
+def test_metadata_that_do_not_fit_concern_who_reads_them() -> None:
+    table = declared("id BIGINT, h STRING METADATA FROM 'timestamp-type', small TINYINT METADATA FROM 'offset'", KAFKA)
+    values = [b'{"id":1}', b'{"id":2}']
+    for columns, ids, bad in (
+        (None, [1], [1]),
+        (["id", "small"], [1], [1]),
+        (["id", "h"], [1, 2], []),
+        (["id"], [1, 2], []),
+    ):
+        decoder = RowDecoder.of(table, columns)
+        there = {"offset": pa.array([7, 200]), "timestamp-type": pa.array(["CreateTime"] * 2)}
+        rows, malformed = decoder.decode(arrived([None, None], values, **{k: there[k] for k in decoder.wanted}))
+        assert (rows["id"].to_pylist(), [m.index for m in malformed]) == (ids, bad)
+
+
 @pytest.mark.parametrize(
     ("rows", "code"),
     [
