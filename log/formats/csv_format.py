@@ -157,8 +157,15 @@ class CsvFormat:
         return inserts(rows_, self.schema, lines, tombstones, bad)
 
     def _fields(self, text: pl.Series, places: Index, bad: dict[int, str]) -> tuple[pa.Table, Index]:
-        """The fields of lines that have as many as there are columns, and the lines' positions."""
+        """The fields of lines that have as many as there are columns, and the lines' positions.
+
+        Some writers put the line's end behind it, as into a file. We do not: it is dropped only where it is no text.
+        """
         regular = text.str.contains(self._regular())
+        if not regular.all():
+            lines = pl.DataFrame({"text": text, "ended": text.str.replace(r"\r?\n\z", ""), "regular": regular})
+            text = lines.select(pl.when("regular").then("text").otherwise("ended")).to_series()
+            regular = text.str.contains(self._regular())
         good = regular.to_numpy()
         for i in np.flatnonzero(~good).tolist():
             bad[int(places[i])] = self._reason(text[i])

@@ -67,12 +67,30 @@ def test_texts_survive_every_dialect(
             ]
 
 
-@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=5), st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]))
-def test_what_the_csv_module_writes_is_read(rows: list[tuple[str | None, str | None]], quoting: Any) -> None:
+def test_a_lines_end_is_dropped_where_it_is_no_text() -> None:
+    lines = [b"1,a\n", b"2,a\r\n", b"3,\\\n", b"4,\n", b'5,"a\n"', b"6,a\n\n", b"7,a\nb"]
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    found = opened("csv", schema, escape_character="\\").decode(lines)
+    assert [tuple(row.values()) for row in found.rows.to_pylist()] == [
+        (1, "a"),
+        (2, "a"),
+        (3, "\n"),
+        (4, None),
+        (5, "a\n"),
+    ]
+    assert [one.index for one in found.malformed] == [5, 6]
+
+
+@given(
+    st.lists(st.tuples(TEXTS, TEXTS), max_size=5),
+    st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC]),
+    st.sampled_from(["", "\n", "\r\n"]),
+)
+def test_what_the_csv_module_writes_is_read(rows: list[tuple[str | None, str | None]], quoting: Any, end: str) -> None:
     messages = []
     for row in rows:
         line = io.StringIO(newline="")
-        csv.writer(line, quoting=quoting, lineterminator="").writerow([c or "" for c in row])
+        csv.writer(line, quoting=quoting, lineterminator=end).writerow([c or "" for c in row])
         messages.append(line.getvalue().encode())
     found = opened("csv", texts([]).schema).decode([*messages])
     assert found.malformed == ()
