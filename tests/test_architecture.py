@@ -76,7 +76,7 @@ def test_every_package_says_what_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    "package", ["catalog_service", "compaction", "tablestore.cli", "tablestore.demo", "tablestore.system"]
+    "package", ["catalog_service", "compaction", "log", "tablestore.cli", "tablestore.demo", "tablestore.system"]
 )
 def test_a_package_that_lists_its_modules_lists_all(package: str) -> None:
     found = importlib.import_module(package)
