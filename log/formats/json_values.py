@@ -106,7 +106,7 @@ def _decimal(value: Any, kind: pa.DataType, place: str) -> Decimal:
         number = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP, _LIMITS)
     except InvalidOperation as error:
         raise _wrong(value, kind, place) from error
-    if not number.is_finite() or abs(number) >= Decimal(10) ** (kind.precision - kind.scale):
+    if not number.is_finite() or number.copy_abs() >= Decimal(10) ** (kind.precision - kind.scale):
         raise _wrong(value, kind, place)
     return number
 

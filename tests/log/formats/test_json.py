@@ -226,3 +226,14 @@ def test_wrong_rows_are_refused() -> None:
 def test_unknown_metadata_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="no metadata 'schema': it has none"):
         opened("json", SCHEMA).decode([], ["schema"])
+
+
+def test_a_decimal_that_rounds_up_to_too_many_digits_in_28_is_exact_beside_an_infinity() -> None:
+    """Python's abs() rounds to 28 digits; rows are read one by one where JSON's numbers are texts."""
+    digits = Decimal("9999999999999999999999999999500000000")
+    kind = pa.struct([("f", pa.float64()), ("d", pa.decimal128(37, 0))])
+    rows = pa.table({"x": pa.array([{"f": float("inf"), "d": digits}, {"f": 1.0, "d": digits.copy_negate()}], kind)})
+    format_ = opened("json", rows.schema)
+    found = format_.decode(format_.encode(rows))
+    assert found.malformed == ()
+    assert [row["x"]["d"] for row in found.rows.to_pylist()] == [digits, digits.copy_negate()]
