@@ -28,7 +28,7 @@ from tablestore.reading.batch_size import batch_size
 from tablestore.table import Table
 from tablestore.topics.changes import scanned_changes
 from tablestore.topics.reader import Stop, TopicReader, ending_of
-from tablestore.topics.spec import is_complete, spec_of, state_unused
+from tablestore.topics.spec import consumer_unused, is_complete, spec_of, state_unused
 
 if TYPE_CHECKING:
     from log.kafka.declared_topic import DeclaredTopic
@@ -172,6 +172,7 @@ class KafkaTable:
         options: Mapping[str, str] | None = None,
         mode: str = "upsert",
         state: str | None = None,
+        consumer: str | None = None,
         stop: Stop = None,
         max_rows_per_batch: int | None = None,
     ) -> Generator[pa.RecordBatch]:
@@ -184,12 +185,16 @@ class KafkaTable:
             state: With ``"changelog"``, a folder that is this reader's own: there lies what is known of the keys, and
                 with it how far the topic was taken, so a reader that is begun again goes on there. What came last
                 comes again if the reader ended before it asked for more. Without a folder all begins anew each time.
+            consumer: An id under which the brokers keep how far the reader is, as the offsets of a group of that name:
+                one that is begun again goes on there, whatever the options say. Rows count as taken once the next are
+                asked for, so what came last may come again.
             stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
             max_rows_per_batch: The most rows of a batch; None: as they come.
 
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
-            InvalidRequest: ``bad-option-value``; ``state-unused``; ``other-state``: the folder is another reader's.
+            InvalidRequest: ``bad-option-value``; ``state-unused``, ``consumer-unused``: it is the other that remembers
+                the place; ``other-state``: the folder is another reader's; ``group-in-use``.
             NotFound: ``topic-replaced``: the topic was made anew since.
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
@@ -198,9 +203,10 @@ class KafkaTable:
         size, complete = batch_size(max_rows_per_batch), asked is ResultMode.UPSERT or is_complete(declaration)
         if complete and state is not None:
             raise state_unused(state)
+        if not complete and consumer is not None:
+            raise consumer_unused(consumer)
         reader = TopicReader(declaration, self._topic(declaration), ending_of(stop), self._ambient)
-        found = reader.rows(columns) if complete else reader.complete_changes(columns, state)
-        for batch in found:
+        for batch in reader.changes(columns, state, consumer, complete=complete):
             wanted = batch.select(schema.names).cast(schema)
             yield from pa.Table.from_batches([wanted]).to_batches(size)
 

@@ -23,6 +23,7 @@ COORDINATOR_MOVES = (
     KafkaError.NOT_COORDINATOR,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
 )
 """Codes while a group's coordinator moves, or right after the cluster's first one was asked for."""
 

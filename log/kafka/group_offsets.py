@@ -1,13 +1,14 @@
-"""Offsets that a group keeps on the brokers, for a reader that has no better place. No member ever joins the group."""
+"""Offsets that a group keeps on the brokers, for a reader that has no better place. No member ever joins the group.
+
+IMPORTANT: by a consumer without a subscription. The admin client's `list_consumer_group_offsets` ends the process
+(2.16.0: a segmentation fault) while a cluster's first group has no coordinator yet.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
@@ -17,8 +18,6 @@ from log.kafka.declared_settings import client_settings, timeout_seconds
 from log.kafka.settings import translated
 
 __all__ = ["GroupOffsets"]
-
-_Answer: TypeAlias = "Future[ConsumerGroupTopicPartitions]"
 
 
 class GroupOffsets:
@@ -37,38 +36,45 @@ class GroupOffsets:
         self._declaration = declaration
         self._group = group
         self._ambient = ambient
-        self._seconds = timeout_seconds(declaration) * 3
-        self._admin = AdminClient(client_settings(declaration))
+        self._seconds = timeout_seconds(declaration)
+        own = {"group.id": group, "enable.auto.commit": False, "enable.auto.offset.store": False}
+        self._consumer = Consumer({**client_settings(declaration), **own})
 
     def read(self) -> dict[int, int]:
         """The offsets by partition, of those that have one. Brokers forget them with the topic, or after a week."""
-        asked = [ConsumerGroupTopicPartitions(self._group)]
+        topic = self._declaration.topic
+
+        def ask() -> list[TopicPartition]:
+            known = self._consumer.list_topics(topic, timeout=self._seconds).topics[topic].partitions
+            return self._consumer.committed([TopicPartition(topic, p) for p in known], timeout=self._seconds)
+
         with translated(f"reading the offsets of group {self._group}", self._declaration):
-            found = self._answer(lambda: self._admin.list_consumer_group_offsets(asked))
-        ours = [at for at in found if at.topic == self._declaration.topic and at.offset >= 0]
-        return {at.partition: at.offset for at in ours}
+            found = self._answer(ask)
+        return {at.partition: at.offset for at in found if at.offset >= 0}
 
     def write(self, offsets: Mapping[int, int]) -> None:
         """Keeps offsets."""
         places = [TopicPartition(self._declaration.topic, p, offset) for p, offset in offsets.items()]
-        asked = [ConsumerGroupTopicPartitions(self._group, places)]
         with translated(f"keeping the offsets of group {self._group}", self._declaration):
-            self._answer(lambda: self._admin.alter_consumer_group_offsets(asked))
+            self._answer(lambda: self._consumer.commit(offsets=places, asynchronous=False) or [])
 
-    def _answer(self, ask: Callable[[], Mapping[str, _Answer]]) -> Sequence[TopicPartition]:
-        return retried(
-            lambda: self._checked(ask()[self._group].result()), COORDINATOR_MOVES, self._seconds, self._ambient
-        )
-
-    def _checked(self, found: ConsumerGroupTopicPartitions) -> Sequence[TopicPartition]:
+    def _answer(self, ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
         """The answer, if it holds for every partition: brokers refuse single ones."""
-        places = found.topic_partitions or []
-        for error in (at.error for at in places if at.error is not None):
-            if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
-                raise InvalidRequest(
-                    f"consumer group {self._group} has members, so nobody else may keep offsets there: end them, or "
-                    "name another group by properties.group.id",
-                    code="group-in-use",
-                )
-            raise KafkaException(error)
-        return places
+
+        def checked() -> list[TopicPartition]:
+            found = ask()
+            for at in found:
+                if at.error is not None:
+                    raise KafkaException(at.error)
+            return found
+
+        try:
+            return retried(checked, COORDINATOR_MOVES, self._seconds * 3, self._ambient)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.UNKNOWN_MEMBER_ID:
+                raise
+            raise InvalidRequest(
+                f"consumer group {self._group} has members, so nobody else may keep offsets there: end them, or name "
+                "another group, an ingestion's by properties.group.id and a follower's by consumer",
+                code="group-in-use",
+            ) from error

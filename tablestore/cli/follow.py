@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["follow", "interruptible"]
 
 _KIND = "_kind"
-_ANY_TABLE = {"version": None, "tag": None, "consumer": None, "on_log_gap": "fail"}
+_ANY_TABLE = {"version": None, "tag": None, "on_log_gap": "fail"}
 """How a Kafka topic leaves what needs versions."""
 
 
@@ -110,13 +110,13 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     """Print a table's changes as they come, each with its kind: +I, -U, +U or -D. Ctrl-C ends it."""
     if scan is _From.TIMESTAMP and timestamp is None:
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
-    asked = {"version": version, "tag": tag, "consumer": consumer, "on_log_gap": str(on_log_gap)}
+    asked = {"version": version, "tag": tag, "on_log_gap": str(on_log_gap)}
     opened = open_any_table if asked == _ANY_TABLE and until is None else open_table
     with interruptible() as stopped, opened(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
-        asked |= {"mode": str(mode), "max_rows_per_batch": max_rows}
+        asked |= {"mode": str(mode), "consumer": consumer, "max_rows_per_batch": max_rows}
         changes = _changes(table, scan, timestamp, asked, state, stopped if until is None else until)
         note(f"following {name}; Ctrl-C ends it")
         with closing(changes):
@@ -138,7 +138,7 @@ def _changes(
             raise typer.BadParameter("a managed table keeps a reader's place itself: --consumer", param_hint="--state")
         return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
     assert not isinstance(stop, int), "a topic has no versions"
-    how = {name: asked[name] for name in ("mode", "max_rows_per_batch")}
+    how = {name: asked[name] for name in ("mode", "consumer", "max_rows_per_batch")}
     return table.follow(options=_startup(scan, timestamp), state=state, stop=stop, **how)
 
 

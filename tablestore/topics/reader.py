@@ -56,12 +56,40 @@ class TopicReader:
     stop: Callable[[], bool] | None
     ambient: Ambient
 
+    def changes(
+        self, columns: Sequence[str] | None, state: str | None, consumer: str | None, *, complete: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """What `tablestore.KafkaTable.follow` gives.
+
+        Args:
+            columns: Which; all if None.
+            state: Where the rows are known from, if changes have to be completed.
+            consumer: Whose place it is, if not.
+            complete: Whether messages are taken as they are.
+        """
+        if not complete:
+            return self.complete_changes(columns, state)
+        return self.rows(columns) if consumer is None else self.remembered_rows(columns, consumer)
+
     def rows(self, columns: Collection[str] | None) -> Iterator[pa.RecordBatch]:
         """The rows of messages, as they are."""
         from log.kafka.declared_reader import follow_topic  # librdkafka takes 80 ms to load
 
         for rows in follow_topic(self.table, self.topic, self.stop, self.ambient, columns):
             yield from rows.to_batches()
+
+    def remembered_rows(self, columns: Collection[str] | None, consumer: str) -> Iterator[pa.RecordBatch]:
+        """The same from where the consumer was; rows count as taken once the next are asked for."""
+        from log.kafka.declared_reader import follow_from
+        from log.kafka.group_offsets import GroupOffsets
+
+        group = GroupOffsets(self.table, consumer, self.ambient)
+        starts = starts_of(self.table, self.topic, group.read())
+        decoder = RowDecoder.of(self.table, columns)
+        for found in follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder):
+            if found.rows is not None:
+                yield from found.rows.to_batches()
+                group.write(found.positions)
 
     def complete_changes(self, columns: Sequence[str] | None, state: str | None) -> Iterator[pa.RecordBatch]:
         """What messages change; for the state see `tablestore.KafkaTable.follow`."""

@@ -11,7 +11,7 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.decoding import RowDecoder
 from tablestore.normalizing.spec import NormalizerSpec
 
-__all__ = ["is_complete", "spec_of", "state_unused"]
+__all__ = ["consumer_unused", "is_complete", "spec_of", "state_unused"]
 
 
 def is_complete(table: KafkaDeclaration) -> bool:
@@ -22,7 +22,18 @@ def is_complete(table: KafkaDeclaration) -> bool:
 def state_unused(state: str) -> InvalidRequest:
     """The error of a reader that was given a state and needs none."""
     return InvalidRequest(
-        f"state = {state!r} is for mode = changelog of a topic that tells upserts: leave it out", code="state-unused"
+        f"state = {state!r} is for mode = changelog of a topic that tells upserts: leave it out; consumer = ID "
+        "remembers the place",
+        code="state-unused",
+    )
+
+
+def consumer_unused(consumer: str) -> InvalidRequest:
+    """The error of a reader that keeps its place with what it knows of the rows."""
+    return InvalidRequest(
+        f"consumer = {consumer!r}: with mode = changelog of a topic that tells upserts the place lies in the folder "
+        "state, with the rows: name that instead",
+        code="consumer-unused",
     )
 
 

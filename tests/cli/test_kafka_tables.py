@@ -83,7 +83,7 @@ def test_rows_go_in_and_come_out(run: Run, start: Callable[..., Program], kafka_
         {"id": 1, "v": None, "_kind": "-D"},
     ]
     run("write", "shop.pay", "-", stdin='{"id": 3000, "v": "c"}\n')
-    following = start("follow", "shop.pay", "--max-rows", 1, "--columns", "id")
+    following = start("follow", "shop.pay", "--max-rows", 1, "--columns", "id", "--consumer", "report")
     printed = following.out.until_count(5)
     following.interrupt()
     assert following.wait() == 0

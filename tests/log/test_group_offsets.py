@@ -1,15 +1,16 @@
-"""Offsets that a group keeps: what brokers refuse of single partitions is an error."""
+"""Offsets that a group keeps: from the first one of a cluster on, and what brokers refuse of single partitions."""
 
 from __future__ import annotations
 
-from concurrent.futures import Future
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from filestore.ambient import system_ambient
 from filestore.errors import TableStoreError
@@ -17,6 +18,7 @@ from filestore.model.schema import Column
 from filestore.model.table_columns import TableColumns
 from log.connectors.declaration import KafkaDeclaration
 from log.kafka.group_offsets import GroupOffsets
+from tests.servers.kafka import KafkaBroker
 
 OPTIONS = {
     "connector": "kafka",
@@ -34,27 +36,28 @@ class Brokers:
         self.code = code
         self.left = times
 
-    def list_consumer_group_offsets(self, asked: list[Any]) -> dict[str, Future[Any]]:
+    def list_topics(self, topic: str, timeout: float) -> Any:
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None, 1: None})})
+
+    def committed(self, asked: list[TopicPartition], timeout: float) -> list[Any]:
         return self._answer(asked)
 
-    def alter_consumer_group_offsets(self, asked: list[Any]) -> dict[str, Future[Any]]:
-        return self._answer(asked)
+    def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[Any]:
+        return self._answer(offsets)
 
-    def _answer(self, asked: list[Any]) -> dict[str, Future[Any]]:
+    def _answer(self, asked: list[TopicPartition]) -> list[Any]:
+        assert [(at.topic, at.partition) for at in asked] == [("t", 0), ("t", 1)]
         refused = self.code is not None and self.left != 0
         if refused and self.left is not None:
             self.left -= 1
         error = KafkaError(self.code) if refused else None
-        partitions = [TopicPartition("t", 0, 7), SimpleNamespace(topic="t", partition=1, offset=8, error=error)]
-        answer: Future[Any] = Future()
-        answer.set_result(SimpleNamespace(topic_partitions=partitions))
-        return {asked[0].group_id: answer}
+        return [TopicPartition("t", 0, 7), SimpleNamespace(topic="t", partition=1, offset=8, error=error)]
 
 
 def offsets(code: int | None, times: int | None = None) -> GroupOffsets:
     declaration = KafkaDeclaration.of(TableColumns((Column("value", pa.binary()),)), (), OPTIONS)
     made = GroupOffsets(declaration, "g", replace(system_ambient(), sleep=lambda _: None))
-    made._admin = Brokers(code, times)  # type: ignore[assignment]
+    made._consumer = Brokers(code, times)  # type: ignore[assignment]
     return made
 
 
@@ -87,3 +90,18 @@ def test_brokers_are_asked_again_while_the_coordinator_moves(code: int) -> None:
 def test_what_does_not_pass_is_not_asked_again() -> None:
     with pytest.raises(TableStoreError):
         offsets(KafkaError.GROUP_AUTHORIZATION_FAILED, times=1).read()
+
+
+@pytest.mark.kafka
+def test_regression_a_clusters_first_group_ended_the_process(tmp_path: Path) -> None:
+    """The admin client's way died of it, once in two times."""
+    with KafkaBroker(tmp_path) as broker:
+        options = OPTIONS | {"properties.bootstrap.servers": broker.bootstrap, "properties.socket.timeout.ms": "20000"}
+        declaration = KafkaDeclaration.of(TableColumns((Column("value", pa.binary()),)), (), options)
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result()
+        first, other = (GroupOffsets(declaration, group, system_ambient()) for group in ("first", "other"))
+        assert first.read() == {}
+        first.write({1: 3})
+        assert first.read() == {1: 3}
+        assert other.read() == {}

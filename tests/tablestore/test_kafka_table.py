@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka.partitioner.default import murmur2
 
 from filestore.ambient import system_ambient
@@ -266,6 +267,33 @@ def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
     already = threading.Event()
     already.set()
     assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # what is there is given all the same
+
+
+def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
+    table, consumer = topics.table(PLAIN, KAFKA, 2), f"report-{uuid.uuid4()}"
+    latest = {"scan.startup.mode": "latest-offset"}
+
+    def told(**how: Any) -> list[int]:
+        found = table.follow(["id"], consumer=consumer, stop=lambda: True, **how)
+        return sorted(id_ for batch in found for id_ in batch["id"].to_pylist())
+
+    table.write(pa.table({"id": range(5), "v": ["a"] * 5}))
+    assert told() == [0, 1, 2, 3, 4]
+    assert told() == []
+    table.write(pa.table({"id": range(5, 9), "v": ["b"] * 4}))
+    with closing(table.follow(["id"], consumer=consumer, stop=lambda: True)) as left:
+        assert next(left).num_rows > 0  # what was not asked beyond was not taken
+    assert told(options=latest, mode="changelog") == [5, 6, 7, 8]
+    assert told() == []
+    group = Consumer({"bootstrap.servers": topics.broker.bootstrap, "group.id": consumer})
+    kept = group.committed([TopicPartition(table.declaration.topic, partition) for partition in range(2)], timeout=20)
+    assert sum(at.offset for at in kept) == 9
+
+
+def test_a_consumer_of_upserts_that_are_completed_has_its_place_with_the_rows(topics: Topics) -> None:
+    with pytest.raises(InvalidRequest, match="the place lies in the folder state") as caught:
+        next(topics.table(KEYED, UPSERT, 2).follow(mode="changelog", consumer="report"))
+    assert caught.value.code == "consumer-unused"
 
 
 def test_a_batch_of_a_follower_has_at_most_so_many_rows(topics: Topics, folder: Path) -> None:
