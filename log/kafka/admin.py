@@ -8,14 +8,17 @@ from typing import TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
     AdminClient,
+    ConfigEntry,
+    ConfigResource,
     NewTopic,
+    ResourceType,
     TopicDescription,
 )
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 
-__all__ = ["COORDINATOR_MOVES", "described", "led", "made", "retried"]
+__all__ = ["COORDINATOR_MOVES", "broker_setting", "described", "led", "made", "retried"]
 
 T = TypeVar("T")
 
@@ -59,6 +62,18 @@ def made(admin: AdminClient, topic: NewTopic) -> None:
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
+
+
+def broker_setting(admin: AdminClient, name: str) -> str | None:
+    """A setting as one of the brokers tells it; hosted ones leave some out, or their values.
+
+    Raises:
+        KafkaException: also if the broker may not tell this user.
+    """
+    nodes = admin.describe_cluster().result().nodes
+    resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
+    told: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result()
+    return told[name].value if name in told else None
 
 
 def led(admin: AdminClient, topic: str, request: Callable[[], T], seconds: float, ambient: Ambient) -> T:

@@ -16,13 +16,16 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, NotFound
 from log.connectors.declaration import KafkaDeclaration
+from log.connectors.options import Semantic
 from log.connectors.ranges import PartitionRange, starting_offsets
 from log.connectors.startup import Startup, StartupMode
-from log.kafka.admin import described, led, made
+from log.kafka.admin import broker_setting, described, led, made
 from log.kafka.declared_settings import client_settings, reads_committed, timeout_seconds
-from log.kafka.settings import translated
+from log.kafka.settings import TIMEOUT_LIMIT, own_timeout_too_long, translated
 
 __all__ = ["DeclaredTopic"]
+
+_TIMEOUT, _LIBRDKAFKAS_TIMEOUT_MS = "transaction.timeout.ms", "60000"
 
 
 class DeclaredTopic:
@@ -48,8 +51,10 @@ class DeclaredTopic:
 
         Raises:
             InvalidRequest: ``topic-not-found``, also of that for dead letters; ``topic-partitions``: it has another
-                number of them.
+                number of them; ``kafka-transaction-timeout``: with exactly-once, the broker allows shorter ones only.
         """
+        if self._declaration.semantic is Semantic.EXACTLY_ONCE:
+            self._require_time()
         wanted = self._declaration["topic.partitions"]
         found = self._found(self.name)
         if found is None and wanted is not None:
@@ -74,6 +79,20 @@ class DeclaredTopic:
                 "such topic. Make it, or name another",
                 code="topic-not-found",
             )
+
+    def _require_time(self) -> None:
+        """A broker that does not tell its limit tells it to the first write."""
+        asked = self._declaration.properties.get(_TIMEOUT, _LIBRDKAFKAS_TIMEOUT_MS)
+        action = f"declaring a table of topic {self.name} with sink.semantic = {Semantic.EXACTLY_ONCE}"
+        with translated(action, self._declaration):
+            try:
+                limit = broker_setting(self._admin, TIMEOUT_LIMIT)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                    raise
+                return
+        if limit is not None and asked.isdecimal() and int(asked) > int(limit):  # what is no number the client refuses
+            raise own_timeout_too_long(action, limit)
 
     def partitions(self) -> tuple[int, ...]:
         """Its partitions. The topic for dead letters is there, too, if there may be any.

@@ -21,6 +21,7 @@ __all__ = [
     "TRANSACTION_TIMEOUT_MS",
     "client_settings",
     "consumer_settings",
+    "own_timeout_too_long",
     "plain_producer_settings",
     "producer_settings",
     "seconds_of",
@@ -212,7 +213,7 @@ def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreErr
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
-        return timeout_too_long(action) if isinstance(config, LogConfig) else _own_timeout_too_long(action)
+        return timeout_too_long(action) if isinstance(config, LogConfig) else own_timeout_too_long(action)
     if code in (
         KafkaError._INVALID_ARG,
         KafkaError.INVALID_CONFIG,
@@ -251,11 +252,12 @@ def timeout_too_long(action: str, limit: str = f"less than {TRANSACTION_TIMEOUT_
     )
 
 
-def _own_timeout_too_long(action: str) -> InvalidRequest:
+def own_timeout_too_long(action: str, limit: str = "") -> InvalidRequest:
     """The error of a table with a connector, whose user chose the time; its transactions end with the write."""
+    allowed = f" ({limit} ms at most)" if limit else ""
     return InvalidRequest(
-        f"{action}: the broker allows no transactions as long as properties.transaction.timeout.ms says: lower that, "
-        f"or raise {TIMEOUT_LIMIT} in the broker's server.properties",
+        f"{action}: the broker allows no transactions as long as properties.transaction.timeout.ms says{allowed}: "
+        f"lower that, or raise {TIMEOUT_LIMIT} in the broker's server.properties",
         code="kafka-transaction-timeout",
     )
 

@@ -23,7 +23,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
-from log.kafka.admin import described, led, made
+from log.kafka.admin import broker_setting, described, led, made
 from log.kafka.requests import Address
 from log.kafka.settings import (
     TIMEOUT_LIMIT,
@@ -180,15 +180,12 @@ class Topic:
         return found is not None and all(p.leader is not None for p in found.partitions)
 
     def _check_timeout(self, action: str) -> None:
-        resource = ConfigResource(ResourceType.BROKER, str(self._cluster().nodes[0].id))
         try:
-            told: dict[str, ConfigEntry] = self._admin.describe_configs([resource])[resource].result()
+            limit = broker_setting(self._admin, TIMEOUT_LIMIT)
         except KafkaException as error:
             if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
                 raise timeout_hidden(action) from error
             raise
-        # Hosted brokers and others that speak Kafka's protocol leave some settings out, or their values.
-        limit = told[TIMEOUT_LIMIT].value if TIMEOUT_LIMIT in told else None
         if limit is None:
             raise timeout_untold(action)
         if int(limit) < TRANSACTION_TIMEOUT_MS:

@@ -23,7 +23,7 @@ from tablestore.cli.arguments import (
     Token,
     moment,
 )
-from tablestore.cli.opening import open_any_table, open_table
+from tablestore.cli.opening import open_any_table
 from tablestore.cli.output import note, print_lines
 
 if TYPE_CHECKING:
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 __all__ = ["follow", "interruptible"]
 
 _KIND = "_kind"
-_ANY_TABLE = {"version": None, "tag": None, "on_log_gap": "fail"}
-"""How a Kafka topic leaves what needs versions."""
+_NO_VERSIONS = {"version": None, "tag": None, "on_log_gap": "fail", "until": None}
+"""What needs versions, which a Kafka topic has not, as it is if nobody asks for it."""
 
 
 class _From(StrEnum):
@@ -111,13 +111,12 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     if scan is _From.TIMESTAMP and timestamp is None:
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
     asked = {"version": version, "tag": tag, "on_log_gap": str(on_log_gap)}
-    opened = open_any_table if asked == _ANY_TABLE and until is None else open_table
-    with interruptible() as stopped, opened(name, catalog, token) as table:
+    with interruptible() as stopped, open_any_table(name, catalog, token) as table:
         from tablestore.cli.text import chosen  # brings Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
         asked |= {"mode": str(mode), "consumer": consumer, "max_rows_per_batch": max_rows}
-        changes = _changes(table, scan, timestamp, asked, state, stopped if until is None else until)
+        changes = _changes(table, scan, timestamp, asked, state, until, stopped)
         note(f"following {name}; Ctrl-C ends it")
         with closing(changes):
             _print_changes(changes, wanted, output, stopped)
@@ -129,17 +128,22 @@ def _changes(
     timestamp: datetime | None,
     asked: Mapping[str, Any],
     state: str | None,
-    stop: int | threading.Event,
+    until: int | None,
+    stopped: threading.Event,
 ) -> Following | Generator[pa.RecordBatch]:
     from tablestore.table import Table
 
     if isinstance(table, Table):
         if state is not None:
             raise typer.BadParameter("a managed table keeps a reader's place itself: --consumer", param_hint="--state")
+        stop = stopped if until is None else until
         return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
-    assert not isinstance(stop, int), "a topic has no versions"
+    for name, default in _NO_VERSIONS.items():
+        if {**asked, "until": until}[name] != default:
+            option = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter("a Kafka topic has no versions: leave it out", param_hint=option)
     how = {name: asked[name] for name in ("mode", "consumer", "max_rows_per_batch")}
-    return table.follow(options=_startup(scan, timestamp), state=state, stop=stop, **how)
+    return table.follow(options=_startup(scan, timestamp), state=state, stop=stopped, **how)
 
 
 def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
 from log.kafka.admin import led
+from log.kafka.declared_topic import DeclaredTopic
 from log.kafka.declared_writer import DeclaredWriter
 from log.kafka.settings import topic_of
 from log.kafka.store import KafkaLog
@@ -110,8 +111,13 @@ def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Pa
         with open_log(config, system_ambient()) as plain:
             plain.create()
             assert ids_of(plain.read([prepared(plain, config, 0, changes([1]))])) == [1]
+        servers = {"properties_bootstrap_servers": broker.bootstrap, "topic_partitions": "1"}
         long = {"sink_semantic": "exactly-once", "properties_transaction_timeout_ms": "900001"}
-        topic = declared("id BIGINT", KAFKA, properties_bootstrap_servers=broker.bootstrap, **long)
+        topic = declared("id BIGINT", KAFKA, **servers, **long)
+        with pytest.raises(InvalidRequest, match=r"says \(900000 ms at most\): lower that") as refused:
+            DeclaredTopic(topic, system_ambient()).require()
+        assert refused.value.code == "kafka-transaction-timeout"
+        DeclaredTopic(declared("id BIGINT", KAFKA, **servers, sink_semantic="exactly-once"), system_ambient()).require()
         with pytest.raises(InvalidRequest, match=r"properties\.transaction\.timeout\.ms says: lower that") as refused:
             DeclaredWriter(topic, system_ambient()).write([pa.table({"id": [1]})])
         assert refused.value.code == "kafka-transaction-timeout"
