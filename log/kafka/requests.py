@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
@@ -12,7 +12,7 @@ from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, Unavailable
 from log.kafka.connection import Connection, Reader, Writer, parse_servers
 
-__all__ = ["Address", "Requests", "require_ok", "settled"]
+__all__ = ["Address", "Request", "Requests", "require_ok", "settled"]
 
 Address = tuple[str, int]
 T = TypeVar("T")
@@ -23,6 +23,15 @@ _NOT_AUTHORIZED = {29: "topic", 31: "cluster", 53: "transactional id"}
 # LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR is not among them
 _TRANSIENT = frozenset({14, 15, 16, 51, 5, 6, 7})
 RETRY_SECONDS = 30.0
+
+
+class Request(NamedTuple):
+    """One request as Kafka's protocol has it: its API's key and version, and its body."""
+
+    key: int
+    version: int
+    body: bytes
+    flexible: bool = False
 
 
 class _TransientError(Exception):
@@ -52,40 +61,21 @@ class Requests:
             connection.close()
         self._connections.clear()
 
-    def at_coordinator(
-        self,
-        transaction_id: str,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool = False,
-    ) -> T:
+    def at_coordinator(self, transaction_id: str, request: Request, parse: Callable[[Reader], T]) -> T:
         """What ``parse`` makes of the answer of the coordinator of a transactional id."""
 
         def attempt() -> T:
             # Looked up each time: a coordinator moves when its broker dies.
-            coordinator = self._coordinator(transaction_id)
-            return self._once(coordinator, key, version, body, parse, flexible=flexible)
+            return self._once(self._coordinator(transaction_id), request, parse)
 
         return self._retried(attempt)
 
-    def at(
-        self,
-        broker: Address,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool,
-    ) -> T:
+    def at(self, broker: Address, request: Request, parse: Callable[[Reader], T]) -> T:
         """What ``parse`` makes of the answer of one broker."""
-        return self._retried(lambda: self._once(broker, key, version, body, parse, flexible=flexible))
+        return self._retried(lambda: self._once(broker, request, parse))
 
     def _coordinator(self, transaction_id: str) -> Address:
-        body = Writer().string(transaction_id).pack("b", 1).done()
+        request = Request(_FIND_COORDINATOR, 2, Writer().string(transaction_id).pack("b", 1).done())
 
         def parse(reply: Reader) -> Address:
             _, error = reply.unpack("ih")
@@ -97,24 +87,15 @@ class Requests:
         problem: OSError | None = None
         for server in self._servers:
             try:
-                return self._once(server, _FIND_COORDINATOR, 2, body, parse)
+                return self._once(server, request, parse)
             except OSError as error:
                 problem = error
         assert problem is not None
         raise problem
 
-    def _once(
-        self,
-        broker: Address,
-        key: int,
-        version: int,
-        body: bytes,
-        parse: Callable[[Reader], T],
-        *,
-        flexible: bool = False,
-    ) -> T:
+    def _once(self, broker: Address, request: Request, parse: Callable[[Reader], T]) -> T:
         with self._connection(broker) as connection:
-            return parse(connection.request(key, version, body, flexible=flexible))
+            return parse(connection.request(request.key, request.version, request.body, flexible=request.flexible))
 
     @contextmanager
     def _connection(self, broker: Address) -> Iterator[Connection]:

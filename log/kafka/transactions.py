@@ -17,7 +17,7 @@ from typing import NamedTuple
 from filestore.ambient import Ambient
 from filestore.errors import Unavailable
 from log.kafka.connection import Reader, Writer
-from log.kafka.requests import Address, Requests, require_ok, settled
+from log.kafka.requests import Address, Request, Requests, require_ok, settled
 
 __all__ = ["Marker", "ProducerState", "TransactionClient", "TransactionState"]
 
@@ -116,7 +116,7 @@ class TransactionClient:
             _, error = reply.unpack("ih")
             return settled(error)
 
-        return self._requests.at_coordinator(transaction_id, _END_TXN, 1, body, attempt)
+        return self._requests.at_coordinator(transaction_id, Request(_END_TXN, 1, body), attempt)
 
     def describe(self, transaction_id: str) -> TransactionState | None:
         """The coordinator's state of an id; None if it knows none (never used, or expired after its end)."""
@@ -134,7 +134,9 @@ class TransactionClient:
             _, _, producer_id, epoch = reply.unpack("iqqh")
             return TransactionState(state, producer_id, epoch)
 
-        return self._requests.at_coordinator(transaction_id, _DESCRIBE_TRANSACTIONS, 0, body, attempt, flexible=True)
+        return self._requests.at_coordinator(
+            transaction_id, Request(_DESCRIBE_TRANSACTIONS, 0, body, flexible=True), attempt
+        )
 
     def fence(self, transaction_id: str) -> None:
         """Aborts what is open and raises the epoch.
@@ -147,7 +149,7 @@ class TransactionClient:
             _, error = reply.unpack("ih")
             require_ok(settled(error))
 
-        self._requests.at_coordinator(transaction_id, _INIT_PRODUCER_ID, 1, body, attempt)
+        self._requests.at_coordinator(transaction_id, Request(_INIT_PRODUCER_ID, 1, body), attempt)
 
     def list_open(self, brokers: Sequence[Address], prefix: str) -> list[str]:
         """Ids with that prefix whose transactions are open, from all brokers, since each coordinates some."""
@@ -155,7 +157,7 @@ class TransactionClient:
         body = Writer(flexible=True).length(1).string("Ongoing").length(0).tags().done()
 
         for broker in brokers:
-            listing = self._requests.at(broker, _LIST_TRANSACTIONS, 0, body, _listing, flexible=True)
+            listing = self._requests.at(broker, Request(_LIST_TRANSACTIONS, 0, body, flexible=True), _listing)
             found.update(listed.transaction_id for listed in listing if listed.transaction_id.startswith(prefix))
         return sorted(found)
 
@@ -165,7 +167,9 @@ class TransactionClient:
         body = Writer(flexible=True).length(0).length(len(producer_ids))
         body.pack(f"{len(producer_ids)}q", *producer_ids).tags()
         for broker in brokers:
-            for listed in self._requests.at(broker, _LIST_TRANSACTIONS, 0, body.done(), _listing, flexible=True):
+            for listed in self._requests.at(
+                broker, Request(_LIST_TRANSACTIONS, 0, body.done(), flexible=True), _listing
+            ):
                 found[listed.producer_id] = listed.transaction_id, listed.state
         return found
 
@@ -190,7 +194,7 @@ class TransactionClient:
             _, error = reply.unpack("ih")
             require_ok(settled(error))
 
-        self._requests.at(leader, _WRITE_TXN_MARKERS, 1, body.done(), attempt, flexible=True)
+        self._requests.at(leader, Request(_WRITE_TXN_MARKERS, 1, body.done(), flexible=True), attempt)
 
     def producers(self, leaders: Mapping[Address, Sequence[int]], topic: str) -> dict[int, dict[int, ProducerState]]:
         """What each partition has stored, by partition and producer id.
@@ -210,7 +214,7 @@ class TransactionClient:
                 reply.string()
                 return dict(_partition_producers(reply) for _ in range(reply.length()))
 
-            found |= self._requests.at(leader, _DESCRIBE_PRODUCERS, 0, body.done(), attempt, flexible=True)
+            found |= self._requests.at(leader, Request(_DESCRIBE_PRODUCERS, 0, body.done(), flexible=True), attempt)
         return found
 
     def producer_of(self, leader: Address, topic: str, partition: int, offset: int) -> tuple[int, int]:
@@ -235,7 +239,7 @@ class TransactionClient:
             # KIP-98: base offset, length, leader's epoch, magic, checksum, attributes, last delta, two timestamps
             return reply.unpack("qiibIhiqqqhii")[9:11]  # type: ignore[return-value]
 
-        return self._requests.at(leader, _FETCH, 4, body.done(), attempt, flexible=False)
+        return self._requests.at(leader, Request(_FETCH, 4, body.done()), attempt)
 
     def close(self) -> None:
         """Closes the connections; a later call makes new ones."""
