@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture
 def seed() -> int:
-    """Of the run's own chance, which pytest-randomly seeds and prints; printed again for one test alone."""
+    """A seed drawn from the run's seed, which pytest-randomly prints; this fixture prints the seed of one test."""
     drawn = random.randrange(1 << 30)
     print(f"seed {drawn}")
     return drawn
