@@ -7,6 +7,7 @@ and costs the others nothing. Only elements of arrays and maps take a step each,
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -264,10 +265,17 @@ class _Reader:
         except pa.ArrowInvalid:
             if len(array) == 1:
                 self._mark(rows, f"{name}: a value is no {kind}")
-                return pa.nulls(1, kind)
+                # The row means nothing, but a map's key and what else may not be null has to be a value.
+                return _zero(kind)
             middle = len(array) // 2
             halves = (slice(None, middle), slice(middle, None))
             return pa.concat_arrays([self._cast(array[half], kind, rows[half], name) for half in halves])
+
+
+def _zero(kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind):
+        return pa.array([Decimal()], kind)
+    return pa.array([b""] if _is_text(kind) else [0]).cast(kind)
 
 
 def _native(node: Node) -> pa.DataType:

@@ -141,8 +141,9 @@ def test_damage_is_told_and_stays_in_its_message(rows: pa.Table, chance: Any) ->
     values: list[bytes | None] = []
     cut, kept, noisy = [], [], []
     for message in good:
-        cut += range(len(values), len(values) + len(message) + 1)
-        values += [message[:end] for end in range(len(message))] + [message + b"\0"]
+        ends = chance.sample(range(len(message)), min(len(message), 8))
+        cut += range(len(values), len(values) + len(ends) + 1)
+        values += [message[:end] for end in ends] + [message + b"\0"]
         noise = bytearray(message)
         noise[chance.randrange(len(noise))] = chance.randrange(256)
         noisy.append(len(values))
@@ -155,6 +156,33 @@ def test_damage_is_told_and_stays_in_its_message(rows: pa.Table, chance: Any) ->
     assert malformed.isdisjoint(found.index.tolist())
     whole_ones = found.rows.filter(pa.array([i in kept for i in found.index.tolist()], pa.bool_()))
     assert plain(whole_ones) == plain(rows)
+
+
+TEXT = pa.string()
+INNER = pa.struct([pa.field("x", TEXT, nullable=False)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.map_(TEXT, pa.int32()), [("damaged", 1)]),
+        (pa.map_(TEXT, pa.field("value", TEXT, nullable=False)), [("k", "damaged")]),
+        (pa.map_(TEXT, pa.map_(TEXT, TEXT)), [("k", [("damaged", "v")])]),
+        (pa.list_(pa.map_(TEXT, TEXT)), [[("k", "v"), ("damaged", "v")]]),
+        (pa.list_(pa.field("element", TEXT, nullable=False)), ["a", "damaged"]),
+        (INNER, {"x": "damaged"}),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_a_text_that_is_none_is_malformed_wherever_it_stands(kind: Any, value: Any, nullable: bool) -> None:
+    schema = pa.schema([pa.field("v", kind, nullable)])
+    rows = pa.table({"v": pa.array([value], kind)}, schema=schema)
+    (message,) = opened("avro", schema).encode(rows)
+    found = opened("avro", schema).decode([message, message.replace(b"damaged", b"damag\xff\xff"), message])
+    assert [m.index for m in found.malformed] == [1]
+    assert "a value is no string" in found.malformed[0].reason
+    assert plain(found.rows) == plain(rows) * 2
 
 
 def test_the_schema_of_columns() -> None:
