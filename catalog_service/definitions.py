@@ -19,6 +19,7 @@ from filestore.model.table_columns import MetadataColumn, TableColumns, managed_
 from filestore.model.table_options import TableOptions
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
+from log.connectors.rules import check_times
 
 __all__ = [
     "columns_of",
@@ -69,7 +70,9 @@ def declaration_of(request: CreateTable) -> KafkaDeclaration:
                 "partitions by their key",
                 code="partition-by",
             )
-        return KafkaDeclaration.of(columns, primary_key, request.options, request.comment)
+        declared = KafkaDeclaration.of(columns, primary_key, request.options, request.comment)
+        check_times(declared)
+        return declared
     except InvalidRequest as error:
         raise InvalidRequest(f"table {request.name}: {error.message}", code=error.code) from error
 

@@ -18,14 +18,19 @@ from log.connectors.options import (
 )
 from log.connectors.properties import check_properties
 from log.connectors.startup import StartupMode
+from log.formats.avro_schema import has_time
 from log.formats.fields import FieldsInclude
 from log.formats.format import Role
 from log.formats.malformed import Policy
+from log.formats.options import select_options
 
 if TYPE_CHECKING:
     from log.connectors.declaration import KafkaDeclaration
 
-__all__ = ["check_formats", "check_halves", "check_key", "check_options"]
+__all__ = ["check_formats", "check_halves", "check_key", "check_options", "check_times"]
+
+
+_LEGACY = "timestamp_mapping.legacy"
 
 
 def check_options(made: KafkaDeclaration) -> None:
@@ -126,6 +131,25 @@ def check_halves(made: KafkaDeclaration) -> None:
             "value.fields-include = EXCEPT_KEY: leave one of them out",
             code="connector-key",
         )
+
+
+def check_times(made: KafkaDeclaration) -> None:
+    """Avro without a schema does not say what its timestamps count: a new table has to.
+
+    Raises:
+        InvalidRequest: ``missing-option``. Tables of older versions lack the option, and count microseconds.
+    """
+    halves = made.projection
+    for role, schema in ((Role.KEY, halves.key_schema), (Role.VALUE, halves.value_schema)):
+        if made.formats.get(role) != "avro" or _LEGACY in select_options(made.options, "avro", role):
+            continue
+        if times := [field.name for field in schema if has_time(field.type)]:
+            raise InvalidRequest(
+                f"option 'avro.{_LEGACY}' is missing: column {times[0]!r} has timestamps, and Avro messages without a "
+                "schema do not say what their numbers count. Set it to 'true' for milliseconds, which Flink writes by "
+                "default, or to 'false' for microseconds",
+                code="missing-option",
+            )
 
 
 def check_formats(made: KafkaDeclaration) -> None:

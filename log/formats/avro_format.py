@@ -13,10 +13,10 @@ from typing import ClassVar, Protocol
 import numpy as np
 import pyarrow as pa
 
-from filestore.errors import NotFound, Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unsupported
 from log.formats.avro_decode import decode_datums
 from log.formats.avro_encode import datums
-from log.formats.avro_schema import Node, avro_schema, parse_schema
+from log.formats.avro_schema import Node, avro_schema, in_milliseconds, parse_schema
 from log.formats.format import (
     Decoded,
     Index,
@@ -57,9 +57,15 @@ class Registry(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AvroFormat:
-    """Datums alone, in the schema that is derived from the columns: writer and reader must have the same."""
+    """Datums alone, in the schema that is derived from the columns: writer and reader must have the same.
+
+    Args:
+        schema: The columns.
+        millis: Timestamps are milliseconds, as Flink writes them by default, and not microseconds.
+    """
 
     schema: pa.Schema
+    millis: bool = False
 
     changelog: ClassVar[bool] = False
     metadata: ClassVar[Mapping[str, pa.DataType]] = {}
@@ -67,13 +73,13 @@ class AvroFormat:
     def encode(self, rows: pa.Table) -> list[bytes | None]:
         """A datum a row."""
         columns, _ = split_kinds(rows, self.schema, changelog=False)
-        return [*datums(columns, self.schema).to_pylist()]
+        return [*datums(_stored(columns, self.millis), self.schema).to_pylist()]
 
     def decode(self, values: Sequence[bytes | None], metadata: Sequence[str] = ()) -> Decoded:
         """A row a datum."""
         metadata_fields(self.metadata, metadata)
         messages, places, tombstones = split_tombstones(values)
-        writer = parse_schema(avro_schema(self.schema))
+        writer = parse_schema(_schema_text(self.schema, self.millis))
         rows, found = decode_datums(messages, writer, nullable(self.schema))
         bad = {int(places[i]): reason for i, reason in found.items()}
         return inserts(rows, self.schema, places, tombstones, bad)
@@ -87,11 +93,13 @@ class AvroConfluentFormat:
         schema: The columns.
         registry: Holds the schemas.
         subject: Under which the columns' own is registered by the first `encode`.
+        millis: Timestamps are written as milliseconds, and not as microseconds. Either is read.
     """
 
     schema: pa.Schema
     registry: Registry
     subject: str
+    millis: bool = False
 
     changelog: ClassVar[bool] = False
     metadata: ClassVar[Mapping[str, pa.DataType]] = {}
@@ -101,7 +109,8 @@ class AvroConfluentFormat:
         columns, _ = split_kinds(rows, self.schema, changelog=False)
         if not rows.num_rows:
             return []
-        number = self.registry.register(self.subject, avro_schema(self.schema))
+        columns = _stored(columns, self.millis)
+        number = self.registry.register(self.subject, _schema_text(self.schema, self.millis))
         return [*datums(columns, self.schema, bytes([_MAGIC]) + number.to_bytes(4, "big")).to_pylist()]
 
     def decode(self, values: Sequence[bytes | None], metadata: Sequence[str] = ()) -> Decoded:
@@ -130,6 +139,31 @@ class AvroConfluentFormat:
 
     def _writer(self, number: int) -> Node:
         return parse_schema(self.registry.schema(number))
+
+
+def _schema_text(schema: pa.Schema, millis: bool) -> str:
+    return avro_schema(in_milliseconds(schema) if millis else schema)
+
+
+def _stored(rows: pa.Table, millis: bool) -> pa.Table:
+    """Rows whose timestamps count what the messages count.
+
+    Raises:
+        InvalidRequest: ``format-value``: a timestamp is finer than a millisecond.
+    """
+    if not millis:
+        return rows
+    columns = []
+    for column, field in zip(rows.columns, in_milliseconds(rows.schema), strict=True):
+        try:
+            columns.append(column.cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise InvalidRequest(
+                f"column {field.name!r} has a timestamp that milliseconds cannot hold ({error}): round it, or set "
+                "timestamp_mapping.legacy = false, with which Flink and Tablestore write microseconds",
+                code="format-value",
+            ) from error
+    return pa.Table.from_arrays(columns, names=rows.column_names)
 
 
 def _schema_numbers(messages: Sequence[bytes], bad: dict[int, str]) -> Index:

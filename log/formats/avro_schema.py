@@ -6,7 +6,7 @@
 | TINYINT, SMALLINT, INT / BIGINT | int / long |
 | DECIMAL | bytes, decimal |
 | DATE | int, date |
-| TIMESTAMP / TIMESTAMP_NTZ | long, timestamp-micros / local-timestamp-micros |
+| TIMESTAMP / TIMESTAMP_NTZ | long, timestamp-micros / local-timestamp-micros; or timestamp-millis for both |
 | ARRAY, STRUCT | array, record |
 | MAP, keys STRING | map |
 
@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from filestore.errors import Unsupported
 
-__all__ = ["RECORD_NAME", "Node", "avro_schema", "check_avro_type", "parse_schema"]
+__all__ = ["RECORD_NAME", "Node", "avro_schema", "check_avro_type", "has_time", "in_milliseconds", "parse_schema"]
 
 RECORD_NAME = "org.apache.flink.avro.generated.record"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -107,7 +107,7 @@ def _value_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_date(kind):
         return {"type": "int", "logicalType": "date"}
     if pa.types.is_timestamp(kind):
-        return {"type": "long", "logicalType": "timestamp-micros" if kind.tz else "local-timestamp-micros"}
+        return {"type": "long", "logicalType": _timestamp(kind)}
     if pa.types.is_list(kind):
         return {"type": "array", "items": _type(kind.value_field, name)}
     if pa.types.is_map(kind):
@@ -115,6 +115,43 @@ def _value_type(kind: pa.DataType, name: str) -> Any:
     if pa.types.is_struct(kind):
         return _record(list(kind), name)
     return next(avro for matches, avro in _SIMPLE if matches(kind))
+
+
+def _timestamp(kind: pa.TimestampType) -> str:
+    if kind.unit == "ms":
+        return "timestamp-millis"
+    return "timestamp-micros" if kind.tz else "local-timestamp-micros"
+
+
+# -------------------------------------------------------------------------------------------- milliseconds
+
+
+def has_time(kind: pa.DataType) -> bool:
+    """Whether a type is, or holds, a timestamp."""
+    if pa.types.is_map(kind):
+        return has_time(kind.key_type) or has_time(kind.item_type)
+    if pa.types.is_list(kind):
+        return has_time(kind.value_type)
+    return bool(pa.types.is_timestamp(kind)) or (pa.types.is_struct(kind) and any(has_time(f.type) for f in kind))
+
+
+def in_milliseconds(schema: pa.Schema) -> pa.Schema:
+    """The same columns, whose timestamps count milliseconds at any depth, as in Flink's mapping of them."""
+    return pa.schema([_field_in_milliseconds(f) for f in schema])
+
+
+def _field_in_milliseconds(field: pa.Field) -> pa.Field:
+    return field.with_type(_kind_in_milliseconds(field.type))
+
+
+def _kind_in_milliseconds(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("ms", kind.tz)
+    if pa.types.is_list(kind):
+        return pa.list_(_field_in_milliseconds(kind.value_field))
+    if pa.types.is_map(kind):
+        return pa.map_(kind.key_field, _field_in_milliseconds(kind.item_field))
+    return pa.struct([_field_in_milliseconds(f) for f in kind]) if pa.types.is_struct(kind) else kind
 
 
 # ------------------------------------------------------------------------------------------------ from JSON

@@ -173,8 +173,19 @@ def _head_schema(head: bytes) -> tuple[str | None, bool]:
 
 
 def _spelled(schema: str) -> str | None:
-    """Always in the same way, however the message does."""
-    return None if schema == "null" else json.dumps(json.loads(schema), ensure_ascii=False)
+    """The text that equal schemas share, however a message spells its own; None for null.
+
+    Raises:
+        ValueError: a string in it is no Unicode text, which no column holds.
+    """
+    if schema == "null":
+        return None
+    text = json.dumps(json.loads(schema), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:  # half of a surrogate pair, as an escape
+        raise ValueError("member 'schema' has a string that is no Unicode text") from error
+    return text
 
 
 def _members(text: str) -> dict[str, str]:

@@ -132,7 +132,7 @@ def _csv(schema: pa.Schema, values: Mapping[str, Any]) -> Format:
 
 
 def _avro(schema: pa.Schema, values: Mapping[str, Any]) -> Format:
-    return AvroFormat(schema)
+    return AvroFormat(schema, bool(values["timestamp_mapping.legacy"]))
 
 
 def _raw(schema: pa.Schema, values: Mapping[str, Any]) -> Format:
@@ -151,7 +151,7 @@ def _avro_confluent(
         registry = SchemaRegistry(
             values["url"], values["basic-auth.user-info"], values["bearer-auth.token"], values["ssl.ca.location"]
         )
-    return AvroConfluentFormat(schema, registry, subject)
+    return AvroConfluentFormat(schema, registry, subject, values["timestamp_mapping.legacy"])
 
 
 _OPENERS: Mapping[str, Callable[[pa.Schema, Mapping[str, Any]], Format]] = {

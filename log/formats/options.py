@@ -75,6 +75,8 @@ _JSON_WRITING = (
     Option("map-null-key.literal", "text", any_text, "null", "With mode LITERAL: what stands for a null key."),
 )
 
+_LEGACY = "timestamp_mapping.legacy"
+
 FORMAT_OPTIONS: Mapping[str, tuple[Option, ...]] = {
     "json": (
         Option(
@@ -134,7 +136,16 @@ FORMAT_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             "How nulls are written; default: as nothing, while an empty text is in quotes.",
         ),
     ),
-    "avro": (),
+    "avro": (
+        Option(
+            _LEGACY,
+            "boolean",
+            flag,
+            None,
+            "Whether timestamps are milliseconds, as Flink writes them unless it has `false` there; with `false` they "
+            "are microseconds, as Flink's TIMESTAMP(6) then is. Required where columns have timestamps.",
+        ),
+    ),
     "avro-confluent": (
         Option("url", "text", some_text, None, "The registry's URL, or several separated by commas. Required."),
         Option(
@@ -143,6 +154,14 @@ FORMAT_OPTIONS: Mapping[str, tuple[Option, ...]] = {
             some_text,
             None,
             "Under which the columns' schema is registered; default: `<topic>-key` or `<topic>-value`.",
+        ),
+        Option(
+            _LEGACY,
+            "boolean",
+            flag,
+            "false",
+            "Whether timestamps are written as `timestamp-millis`, which Flink expects unless it has `false` there. "
+            "What is read depends on the messages' own schema alone.",
         ),
         Option("basic-auth.user-info", "text", some_text, None, "`user:password` for the registry."),
         Option("bearer-auth.token", "text", some_text, None, "A token for the registry."),
@@ -192,7 +211,7 @@ def parse_options(name: str, given: Mapping[str, str]) -> dict[str, Any]:
 def _advice(name: str, key: str, known: Mapping[str, Option]) -> str:
     if key == "ignore-parse-errors":
         return "scan.malformed-records says what becomes of malformed records: fail, skip or dead-letter"
-    return f"{name} has {', '.join(f'{name}.{n}' for n in known)}" if known else f"{name} has no options"
+    return f"{name} has {', '.join(f'{name}.{n}' for n in known)}"
 
 
 def _parsed(name: str, option: Option, text: str | None) -> Any:

@@ -83,7 +83,8 @@ def test_we_read_what_a_foreign_client_writes(topics: Topics) -> None:
 @pytest.mark.parametrize("name", ["json", "csv", "avro", "debezium-json", "canal-json"])
 def test_every_format_there_and_back(topics: Topics, name: str) -> None:
     columns = "id BIGINT, v STRING, d DECIMAL(10,2), at TIMESTAMP, ok BOOLEAN"
-    table = topics.table(columns, {"connector": "kafka", "format": name}, 1)
+    said = {"avro.timestamp_mapping.legacy": "false"} if name == "avro" else {}
+    table = topics.table(columns, {"connector": "kafka", "format": name, **said}, 1)
     written = pa.table(
         {
             "id": [1, 2],

@@ -14,7 +14,9 @@ from filestore.errors import InvalidRequest, NotFound
 from log.connectors.options import Semantic
 from log.connectors.options_page import page
 from log.connectors.ranges import starting_offsets
+from log.connectors.rules import check_times
 from log.connectors.startup import Startup, StartupMode, specific_offsets
+from log.formats.avro_format import AvroFormat
 from log.formats.malformed import Policy
 from tests.log.connectors.tables import KAFKA, UPSERT, declared
 
@@ -89,6 +91,39 @@ def test_what_does_not_hold_is_told(
         declared(columns, base, **options)
     assert caught.value.code == code
     assert words in caught.value.message
+
+
+TIMED = "id BIGINT, at TIMESTAMP"
+KEYED_BY_TIME = "at TIMESTAMP, v STRING, PRIMARY KEY (at) NOT ENFORCED"
+
+
+@pytest.mark.parametrize(
+    ("columns", "base", "options"),
+    [
+        (TIMED, KAFKA, {"value_format": "avro"}),
+        ("id BIGINT, v ARRAY<STRUCT<at: TIMESTAMP_NTZ>>", KAFKA, {"value_format": "avro"}),
+        (KEYED_BY_TIME, UPSERT, {"key_format": "avro"}),
+    ],
+)
+def test_a_new_table_says_what_timestamps_in_avro_count(
+    columns: str, base: dict[str, str], options: dict[str, str]
+) -> None:
+    with pytest.raises(InvalidRequest, match=r"avro\.timestamp_mapping\.legacy' is missing: column '(at|v)'") as caught:
+        check_times(declared(columns, base, **options))
+    assert caught.value.code == "missing-option"
+    for legacy in ("true", "false"):
+        table = declared(columns, {**base, "avro.timestamp_mapping.legacy": legacy}, **options)
+        check_times(table)
+        half = table.key_format if base is UPSERT else table.value_format
+        assert isinstance(half, AvroFormat)
+        assert half.millis is (legacy == "true")
+
+
+def test_other_formats_say_it_themselves() -> None:
+    for name in ("json", "csv", "raw"):
+        check_times(declared("at TIMESTAMP" if name != "raw" else "v STRING", KAFKA, value_format=name))
+    check_times(declared("v STRING", KAFKA, value_format="avro"))
+    check_times(declared("at TIMESTAMP", {**KAFKA, "avro-confluent.url": "http://h"}, value_format="avro-confluent"))
 
 
 def test_dead_letters_do_not_come_back() -> None:

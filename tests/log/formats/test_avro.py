@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.errors import Unavailable
-from log.formats.avro_format import AvroConfluentFormat
-from log.formats.avro_schema import avro_schema, check_avro_type
+from filestore.errors import InvalidRequest, Unavailable
+from log.formats.avro_format import AvroConfluentFormat, AvroFormat
+from log.formats.avro_schema import avro_schema, check_avro_type, in_milliseconds
 from tests.log.formats.rows import Memory, holdable, opened, plain
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string())])
@@ -222,6 +222,48 @@ def test_the_schema_of_columns() -> None:
             },
         ],
     }
+
+
+NOON = dt.datetime(2020, 12, 30, 12, 13, 14, 123000)
+TIMES = pa.schema([("at", pa.timestamp("us")), ("all", pa.list_(pa.timestamp("us", tz="UTC")))])
+
+
+def test_timestamps_as_flink_writes_them_by_default() -> None:
+    flink = {"at": 1609330394123, "all": [1609330394123]}
+    schema = record(
+        ("at", ["null", {"type": "long", "logicalType": "timestamp-millis"}]),
+        ("all", ["null", {"type": "array", "items": ["null", {"type": "long", "logicalType": "timestamp-millis"}]}]),
+    )
+    rows = pa.Table.from_pylist([{"at": NOON, "all": [NOON.replace(tzinfo=dt.UTC)]}], schema=TIMES)
+    legacy = AvroFormat(TIMES, millis=True)
+    assert legacy.encode(rows) == [datum(schema, flink)]
+    assert plain(legacy.decode([datum(schema, flink)]).rows) == plain(rows)
+    registered = Memory()
+    framed = AvroConfluentFormat(TIMES, registered, "s", millis=True)
+    assert plain(framed.decode(framed.encode(rows)).rows) == plain(rows)
+    assert [f["type"] for f in json.loads(registered.schemas[0])["fields"]] == [f["type"] for f in schema["fields"]]
+
+
+@given(holdable(check_avro_type, nullable=False))
+def test_rows_in_milliseconds_survive(rows: pa.Table) -> None:
+    rows = _without_micros(rows)
+    format_ = AvroFormat(rows.schema, millis=True)
+    assert plain(format_.decode(format_.encode(rows)).rows) == plain(rows)
+
+
+def _without_micros(rows: pa.Table) -> pa.Table:
+    coarse = in_milliseconds(rows.schema)
+    columns = [
+        c.cast(f.type, safe=False).cast(k.type) for c, f, k in zip(rows.columns, coarse, rows.schema, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, schema=rows.schema)
+
+
+def test_a_timestamp_that_milliseconds_cannot_hold_is_refused() -> None:
+    rows = pa.Table.from_pylist([{"at": NOON + dt.timedelta(microseconds=1), "all": None}], schema=TIMES)
+    with pytest.raises(InvalidRequest, match="column 'at' has a timestamp that milliseconds cannot hold") as caught:
+        AvroFormat(TIMES, millis=True).encode(rows)
+    assert caught.value.code == "format-value"
 
 
 def confluent(schema: Any, *values: Any, columns: pa.Schema = SCHEMA, written: Any = None) -> Any:

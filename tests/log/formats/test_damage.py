@@ -48,6 +48,16 @@ def damaged(message: bytes, edits: list[tuple[float, int, bytes]]) -> bytes:
     return message
 
 
+def test_a_schema_that_is_no_text_spoils_no_other_message() -> None:
+    format_ = opened("debezium-json", ROWS.schema, schema_include="true")
+    first, *others = format_.encode(ROWS)
+    assert first is not None
+    found = format_.decode([first, first.replace(b'"field":"name"', b'"field":"\\ud800"'), *others], ["schema"])
+    assert [m.index for m in found.malformed] == [1]
+    assert "no Unicode text" in found.malformed[0].reason
+    assert found.rows.select(ROWS.column_names).to_pylist() == ROWS.to_pylist()
+
+
 @pytest.mark.parametrize("name", sorted(FORMAT_OPTIONS))
 @given(data=st.data())
 def test_damage_stays_in_its_message(name: str, data: Any) -> None:

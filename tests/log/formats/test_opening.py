@@ -40,7 +40,7 @@ def test_every_format_opens_and_can_be_pickled(name: str) -> None:
     [
         ("xml", ID, {}, "unknown-format", "there are json, debezium-json"),
         ("json", ID, {"nope": "1"}, "unknown-option", "json has json.fail-on-missing-field"),
-        ("avro", ID, {"nope": "1"}, "unknown-option", "avro has no options"),
+        ("avro", ID, {"nope": "1"}, "unknown-option", "avro has avro.timestamp_mapping.legacy"),
         ("json", ID, {"ignore-parse-errors": "true"}, "unknown-option", "fail, skip or dead-letter"),
         ("json", ID, {"timestamp-format.standard": "RFC"}, "invalid-option", "'SQL' or 'ISO-8601'"),
         ("json", INT_KEYS, {}, "format-type", "column 'm' cannot be json: it has a MAP whose keys are not STRING"),
