@@ -17,14 +17,16 @@ from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
+from filestore.reading.condition_text import ConditionDialect, problem_of, without_comments
 from filestore.rows.frames import polars_schema
 
 __all__ = ["Condition", "Predicate"]
 
 Predicate = str | pl.Expr
-"""What users give: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression."""
+"""What users give: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression.
 
-_DIALECT = "duckdb"
+A text has no subqueries: it is checked before polars sees it (`filestore.reading.condition_text`)."""
+
 _POLARS_PREFIX = "_POLARS_"
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In)
 
@@ -50,11 +52,11 @@ class Condition:
             InvalidRequest: it cannot be read, compares what cannot be compared, is not a condition, or looks at more
                 than one row (``bad-predicate``).
         """
-        expression = where if isinstance(where, pl.Expr) else _parsed(where, where)
+        expression = where if isinstance(where, pl.Expr) else _checked(where)
         columns = _columns(expression, where, schema)
         problem = _problem(expression, schema)
         if problem is not None and isinstance(where, str):
-            expression = _parsed(_with_typed_literals(where, schema), where)
+            expression = _parsed(_with_typed_literals(without_comments(where), schema), where)
             problem = _problem(expression, schema)
         if problem is not None:
             raise _bad(where, problem)
@@ -71,6 +73,14 @@ class Condition:
         except PolarsError as error:
             raise _bad(self.expression, str(error)) from error
         return mask if len(mask) == rows.height else mask.new_from_index(0, rows.height)
+
+
+def _checked(where: str) -> pl.Expr:
+    """The text as polars reads it, if polars may see it: see `filestore.reading.condition_text`."""
+    text = without_comments(where)
+    if (problem := problem_of(text)) is not None:
+        raise _bad(where, problem)
+    return _parsed(text, where)
 
 
 def _parsed(text: str, where: str) -> pl.Expr:
@@ -131,7 +141,7 @@ def _bad(where: Predicate, problem: str) -> InvalidRequest:
 def _with_typed_literals(text: str, schema: Schema) -> str:
     """The text with ``'2026-01-31'`` beside a date or time column read as that type: SQL does so, polars refuses."""
     try:
-        tree = sqlglot.parse_one(text, read=_DIALECT)
+        tree = sqlglot.parse_one(text, read=ConditionDialect)
     except SqlglotError:
         return text
     for column in list(tree.find_all(exp.Column)):
@@ -140,8 +150,11 @@ def _with_typed_literals(text: str, schema: Schema) -> str:
             continue
         for literal in list(column.parent.iter_expressions()):
             if plain := _untyped(literal, kind):
-                literal.replace(exp.cast(plain.copy(), kind, dialect=_DIALECT))
-    return tree.sql(_DIALECT)
+                literal.replace(exp.cast(plain.copy(), kind, dialect=ConditionDialect))
+    try:
+        return tree.sql(ConditionDialect)
+    except RecursionError:
+        return text
 
 
 def _temporal(kind: pa.DataType) -> str | None:
@@ -152,6 +165,6 @@ def _temporal(kind: pa.DataType) -> str | None:
 
 def _untyped(literal: object, kind: str) -> exp.Literal | None:
     """The string literal that is to be read as `kind`; a TIMESTAMP without a zone is one in UTC."""
-    if isinstance(literal, exp.Cast) and kind == "TIMESTAMPTZ" and literal.to.sql(_DIALECT) == "TIMESTAMP":
+    if isinstance(literal, exp.Cast) and kind == "TIMESTAMPTZ" and literal.to.sql(ConditionDialect) == "TIMESTAMP":
         literal = literal.this
     return literal if isinstance(literal, exp.Literal) and literal.is_string else None

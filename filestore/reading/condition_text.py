@@ -1,0 +1,135 @@
+"""Which SQL texts may be conditions at all. It is decided before polars reads a text.
+
+Polars runs a subquery while it reads the text, also one over a file of this machine (``FROM read_csv('…')``), and an
+error message then quotes what the file holds. So only texts reach polars whose words all SQL readers tell apart in the
+same way, and whose parts, as sqlglot reads them, are all allowed.
+"""
+
+from __future__ import annotations
+
+import re
+
+import sqlglot
+from sqlglot import TokenType, exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import SqlglotError
+from sqlglot.parsers.duckdb import DuckDBParser
+
+__all__ = ["ConditionDialect", "problem_of", "without_comments"]
+
+
+class ConditionDialect(DuckDB):
+    """DuckDB's dialect with what polars knows besides: binary literals, names in backticks, XOR."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        """Adds the binary literals and the backtick."""
+
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's way to declare a dialect
+        HEX_STRINGS = [("x'", "'"), ("X'", "'"), ("0x", ""), ("0X", "")]  # noqa: RUF012
+        BIT_STRINGS = [("b'", "'"), ("B'", "'")]  # noqa: RUF012
+        KEYWORDS = DuckDB.Tokenizer.KEYWORDS | {"XOR": TokenType.XOR}
+
+    class Parser(DuckDBParser):
+        """Adds XOR."""
+
+        CONJUNCTION = DuckDBParser.CONJUNCTION | {TokenType.XOR: exp.Xor}
+
+
+_STRING = r"'(?:[^']|'')*+'"
+_NUMBER = r"(?:0[xX][0-9a-fA-F]++|(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?)(?!\w)"
+_LITERAL = rf"(?:{_STRING}(?!')|-?{_NUMBER})"
+_LONG_LIST = 64
+_SPOKEN = frozenset(
+    """
+    AND OR XOR NOT IN IS NULL ISNULL NOTNULL TRUE FALSE LIKE ILIKE RLIKE REGEXP SIMILAR TO ESCAPE BETWEEN CASE WHEN THEN
+    ELSE END AS EXISTS ANY SOME ALL DISTINCT FROM FOR INTERVAL AT TIME ZONE COLLATE OVER PARTITION BY ORDER ASC DESC
+    NULLS FIRST LAST ROWS RANGE FILTER WITHIN GROUP DIV
+    """.split()  # noqa: SIM905  # a list of them would be a page
+)
+"""The words of conditions. sqlglot reserves more; such a word is a column's name here, as it is for polars."""
+_COMPOSED = (TokenType.MAP, TokenType.UNION)
+"""Types that are never named without what they are made of."""
+_LEXEMES = re.compile(
+    rf"(?P<list>(?P<first>{_LITERAL})(?:\s*+,\s*+{_LITERAL}){{{_LONG_LIST},}}+)"
+    rf"|(?P<text>{_STRING}|[xX]'[0-9a-fA-F]*+'(?!')|[bB]'[01]*+'(?!'))"
+    r'|(?P<quoted>"(?:[^"]|"")*+"|`[^`]*+`)'
+    r"|(?P<comment>--[^\r\n]*+|/\*(?:(?!/\*|\*/).)*+\*/)"
+    r"|(?P<query>(?i:select|\((?:\s*+\()*+\s*+(?:from|with|values|table))\b)"
+    r"|(?P<prefixed>(?:[^\W\d]\w?|[uU]&)(?=['\"`]))"
+    r"|(?P<word>[^\W\d]\w*+)"
+    rf"|(?P<plain>{_NUMBER}|\s++|(?!--|/\*)[-+*/%<>=!~|&^(),.\[\]:@#])"
+    r"|(?P<odd>.)",
+    re.DOTALL,
+)
+"""Words that every SQL reader tells apart in the same way. A long list of literals is one word: it has no structure."""
+
+_ALLOWED = (
+    exp.Condition,  # columns, literals, operators, functions: of these all but _REFUSED
+    exp.Array,
+    exp.DataType,
+    exp.DataTypeParam,
+    exp.Dot,
+    exp.Identifier,
+    exp.Interval,
+    exp.IntervalSpan,
+    exp.JSONPath,
+    exp.JSONPathPart,
+    exp.Order,
+    exp.Ordered,
+    exp.Slice,
+    exp.Star,
+    exp.Tuple,
+    exp.Var,
+    exp.WindowSpec,
+)
+_REFUSED = (exp.Exists, exp.ReadCSV, exp.ReadParquet, exp.Parameter, exp.Placeholder, exp.SessionParameter)
+_NO_SUBQUERY = (
+    "use no subquery: a condition looks at one row of the table (a column named like this needs double quotes)"
+)
+
+
+def problem_of(text: str) -> str | None:
+    """What keeps a text without comments from being a condition; None if nothing does. Nothing is run or opened."""
+    shortened = []
+    for found in _LEXEMES.finditer(text):
+        match found.lastgroup:
+            case "query":
+                return _NO_SUBQUERY
+            case "prefixed" | "odd":
+                return (
+                    f"{text[found.start() :][:20]!r} is not understood: write texts in single quotes, names in double"
+                )
+            case "word" if _reserved(found.group()) and text[found.end() :].lstrip()[:1] not in ("(", "'"):
+                shortened.append(f'"{found.group()}"')
+            case "list":
+                shortened.append(found["first"])
+            case _:
+                shortened.append(found.group())
+    return _structure_problem("".join(shortened))
+
+
+def without_comments(text: str) -> str:
+    """The text with a blank for each comment: where a comment ends is not the same for all SQL readers."""
+    return _LEXEMES.sub(lambda found: " " if found.lastgroup == "comment" else found.group(), text)
+
+
+def _reserved(word: str) -> bool:
+    kind = ConditionDialect.Tokenizer.KEYWORDS.get(word.upper())
+    return kind in _COMPOSED or (kind not in {None, *DuckDBParser.TYPE_TOKENS} and word.upper() not in _SPOKEN)
+
+
+def _structure_problem(text: str) -> str | None:
+    try:
+        tree = sqlglot.parse_one(text, read=ConditionDialect, into=exp.Condition)
+    except SqlglotError:
+        return "it cannot be read as a condition like amount > 10 AND region = 'a' (quote names that are SQL words)"
+    except RecursionError:
+        return "it is nested too deeply"
+    for node in tree.walk():
+        if isinstance(node, exp.Query | exp.Exists | exp.Table):
+            return _NO_SUBQUERY
+        if isinstance(node, exp.Alias):
+            return f"{node.alias!r} follows where the condition is complete"
+        if isinstance(node, _REFUSED) or not isinstance(node, _ALLOWED):
+            return f"{node.sql(ConditionDialect)!r} is not allowed in a condition"
+    return None
