@@ -178,6 +178,8 @@ class KafkaTable:
     ) -> Generator[pa.RecordBatch]:
         """The changes as `scan` gives them, and then those that come, endlessly.
 
+        Where it begins is decided by this call, and kept by `state` or `consumer`, not by the first batch.
+
         Args:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             options: Options ``scan.*`` for this reader: where it begins, above all.
@@ -186,8 +188,9 @@ class KafkaTable:
                 with it how far the topic was taken, so a reader that is begun again goes on there. What came last
                 comes again if the reader ended before it asked for more. Without a folder all begins anew each time.
             consumer: An id under which the brokers keep how far the reader is, as the offsets of a group of that name:
-                one that is begun again goes on there, whatever the options say. Rows count as taken once the next are
-                asked for, so what came last may come again.
+                one that is begun again goes on there, whatever the options say. The rows of a batch count as taken once
+                the next batch is asked for, so the last batch may come again. A message whose rows are more than one
+                batch counts with the last of them.
             stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
             max_rows_per_batch: The most rows of a batch; None: as they come.
 
@@ -195,7 +198,8 @@ class KafkaTable:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
             InvalidRequest: ``bad-option-value``; ``state-unused``, ``consumer-unused``: it is the other that remembers
                 the place; ``other-state``: the folder is another reader's; ``group-in-use``.
-            NotFound: ``topic-replaced``: the topic was made anew since.
+            NotFound: ``topic-replaced``: the topic was made anew since; ``offset-gone``: also if the place that
+                `consumer` remembers is no longer there.
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
@@ -205,10 +209,10 @@ class KafkaTable:
             raise state_unused(state)
         if not complete and consumer is not None:
             raise consumer_unused(consumer)
-        reader = TopicReader(declaration, self._topic(declaration), ending_of(stop), self._ambient)
-        for batch in reader.changes(columns, state, consumer, complete=complete):
-            wanted = batch.select(schema.names).cast(schema)
-            yield from pa.Table.from_batches([wanted]).to_batches(size)
+        reader = TopicReader(declaration, self._topic(declaration), ending_of(stop), self._ambient, columns)
+        if not complete:
+            return _sized(reader.complete_changes(state), schema, size)
+        return _sized(reader.rows() if consumer is None else reader.remembered_rows(consumer, size), schema, size)
 
     def write(self, rows: Rows) -> int:
         """Writes rows as messages, in their order; gives the number of messages.
@@ -265,6 +269,12 @@ class KafkaTable:
         from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
 
         return DeclaredTopic(declaration, self._ambient)
+
+
+def _sized(batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int | None) -> Generator[pa.RecordBatch]:
+    for batch in batches:
+        wanted = batch.select(schema.names).cast(schema)
+        yield from pa.Table.from_batches([wanted]).to_batches(size)
 
 
 def _logical(declaration: KafkaDeclaration) -> Schema:

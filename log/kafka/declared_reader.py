@@ -26,7 +26,7 @@ from log.kafka.message_columns import NOTHING, Fetched, incoming
 from log.kafka.reader import GONE, PASSING
 from log.kafka.settings import translated
 
-__all__ = ["Decoder", "Followed", "follow_from", "follow_topic", "read_ranges"]
+__all__ = ["Decoder", "Followed", "follow_from", "read_ranges"]
 
 logger = logging.getLogger(__name__)
 
@@ -71,24 +71,6 @@ def read_ranges(
                 session.pause(done)
 
 
-def follow_topic(
-    table: KafkaDeclaration,
-    topic: DeclaredTopic,
-    stop: Callable[[], bool] | None,
-    ambient: Ambient,
-    columns: Collection[str] | None = None,
-) -> Iterator[pa.Table]:
-    """The rows of all messages from where the table says, as they come; until `stop` says so, if it is given.
-
-    What the topic held when `stop` first said so is still given. Partitions that come later are found, and read from
-    their beginning. Errors as of `read_ranges`.
-    """
-    starts = {r.partition: r.start for r in topic.ranges(topic.partitions(), table.startup)}
-    for found in follow_from(table, topic, starts, stop, ambient, RowDecoder.of(table, columns)):
-        if found.rows is not None:
-            yield found.rows
-
-
 @dataclass(frozen=True, slots=True)
 class Followed:
     """What a look at a topic gave.
@@ -115,15 +97,19 @@ class Decoder(Protocol):
         ...
 
 
-def follow_from(
+def follow_from(  # what a reader can choose are its arguments
     table: KafkaDeclaration,
     topic: DeclaredTopic,
     starts: Mapping[int, int],
     stop: Callable[[], bool] | None,
     ambient: Ambient,
     decoder: Decoder,
+    most: int | None = None,
 ) -> Iterator[Followed]:
-    """As `follow_topic`, from given offsets; it also gives how far it is, and something at least each time it waited.
+    """The rows of all messages from given offsets on, as they come, and how far reading is; until `stop` says so.
+
+    What the topic held when `stop` first said so is still given. Partitions that come later are found, and read from
+    their beginning. It gives something each time it has waited. Errors as of `read_ranges`.
 
     Args:
         table: Whose topic.
@@ -132,6 +118,7 @@ def follow_from(
         stop: When to end; the first look is made in any case.
         ambient: The clock.
         decoder: Makes the rows.
+        most: The most messages that it takes at once; None: as memory allows.
 
     Raises:
         Unavailable: after `stop` said so, what the topic holds did not come for as long as a request may take.
@@ -141,7 +128,7 @@ def follow_from(
     with _Session(table, decoder, ambient) as session:
         session.assign(starts)
         while ends is None or any(session.positions[p] < end for p, end in ends.items()):
-            fetched = session.poll()
+            fetched = session.poll(most)
             if ends is not None:  # what is asked for is there: brokers that do not send it are gone
                 session.require_answers()
             rows = next(session.decoded(fetched if ends is None else fetched.before(ends)), None)
@@ -232,14 +219,15 @@ class _Session:
                 return fetched
         raise self._silent()
 
-    def poll(self) -> Fetched:
-        """What has come, after a short wait for the first message; none if nothing has."""
+    def poll(self, most: int | None = None) -> Fetched:
+        """What has come, at most so many messages, after a short wait for the first one; none if nothing has."""
+        more = self._most if most is None else min(self._most, most - 1)
         with translated(self._action, self._table):
             first = self._consumer.poll(_WAIT_SECONDS)
             if first is None:
                 return NOTHING
             before = dict(self.positions)
-            fetched = self._seen([first, *self._consumer.consume(self._most, 0)])
+            fetched = self._seen([first, *(self._consumer.consume(more, 0) if more else ())])
         if fetched.messages or self.positions != before:
             self._silent_since_ms = None
         return fetched

@@ -124,7 +124,7 @@ def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: Declared
     from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
     group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")
-    return TopicTarget(table, GroupOffsets(source, group, ambient))
+    return TopicTarget(table, GroupOffsets(source, group, ambient), ambient)
 
 
 def _check_known(asked: Asked, columns: Schema | None, target: Target) -> None:

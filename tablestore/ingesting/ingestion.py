@@ -13,7 +13,6 @@ from filestore.ambient import Ambient
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
 from log.connectors.declaration import KafkaDeclaration
-from log.connectors.startup import StartupMode
 from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
 from tablestore.kafka_table import KafkaTable
@@ -137,8 +136,9 @@ class Ingestion:
         target, waiting = self._target, _Waiting(pace or Pace(), self._ambient)
         known = target.offsets()
         starts = offsets = starts_of(self._source, self._topic, known)
-        if not known and self._source.startup.mode is not StartupMode.EARLIEST:
-            # "latest" is another place after a crash: what comes until the first commit would be lost
+        if not known:
+            # "latest" is another place after a crash, and so is "earliest" once retention has taken messages: what
+            # comes until the first commit would be lost, or would be missing and nobody would notice
             target.take(_nothing(target.columns), starts)
         decoder = EvolvingDecoder(self._source, target.columns, target.key, None if self._fixed else target.add)
         for found in follow_from(self._source, self._topic, starts, ending_of(stop), self._ambient, decoder):
@@ -147,6 +147,8 @@ class Ingestion:
             offsets = dict(found.positions)
             if waiting.are_due():
                 yield self._taken(waiting.taken(), offsets)
+            elif not waiting.tables:
+                target.keep(offsets)
         if waiting.tables:
             yield self._taken(waiting.taken(), offsets)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.ambient import Ambient
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
@@ -18,6 +19,7 @@ from filestore.model.schema import Column, Schema
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
 from tablestore.topics.offsets import named, offsets_of
+from tablestore.topics.place import ReaderPlace
 from tablestore.writing.given_rows import given_rows
 
 if TYPE_CHECKING:
@@ -51,6 +53,10 @@ class Target(Protocol):
 
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> int | None:
         """Takes changes, and how far the topic was taken with them; gives the version that has them, if any."""
+        ...
+
+    def keep(self, offsets: Mapping[int, int]) -> None:
+        """Sees that the place is not forgotten while nothing comes; all changes before these offsets were taken."""
         ...
 
 
@@ -117,6 +123,9 @@ class ManagedTarget:
         self._table.in_writer.after_commit(self._table.definition)
         return snapshot.version
 
+    def keep(self, offsets: Mapping[int, int]) -> None:
+        """As `Target`: a version is there for as long as the table is."""
+
     def _other(self) -> Conflict:
         return Conflict(
             f"another process ingests the same topic into {self._table.handle.identifier}: let one go on alone",
@@ -130,11 +139,13 @@ class TopicTarget:
     Args:
         table: The table, one of upserts.
         kept: Where offsets are kept.
+        ambient: The clock.
     """
 
-    def __init__(self, table: KafkaTable, kept: GroupOffsets) -> None:
+    def __init__(self, table: KafkaTable, kept: GroupOffsets, ambient: Ambient) -> None:
         self._table = table
         self._kept = kept
+        self._place = ReaderPlace(kept.write, {}, ambient)
 
     @property
     def columns(self) -> Schema:
@@ -166,7 +177,11 @@ class TopicTarget:
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> None:
         """As `Target`; errors as `KafkaTable.write`."""
         self._table.write(without_former(rows, self.key))
-        self._kept.write(offsets)
+        self._place.reached(offsets)
+
+    def keep(self, offsets: Mapping[int, int]) -> None:
+        """As `Target`; errors as `ReaderPlace.reached`."""
+        self._place.reached(offsets)
 
 
 def without_former(rows: pa.Table, key: Sequence[str]) -> pa.Table:

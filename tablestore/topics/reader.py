@@ -1,10 +1,13 @@
-"""An endless reader of a Kafka table: its rows as they come, or what they change."""
+"""An endless reader of a Kafka table: its rows as they come, or what they change.
+
+Where a reader begins is decided, and kept if it has a place of its own, when it is asked for and not with its first
+batch. Otherwise "the latest offset" would be another one after each restart, until the first batch was taken.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,9 +20,11 @@ from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
 from tablestore.topics.changes import followed_changes, temporary_state
 from tablestore.topics.offsets import named, offsets_of
+from tablestore.topics.place import ReaderPlace, place_gone
 from tablestore.topics.spec import spec_of
 
 if TYPE_CHECKING:
+    from log.kafka.declared_reader import Followed
     from log.kafka.declared_topic import DeclaredTopic
 
 __all__ = ["Stop", "TopicReader", "ending_of", "starts_of"]
@@ -49,71 +54,83 @@ class TopicReader:
         topic: The same.
         stop: Says when to end; what the topic holds then is still given.
         ambient: The clock.
+        columns: Which are read; all if None.
     """
 
     table: KafkaDeclaration
     topic: DeclaredTopic
     stop: Callable[[], bool] | None
     ambient: Ambient
+    columns: Sequence[str] | None
 
-    def changes(
-        self, columns: Sequence[str] | None, state: str | None, consumer: str | None, *, complete: bool
-    ) -> Iterator[pa.RecordBatch]:
-        """What `tablestore.KafkaTable.follow` gives.
-
-        Args:
-            columns: Which; all if None.
-            state: Where the rows are known from, if changes have to be completed.
-            consumer: Whose place it is, if not.
-            complete: Whether messages are taken as they are.
-        """
-        if not complete:
-            return self.complete_changes(columns, state)
-        return self.rows(columns) if consumer is None else self.remembered_rows(columns, consumer)
-
-    def rows(self, columns: Collection[str] | None) -> Iterator[pa.RecordBatch]:
+    def rows(self) -> Iterator[pa.RecordBatch]:
         """The rows of messages, as they are."""
-        from log.kafka.declared_reader import follow_topic  # librdkafka takes 80 ms to load
+        return self._rows(starts_of(self.table, self.topic, {}))
 
-        for rows in follow_topic(self.table, self.topic, self.stop, self.ambient, columns):
-            yield from rows.to_batches()
-
-    def remembered_rows(self, columns: Collection[str] | None, consumer: str) -> Iterator[pa.RecordBatch]:
-        """The same from where the consumer was; rows count as taken once the next are asked for."""
-        from log.kafka.declared_reader import follow_from
-        from log.kafka.group_offsets import GroupOffsets
-
-        group = GroupOffsets(self.table, consumer, self.ambient)
-        starts = starts_of(self.table, self.topic, group.read())
-        decoder = RowDecoder.of(self.table, columns)
-        for found in follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder):
+    def _rows(self, starts: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        for found in self._followed(starts, self.columns):
             if found.rows is not None:
                 yield from found.rows.to_batches()
-                group.write(found.positions)
 
-    def complete_changes(self, columns: Sequence[str] | None, state: str | None) -> Iterator[pa.RecordBatch]:
-        """What messages change; for the state see `tablestore.KafkaTable.follow`."""
-        with self._state(state) as folder:
-            spec = spec_of(self.table, folder, columns)
-            with Normalizer(spec, self.ambient) as normalizer:
-                yield from followed_changes(normalizer, self._batches(normalizer))
+    def remembered_rows(self, consumer: str, most: int | None) -> Iterator[pa.RecordBatch]:
+        """The same from where the consumer was; rows count as taken once the next are asked for.
 
-    @staticmethod
-    @contextmanager
-    def _state(state: str | None) -> Iterator[str]:
-        if state is not None:
-            yield state
-            return
-        with temporary_state() as folder:
-            yield folder
+        Args:
+            consumer: The consumer's id.
+            most: The most messages that are taken at once, since the place cannot lie within what was taken at once.
+        """
+        from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
-    def _batches(self, normalizer: Normalizer) -> Iterator[tuple[pa.Table, Positions]]:
-        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
-
-        topic_id, _ = self.topic.identified()
-        known = offsets_of(topic_id, normalizer.positions, f"the state at {normalizer.spec.state}")
+        group = GroupOffsets(self.table, consumer, self.ambient)
+        known = group.read()
+        place = ReaderPlace(group.write, known, self.ambient)
         starts = starts_of(self.table, self.topic, known)
-        decoder = RowDecoder.of(self.table, normalizer.spec.definition.schema.names)
-        for found in follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder):
+        place.reached(starts)
+        return self._rows_from(starts, place, consumer, most)
+
+    def _rows_from(
+        self, starts: Mapping[int, int], place: ReaderPlace, consumer: str, most: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        with place_gone(consumer):
+            for found in self._followed(starts, self.columns, most):
+                if found.rows is not None:
+                    yield from found.rows.combine_chunks().to_batches()
+                place.reached(found.positions)
+
+    def complete_changes(self, state: str | None) -> Iterator[pa.RecordBatch]:
+        """What messages change; for the state see `tablestore.KafkaTable.follow`."""
+        topic_id, _ = self.topic.identified()
+        if state is None:
+            return self._forgotten_changes(topic_id, starts_of(self.table, self.topic, {}))
+        spec = spec_of(self.table, state, self.columns)
+        normalizer = Normalizer(spec, self.ambient)
+        known = offsets_of(topic_id, normalizer.positions, f"the state at {spec.state}")
+        starts = starts_of(self.table, self.topic, known)
+        if not known:
+            nothing = RowDecoder.of(self.table, spec.definition.schema.names).schema.empty_table()
+            normalizer.apply(nothing, named(topic_id, starts))
+        return self._changes(normalizer, topic_id, starts)
+
+    def _forgotten_changes(self, topic_id: str, starts: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        with temporary_state() as folder:
+            normalizer = Normalizer(spec_of(self.table, folder, self.columns), self.ambient)
+            yield from self._changes(normalizer, topic_id, starts)
+
+    def _changes(self, normalizer: Normalizer, topic_id: str, starts: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
+        with normalizer:
+            yield from followed_changes(normalizer, self._batches(normalizer, topic_id, starts))
+
+    def _batches(
+        self, normalizer: Normalizer, topic_id: str, starts: Mapping[int, int]
+    ) -> Iterator[tuple[pa.Table, Positions]]:
+        for found in self._followed(starts, normalizer.spec.definition.schema.names):
             if found.rows is not None:
                 yield found.rows, named(topic_id, found.positions)
+
+    def _followed(
+        self, starts: Mapping[int, int], columns: Sequence[str] | None, most: int | None = None
+    ) -> Iterator[Followed]:
+        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
+
+        decoder = RowDecoder.of(self.table, columns)
+        return follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder, most)

@@ -6,7 +6,7 @@ import json
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka.partitioner.default import murmur2
 
 from filestore.ambient import system_ambient
@@ -289,6 +290,71 @@ def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
     group = Consumer({"bootstrap.servers": topics.broker.bootstrap, "group.id": consumer})
     kept = group.committed([TopicPartition(table.declaration.topic, partition) for partition in range(2)], timeout=20)
     assert sum(at.offset for at in kept) == 9
+
+
+@pytest.mark.parametrize("how", ["consumer", "state"])
+def test_messages_before_the_first_saved_place_are_not_lost(topics: Topics, folder: Path, how: str) -> None:
+    """A reader of ``latest-offset`` that was given nothing began elsewhere each time it was started."""
+    table = topics.table(KEYED, {"connector": "kafka", "format": "debezium-json"}, 2)
+    latest = {"scan.startup.mode": "latest-offset"}
+    place: dict[str, Any] = {"consumer": f"report-{uuid.uuid4()}"}
+    if how == "state":
+        place = {"mode": "changelog", "state": str(folder / "state")}
+
+    def follow() -> Generator[pa.RecordBatch]:
+        return table.follow(["id"], options=latest, stop=lambda: True, **place)
+
+    def ids(batches: Iterable[pa.RecordBatch]) -> list[int]:
+        return sorted(id_ for batch in batches for id_ in batch["id"].to_pylist())
+
+    table.write(pa.table({"id": [0], "v": ["before"]}))
+    assert ids(follow()) == []
+    table.write(pa.table({"id": [1], "v": ["a"]}))
+    begun = follow()  # the call decides where it begins
+    table.write(pa.table({"id": [2], "v": ["a"]}))
+    assert ids(begun) == [1, 2]
+    table.write(pa.table({"id": [3], "v": ["a"]}))
+    with closing(follow()) as stopped:
+        assert ids([next(stopped)]) == [3]
+    table.write(pa.table({"id": [4], "v": ["a"]}))
+    assert ids(follow()) == [3, 4], "the batch that was in hand, and what came since"
+
+
+def test_a_consumers_place_moves_with_each_batch_and_a_gap_is_noticed(topics: Topics) -> None:
+    table, consumer = topics.table(PLAIN, KAFKA, 1), f"report-{uuid.uuid4()}"
+    table.write(pa.table({"id": range(7), "v": ["a"] * 7}))
+
+    def follow() -> Generator[pa.RecordBatch]:
+        return table.follow(["id"], consumer=consumer, stop=lambda: True, max_rows_per_batch=2)
+
+    def trim(before: int) -> None:
+        admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+        [trimmed] = admin.delete_records([TopicPartition(table.declaration.topic, 0, before)]).values()
+        trimmed.result(30)
+
+    with closing(follow()) as first:
+        assert [next(first)["id"].to_pylist() for _ in range(2)] == [[0, 1], [2, 3]]
+    with closing(follow()) as second:
+        assert next(second)["id"].to_pylist() == [2, 3], "the batch that was in hand"
+    trim(2)
+    with closing(follow()) as third:
+        assert next(third)["id"].to_pylist() == [2, 3]
+    trim(4)
+    with pytest.raises(NotFound, match=f"place of consumer '{consumer}'") as caught:
+        list(follow())
+    assert caught.value.code == "offset-gone"
+
+
+def test_a_gap_before_the_first_batch_was_taken_is_noticed(topics: Topics) -> None:
+    table, consumer = topics.table(PLAIN, KAFKA, 1), f"report-{uuid.uuid4()}"
+    table.write(pa.table({"id": range(4), "v": ["a"] * 4}))
+    with closing(table.follow(["id"], consumer=consumer, max_rows_per_batch=2)) as first:
+        assert next(first)["id"].to_pylist() == [0, 1]
+    admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
+    [trimmed] = admin.delete_records([TopicPartition(table.declaration.topic, 0, 3)]).values()
+    trimmed.result(30)
+    with pytest.raises(NotFound, match="offset 0 is not there"):
+        list(table.follow(["id"], consumer=consumer, stop=lambda: True))
 
 
 def test_a_consumer_of_upserts_that_are_completed_has_its_place_with_the_rows(topics: Topics) -> None:

@@ -10,9 +10,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from kafka import KafkaProducer
 
-from filestore.errors import Conflict, Corrupt, InvalidRequest
+from filestore.errors import Conflict, Corrupt, InvalidRequest, NotFound
 from tablestore import Ingestion, KafkaTable, Pace, Store, Table
 from tests.servers.kafka import KafkaBroker
 from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant, make_topic
@@ -178,6 +180,25 @@ def test_where_it_begins_is_kept_from_the_start(source: Source) -> None:
     source.send([orders.change("c", None, row(2, "meanwhile"))])
     assert source.ingest(source_options=latest).copy().rows == 1
     assert source.table().scan(["id"]).to_arrow().to_pylist() == [{"id": 2}]
+
+
+@pytest.mark.parametrize("options", [{}, {"connector": "upsert-kafka"}], ids=["managed", "topic"])
+def test_messages_that_go_before_the_first_commit_are_missed(
+    store: Store, kafka_broker: KafkaBroker, options: dict[str, str]
+) -> None:
+    source = Source(store, kafka_broker, 1)
+    orders = Messages(ORDERS)
+    source.send([orders.change("c", None, row(1, "a")), (b"", b"garbage"), orders.change("c", None, row(2, "b"))])
+    if options:
+        options = options | {"topic": f"t-{uuid.uuid4()}"}
+    with pytest.raises(Corrupt, match="offset 1"):
+        source.ingest(options=options).copy()
+    admin = AdminClient({"bootstrap.servers": source.servers})
+    [trimmed] = admin.delete_records([TopicPartition(source.topic, 0, 2)]).values()
+    trimmed.result(30)
+    with pytest.raises(NotFound, match="offset 0 is not there") as caught:
+        source.ingest().copy()
+    assert caught.value.code == "offset-gone"
 
 
 def test_a_slow_topic_makes_few_versions(source: Source) -> None:
