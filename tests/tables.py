@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,14 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 
+from compaction.leftovers import remove
 from filestore.ambient import Ambient, system_ambient
 from filestore.changelog.images import recorded
 from filestore.delta.commit import Committed
 from filestore.delta.conflict import AppVersion, Proposal, Rebase
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
+from filestore.errors import Conflict
 from filestore.files.live_rows import read_file
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
@@ -32,8 +34,8 @@ from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
 from filestore.writing.fold import fold, look_again
-from filestore.writing.slot_result import ChangeSink
-from filestore.writing.write import WriteResult, write_sorted
+from filestore.writing.slot_result import ChangeSink, brought_files
+from filestore.writing.write import WriteResult, rests_on_rows, write_sorted
 
 __all__ = [
     "Clock",
@@ -125,17 +127,31 @@ class PreparedWrite:
     rebases: list[frozenset[Slot]] = field(default_factory=list)
     records: list[dict[str, Any]] = field(default_factory=list)
     replaced: ReplacedRows = field(default_factory=ReplacedRows)
+    anew: Callable[[], PreparedWrite] | None = None
 
     def commit(self) -> Committed:
-        return self.store.commit(self.base, self.proposal, self._rebase)
+        """Commits it, and does it again as often as the rows that it rests on are other ones by then."""
+        try:
+            return self.store.commit(self.base, self.proposal, self._rebase)
+        except Conflict as error:
+            if error.code != "merged-rows-changed" or self.anew is None:
+                raise
+        remove(self.store.files(self.base), brought_files(self.result.results))
+        self.records.clear()  # the transaction in the log is aborted
+        other = self.anew()
+        self.base, self.result, self.proposal, self.replaced = other.base, other.result, other.proposal, other.replaced
+        return self.commit()
 
     def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         self.rebases.append(changed.slots)
         if proposal.operation.replaces_partitions:
             return self.replaced.of_overwrite(self.store.files(state), state, proposal, changed.rows_changed)
+        if changed.rows_changed and rests_on_rows(state.definition, logged=self.log is not None):
+            raise Conflict("the rows that this write rests on changed", code="merged-rows-changed")
         table, live = self.store.files(state), state.met(self.store.ambient.now_ms())
+        log = None if state.definition.logs_images else self.log
         stale = self.result.to_look_up_again(changed.slots, state.definition)
-        again = [look_again(table, live.get(r.slot, ()), r, self.log) for r in stale]
+        again = [look_again(table, live.get(r.slot, ()), r, log) for r in stale]
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
 
@@ -172,7 +188,9 @@ def prepare(
     proposal, replaced = result.apply(proposal), ReplacedRows()
     if overwrite:
         proposal = replaced.of_overwrite(store.files(base), base, proposal)
-    return PreparedWrite(store, base, result, proposal, log, replaced=replaced)
+    how: dict[str, Any] = {"app": app, "commit_id": proposal.commit_id, "log": log}
+    again = None if later or overwrite else lambda: prepare(store, table, **how)
+    return PreparedWrite(store, base, result, proposal, log, replaced=replaced, anew=again)
 
 
 def write(store: FileStore, rows: Iterable[Row] | pa.Table, **how: Any) -> Committed:

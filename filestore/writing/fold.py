@@ -114,11 +114,13 @@ def look_again(
         table: The table.
         base: The slot's live files and tombstones in the newest version.
         earlier: The result on the older version.
-        log: Where compensating changes go, if the table has a log.
+        log: Where compensating changes go, if the table has a log; None if that has images, which hold for the rows
+            that the write found (`filestore.writing.write.rests_on_rows`).
     """
     if not table.definition.primary_key:
         return earlier
     definition = table.definition
+    assert log is None or not definition.logs_images, "a log with images cannot be compensated"
     raw = replace(earlier, adds=earlier.new_files)
     sequence = definition.sequence_field
     extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()

@@ -20,7 +20,7 @@ from filestore.writing.fold import fold
 from filestore.writing.fold_values import fold_values
 from filestore.writing.slot_result import ChangeSink, SlotResult
 
-__all__ = ["WriteResult", "fold_slot", "write_sorted"]
+__all__ = ["WriteResult", "fold_slot", "rests_on_rows", "write_sorted"]
 
 
 def write_sorted(
@@ -70,6 +70,20 @@ def fold_slot(
     """Merges sorted rows into a slot by the table's engine; arguments and errors: `filestore.writing.fold.fold`."""
     merge = fold_values if table.definition.merges_values else fold
     return merge(table, slot, base, chunks, log, producer)
+
+
+def rests_on_rows(definition: TableDefinition, *, logged: bool) -> bool:
+    """Whether a write has to be done again as a whole if another commit changed rows of its slots first.
+
+    Merged values hold for the stored rows only. So does what a log with images has: of a delete that found no row it
+    has nothing, and a row that another writer put meanwhile would stay in it. The order of records matters to a
+    compacted log. Everything else is worked out again by `filestore.writing.fold.look_again`.
+
+    Args:
+        definition: The table's.
+        logged: The write's changes went to a log.
+    """
+    return definition.merges_values or (logged and (definition.logs_images or definition.compacts_log))
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,7 @@ from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.replaced_rows import ChangeRunner, ReplacedRows
 from filestore.table import FileStore
 from filestore.writing.slot_result import SlotResult, brought_files, named_files
-from filestore.writing.write import WriteResult
+from filestore.writing.write import WriteResult, rests_on_rows
 from log.store import LogConfig
 from log.systems import open_log
 from tablestore.recovering.control import control_message, log_control
@@ -338,7 +338,7 @@ class _Attempt:
                     code="partition-changed",
                 )
             return self.order.settle(self.told(proposal, state, changed.rows_changed), state)
-        if changed.rows_changed and self._rests_on_rows(state.definition):
+        if changed.rows_changed and rests_on_rows(state.definition, logged=self._log is not None):
             raise Again(
                 f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
                 code="merged-rows-changed",
@@ -362,11 +362,6 @@ class _Attempt:
             return rebased
         self.compensations.append(outcome.transaction)
         return replace(rebased, transactions=(*rebased.transactions, outcome.transaction))
-
-    def _rests_on_rows(self, definition: TableDefinition) -> bool:
-        """Whether what was merged, or what the log's records say, or their order, holds for the stored rows only."""
-        told = self._log is not None and (definition.logs_images or definition.compacts_log)
-        return definition.merges_values or told
 
     def _note(self, result: WriteResult) -> None:
         self._written |= brought_files(result.results)

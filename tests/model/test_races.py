@@ -34,6 +34,7 @@ OPERATIONS: dict[str, tuple[Rows, bool]] = {
     "overwrite": (rows("over", 1, keys=range(3, 8)), True),
     "truncate": ([], True),
     "new keys": (rows("new", 1, "+I", range(6, 9)), False),
+    "delete of no row": (rows("", 6, "-D", range(6, 9)), False),
     "mixed": ([*rows("mixed", 6, keys=range(3)), *rows("", 6, "-D", range(3, 6))], False),
 }
 
@@ -93,3 +94,12 @@ def test_an_update_and_a_delete_of_one_row_do_not_resurrect_it(folder: Path, ord
         model = race(folder, SHAPES["bigint"], second, (first,))
         assert (model.rows == {}) == (second == "delete")
         model.check()
+
+
+@pytest.mark.parametrize("shape", ["bigint", "bigint-sequence", "bigint-lookup", "bigint-sequence-lookup"])
+def test_a_delete_that_found_no_row_takes_the_one_that_came_meanwhile(folder: Path, shape: str) -> None:
+    """The log has nothing of the first attempt where it has images: replayed, it must not keep the other's row."""
+    with tiny_row_groups():
+        model = race(folder, SHAPES[shape], "delete of no row", ("new keys",))
+        model.check()
+        assert {row["id"] for row in model.rows.values()} == set(KEYS)
