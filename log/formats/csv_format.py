@@ -294,7 +294,10 @@ def _scalars(
         if pa.types.is_binary(kind):
             decoded = pl.Series(pl.from_arrow(array)).str.decode("base64")
             return decoded.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(kind)
-        return array.cast(kind)
+        cast = array.cast(kind)
+        if pa.types.is_floating(kind) and pc.any(pc.is_inf(cast)).as_py():
+            raise pa.ArrowInvalid("a number may be out of range: the cast takes it for an infinite one")
+        return cast
     except (pa.ArrowInvalid, pl.exceptions.PolarsError):
         if len(array) > 32:
             middle = len(array) // 2

@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from log.formats.format import Index
 from log.formats.json_maps import has_map, maps_as_entries
 from log.formats.json_rows import leaves
-from log.formats.json_values import column_value, load
+from log.formats.json_values import column_value, load, shown
 
 __all__ = ["Documents", "parse_documents"]
 
@@ -106,6 +107,9 @@ class _Found:
         except ValueError as error:
             self._malformed[place] = str(error)
             return
+        except RecursionError:
+            self._malformed[place] = "not JSON: nested too deeply"
+            return
         self._alone += rows
         self._alone_index += [place] * len(rows)
 
@@ -113,7 +117,7 @@ class _Found:
         documents = document if self._arrays and isinstance(document, list) else [document]
         for one in documents:
             if not isinstance(one, dict):
-                raise ValueError(f"not a JSON object but {type(one).__name__}")
+                raise ValueError(f"not a JSON object but {shown(one)}")
             yield {f.name: column_value(one.get(f.name), f.type, f.name) for f in self.schema}
 
     def documents(self) -> Documents:
@@ -182,6 +186,8 @@ def _parse(text: pl.Series, schema: pa.Schema, form: frozenset[str]) -> pa.Table
         for leaf in leaves(column):
             if pa.types.is_decimal(leaf.type):
                 leaf.validate(full=True)  # the parser lets digits pass that the precision has no room for
+            elif pa.types.is_floating(leaf.type) and pc.any(pc.is_inf(leaf)).as_py():
+                raise pa.ArrowInvalid("a number may be out of range: the parser takes it for an infinite one")
     return parsed
 
 

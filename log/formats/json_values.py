@@ -12,26 +12,35 @@ import binascii
 import datetime as dt
 import json
 import math
+import struct
 from collections.abc import Callable
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["column_value", "load"]
+__all__ = ["Number", "column_value", "load", "shown"]
 
 _EPOCH = dt.date(1970, 1, 1)
 _LIMITS = Context(prec=76, Emax=999, Emin=-999)
+_LONGEST = 20
+"""An integer beyond so many digits is in no column; ``1e999999999`` would take memory for all of them."""
+
+
+class Number(str):
+    """A JSON number as its message spells it: ``1e5`` is a STRING's text, and no digit is lost on the way to others."""
+
+    __slots__ = ()
 
 
 def load(message: bytes) -> Any:
-    """The document of a message, with exact numbers.
+    """The document of a message, with each number as a `Number`.
 
     Raises:
         ValueError: it is none; the text says where it breaks.
     """
     try:
-        return json.loads(message.decode(), parse_float=Decimal)
+        return json.loads(message.decode(), parse_float=Number, parse_int=Number)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8: {error.reason} at byte {error.start}") from error
     except RecursionError as error:
@@ -58,9 +67,13 @@ def column_value(value: Any, kind: pa.DataType, place: str) -> Any:
 
 
 def _wrong(value: Any, kind: pa.DataType, place: str) -> ValueError:
-    shown = json.dumps(value, default=str, ensure_ascii=False)
-    shown = shown if len(shown) <= 100 else shown[:100] + "…"
-    return ValueError(f"{place}: {shown} is no {kind}")
+    return ValueError(f"{place}: {shown(value)} is no {kind}")
+
+
+def shown(value: Any) -> str:
+    """The JSON text of a value as an error shows it."""
+    text = _spelled(value)
+    return text if len(text) <= 100 else text[:100] + "…"
 
 
 def _boolean(value: Any, kind: pa.DataType, place: str) -> bool:
@@ -77,6 +90,8 @@ def _integer(value: Any, kind: pa.DataType, place: str) -> int:
         raise _wrong(value, kind, place)
     try:
         number = value if isinstance(value, int) else Decimal(value.strip() if isinstance(value, str) else value)
+        if isinstance(number, Decimal) and number.adjusted() >= _LONGEST:
+            raise _wrong(value, kind, place)
         whole = int(number)
     except (InvalidOperation, ValueError, OverflowError) as error:
         raise _wrong(value, kind, place) from error
@@ -95,6 +110,8 @@ def _floating(value: Any, kind: pa.DataType, place: str) -> float:
         raise _wrong(value, kind, place) from error
     if math.isinf(number) and "inf" not in str(value).lower():
         raise _wrong(value, kind, place)
+    if kind.bit_width == 32:
+        struct.pack("<f", number)  # OverflowError: it would become infinite
     return number
 
 
@@ -112,8 +129,7 @@ def _decimal(value: Any, kind: pa.DataType, place: str) -> Decimal:
 
 
 def _string(value: Any, kind: pa.DataType, place: str) -> str:
-    plain = isinstance(value, (str, Decimal))
-    text = str(value) if plain else json.dumps(value, default=_number, ensure_ascii=False)
+    text = str(value) if isinstance(value, str) else _spelled(value)
     try:
         text.encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, as an escape
@@ -121,18 +137,30 @@ def _string(value: Any, kind: pa.DataType, place: str) -> str:
     return text
 
 
-def _number(value: Any) -> float | int:
-    assert isinstance(value, Decimal)
-    return int(value) if value == value.to_integral_value() and value.as_tuple().exponent == 0 else float(value)
+def _spelled(value: Any) -> str:
+    """The JSON text of a value, without spaces, as Flink has it; numbers as the message has them."""
+    if isinstance(value, dict):
+        members = []
+        for name, member in value.items():
+            members.append(f"{_spelled(name)}:{_spelled(member)}")
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list):
+        elements = []
+        for element in value:
+            elements.append(_spelled(element))
+        return "[" + ",".join(elements) + "]"
+    return str(value) if isinstance(value, (Number, Decimal)) else json.dumps(value, ensure_ascii=False)
 
 
 def _binary(value: Any, kind: pa.DataType, place: str) -> bytes:
+    if isinstance(value, Number):
+        raise _wrong(value, kind, place)
     return base64.b64decode(value, validate=True)
 
 
 def _date(value: Any, kind: pa.DataType, place: str) -> dt.date:
-    if isinstance(value, int) and not isinstance(value, bool):  # days, as Debezium and Connect have them
-        return _EPOCH + dt.timedelta(days=value)
+    if isinstance(value, Number):  # days, as Debezium and Connect have them
+        return _EPOCH + dt.timedelta(days=_integer(value, pa.int32(), place))
     if not isinstance(value, str):
         raise _wrong(value, kind, place)
     try:
@@ -142,7 +170,7 @@ def _date(value: Any, kind: pa.DataType, place: str) -> dt.date:
 
 
 def _timestamp(value: Any, kind: pa.DataType, place: str) -> dt.datetime:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or isinstance(value, Number):
         raise _wrong(value, kind, place)
     try:
         moment = dt.datetime.fromisoformat(value.strip())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import math
 from decimal import Decimal
 from typing import Any
 
@@ -98,7 +99,14 @@ def test_maps_are_objects_and_decimals_numbers_at_any_depth() -> None:
         ("price", "1e2", Decimal("100.00")),
         ("name", "1.50", "1.50"),
         ("name", "true", "true"),
-        ("name", '{"a": [1, 2.5]}', '{"a": [1, 2.5]}'),
+        ("name", '{"a": [1, 2.50], "b": "c"}', '{"a":[1,2.50],"b":"c"}'),
+        ("name", "1e5", "1e5"),
+        ("name", "-0", "-0"),
+        ("name", "12345678901234567890", "12345678901234567890"),
+        ("name", "1e99999999999999999999", "1e99999999999999999999"),
+        ("name", "7" * 5000, "7" * 5000),
+        ("ratio", "-0", -0.0),
+        ("ratio", '"-Infinity"', -math.inf),
         ("at", '"2020-01-02T03:04:05+02:00"', dt.datetime(2020, 1, 2, 1, 4, 5, tzinfo=dt.UTC)),
         ("at", '"2020-01-02 03:04:05.1234567Z"', dt.datetime(2020, 1, 2, 3, 4, 5, 123456, tzinfo=dt.UTC)),
         ("local", '"2020-01-02T03:04:05"', dt.datetime(2020, 1, 2, 3, 4, 5)),
@@ -126,9 +134,9 @@ BROKEN = [
     (b'{"id":1}{"id":2}', "not JSON: Extra data"),
     (b'{"id":1,"name":"a\nb"}', "not JSON: Invalid control character"),
     (b"\xff", "not UTF-8: invalid start byte at byte 0"),
-    (b"7", "not a JSON object but int"),
-    (b"[7]", "not a JSON object but int"),
-    (b'{"id":1.5}', 'id: "1.5" is no int32'),
+    (b"7", "not a JSON object but 7"),
+    (b"[7]", "not a JSON object but 7"),
+    (b'{"id":1.5}', "id: 1.5 is no int32"),
     (b'{"id":3000000000}', "id: 3000000000 is no int32"),
     (b'{"id":true}', "id: true is no int32"),
     (b'{"id":"x"}', 'id: "x" is no int32'),
@@ -145,6 +153,39 @@ BROKEN = [
     (b'{"id":1,"ok":"perhaps"}', 'ok: "perhaps" is no bool'),
     (b"[" * 100_000, "nested too deeply"),
 ]
+
+
+@pytest.mark.parametrize("name", ["json", "csv", "canal-json"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.int64(), "1e999999999"),
+        (pa.int64(), "9" * 5000),
+        (pa.int64(), "1e99999999999999999999"),
+        (pa.date32(), "1e999999999"),
+        (pa.float64(), "1e400"),
+        (pa.float64(), "9" * 5000),
+        (pa.float32(), "3.5e38"),
+        (pa.decimal128(5, 2), "1e999999999"),
+        (pa.decimal128(5, 2), "1e99999999999999999999"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_numbers_out_of_range_are_malformed_at_once(name: str, kind: pa.DataType, value: str) -> None:
+    templates = {"csv": "%s", "json": '{"v":%s}', "canal-json": '{"data":[{"v":%s}],"type":"INSERT"}'}
+    plain_one = "2020-01-02" if pa.types.is_date(kind) else "7"
+    good = plain_one if name == "csv" else f'"{plain_one}"'
+    messages = [(templates[name] % text).encode() for text in (*[good] * 70, value, *[good] * 70)]
+    found = opened(name, pa.schema([("v", kind)])).decode(messages)
+    assert [m.index for m in found.malformed] == [70]
+    assert len(set(found.rows["v"].to_pylist())) == 1
+
+
+def test_documents_that_are_nested_too_deeply_are_malformed() -> None:
+    deep = [b'{"name":' + b"[" * depth + b"]" * depth + b"}" for depth in (100, 950, 5000)]
+    found = opened("json", SCHEMA).decode([b'{"id":1}', *[b'{"id":3,' + d[1:] for d in deep], b'{"id":2}'])
+    assert {0, 1, 4} <= set(found.index.tolist())
+    assert 3 in [m.index for m in found.malformed]
 
 
 def test_broken_messages_spoil_no_others() -> None:
