@@ -224,7 +224,7 @@ def _with_columns(definition: TableDefinition, columns: Sequence[Column]) -> Tab
 
 
 def _with_column(definition: TableDefinition, column: Column, name: str) -> TableDefinition:
-    check_fields(Schema((column,)))
+    check_fields((column,))
     return _with_columns(definition, [column if c.name == name else c for c in definition.schema])
 
 
@@ -236,7 +236,7 @@ def _add(definition: TableDefinition, change: AddColumn) -> TableDefinition:
         )
     column_id = (definition.last_id or 0) + 1
     column = Column(change.name, _type(change.name, change.type), change.nullable, change.comment, column_id)
-    check_fields(Schema((column,)))
+    check_fields((column,))
     columns = list(definition.schema)
     after = change.after if change.after is not None or change.first else columns[-1].name
     added = _with_columns(definition, _inserted(columns, column, after, first=change.first))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -17,7 +17,7 @@ from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
 from filestore.model.text import check_text
 
-__all__ = ["Column", "Schema", "check_fields"]
+__all__ = ["Column", "Schema", "check_fields", "check_pattern"]
 
 RESERVED_PREFIX = "_"
 ID_METADATA = "tablestore.id"
@@ -195,14 +195,28 @@ class Schema:
         return ", ".join(_column_to_sql(c) for c in self.columns)
 
 
-def check_fields(schema: Schema) -> None:
-    """Checks texts, and the names of STRUCT fields at any depth: for new tables, so that stored ones stay readable.
+class _Named(Protocol):
+    """A column of any kind."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> pa.DataType: ...
+    @property
+    def comment(self) -> str | None: ...
+
+
+def check_fields(columns: Iterable[_Named]) -> None:
+    """Checks texts, names that are patterns, and the names of STRUCT fields at any depth.
+
+    It is for new tables and columns, so that stored ones stay readable.
 
     Raises:
         InvalidRequest: ``bad-text``, ``bad-column-name`` or ``duplicate-column``.
     """
-    for column in schema:
+    for column in columns:
         check_text(f"column name {column.name!r}", column.name)
+        check_pattern(f"column name {column.name!r}", column.name)
         check_text(f"the comment of column {column.name!r}", column.comment or "")
         _check_type(column.type, column.name)
 
@@ -224,6 +238,7 @@ def _check_struct(arrow: pa.StructType, path: str) -> None:
         check_text(f"field name {child.name!r} in column {path!r}", child.name)
         if not child.name.strip():
             raise InvalidRequest(f"column {path!r} has a STRUCT field without a name: name it", code="bad-column-name")
+        check_pattern(f"field name {child.name!r} in column {path!r}", child.name)
         if child.name.lower() in seen:
             raise InvalidRequest(
                 f"column {path!r} has the STRUCT field {child.name!r} twice (names are compared without case): "
@@ -232,6 +247,20 @@ def _check_struct(arrow: pa.StructType, path: str) -> None:
             )
         seen.add(child.name.lower())
         _check_type(child.type, f"{path}.{child.name}")
+
+
+def check_pattern(what: str, name: str) -> None:
+    """Refuses what polars takes for a choice of columns wherever it takes a name (DESIGN.md 76).
+
+    Raises:
+        InvalidRequest: ``bad-column-name``.
+    """
+    if name == "*" or (name.startswith("^") and name.endswith("$")):
+        raise InvalidRequest(
+            f"{what} is a pattern: polars reads * as all columns and ^…$ as a regular expression over their names. "
+            "Take another name",
+            code="bad-column-name",
+        )
 
 
 def _check_name(name: str) -> None:

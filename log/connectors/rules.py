@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest
-from filestore.model.schema import check_fields
+from filestore.model.schema import check_fields, check_pattern
 from filestore.model.types import is_key_type, to_sql
 from log.connectors.options import (
     CONNECTOR,
@@ -79,7 +79,7 @@ def _check_scan(made: KafkaDeclaration) -> None:
 
 def check_key(made: KafkaDeclaration) -> None:
     """Columns and the primary key."""
-    check_fields(made.columns.physical)
+    check_fields(made.columns.columns)
     made.columns.check_physical("primary key", made.primary_key)
     for name in made.primary_key:
         if name not in made.columns.names:
@@ -131,6 +131,8 @@ def check_halves(made: KafkaDeclaration) -> None:
             "value.fields-include = EXCEPT_KEY: leave one of them out",
             code="connector-key",
         )
+    for name in made.projection.key_schema.names:
+        check_pattern(f"the keys' field name {name!r}, which is the column's without key.fields-prefix,", name)
 
 
 def check_times(made: KafkaDeclaration) -> None:

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from filestore.alter import alter
+from filestore.errors import InvalidRequest
+from filestore.model.changes import AddColumn, RenameColumn
 from filestore.model.schema import Schema
-from filestore.model.sql import parse_columns
+from filestore.model.sql import parse_columns, parse_table_columns
+from log.connectors.declaration import KafkaDeclaration
 from tests.tables import assert_healthy, create, define, read, write
 
 
@@ -51,3 +55,59 @@ def test_a_column_is_called_as_parquet_calls_a_structs_field(folder: Path) -> No
 def test_a_backtick_in_a_name_survives_sql() -> None:
     schema = parse_columns("`a``b` INT, s STRUCT<`c``d`: INT>")
     assert parse_columns(schema.to_sql()) == schema == Schema(schema.columns)
+
+
+PATTERNS = ["*", "^$", "^a$", "^.*$"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.parametrize(
+    ("columns", "key"),
+    [
+        ("id BIGINT, {} STRING", ["id"]),
+        ("id BIGINT, {} STRING", ["id", "{}"]),
+        ("id BIGINT, s STRUCT<{}: STRING>", ["id"]),
+        ("id BIGINT, s ARRAY<MAP<INT, STRUCT<x: STRUCT<{}: INT>>>>", ["id"]),
+    ],
+)
+def test_a_name_that_polars_takes_for_a_pattern_is_refused(name: str, columns: str, key: list[str]) -> None:
+    """Such a table was made; then scan, get and compact failed, with a PanicException if it was a partition column."""
+    with pytest.raises(InvalidRequest) as refused:
+        define(columns.format(f"`{name}`"), tuple(column.format(name) for column in key))
+    assert refused.value.code == "bad-column-name"
+    assert repr(name) in refused.value.message
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_no_change_gives_a_column_such_a_name(folder: Path, name: str) -> None:
+    store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
+    for change in (AddColumn(name, "INT"), RenameColumn("v", name), AddColumn("s", f"STRUCT<`{name}`: INT>")):
+        with pytest.raises(InvalidRequest) as refused:
+            alter(store, [change])
+        assert refused.value.code == "bad-column-name"
+    assert store.state().version == 0
+
+
+@pytest.mark.parametrize(
+    ("columns", "more"),
+    [
+        ("id BIGINT, `*` STRING", {}),
+        ("id BIGINT, `^a$` TIMESTAMP METADATA FROM 'timestamp'", {}),
+        ("id BIGINT, `k*` INT", {"key.fields": "k*", "key.fields-prefix": "k", "value.fields-include": "EXCEPT_KEY"}),
+    ],
+)
+def test_nor_has_a_topic_such_a_column(columns: str, more: dict[str, str]) -> None:
+    options = {"connector": "kafka", "topic": "t", "properties.bootstrap.servers": "b:1", "key.format": "json"}
+    options |= {"value.format": "json", "key.fields": "id"} | more
+    with pytest.raises(InvalidRequest) as refused:
+        KafkaDeclaration.of(parse_table_columns(columns), options=options)
+    assert refused.value.code == "bad-column-name"
+
+
+@pytest.mark.parametrize("name", ["^a", "a$", "**", "*a", "$", "^", ".*", "[a]", "a|b"])
+def test_a_name_that_only_resembles_a_pattern_is_a_name(folder: Path, name: str) -> None:
+    store = create(folder / "t", define(f"id BIGINT, `{name}` STRING, a STRING", ["id", name], partition_by=[name]))
+    rows = [{"id": 1, name: "x", "a": "1"}, {"id": 2, name: "y", "a": "2"}]
+    write(store, rows)
+    assert read(store) == rows
+    assert_healthy(store)
