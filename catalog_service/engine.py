@@ -8,22 +8,26 @@ way with "locked".
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import alembic.command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import URL, BigInteger, ColumnClause, Connection, Engine, create_engine, event, literal_column, make_url
-from sqlalchemy.engine.interfaces import DBAPIConnection
+from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from catalog_service.locks import AdvisoryLocks, FileLocks, NameLocks
 from filestore.ambient import Ambient
 from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable, Unsupported
+from filestore.refused import refused
+from filestore.sqlite_files import Connection as SqliteConnection
+from filestore.sqlite_files import is_refusal, open_sqlite, why_refused
 
 __all__ = [
     "CATALOG_FILE",
@@ -120,6 +124,13 @@ def reading(engine: Engine) -> Iterator[Connection]:
     """One consistent read."""
     with _translated(engine), engine.connect() as connection, connection.begin():
         yield connection
+        raw: Any = connection.connection.dbapi_connection
+        if isinstance(raw, SqliteConnection) and not raw.undisturbed():
+            raise Unavailable(
+                f"another process changed the catalog {engine.url.render_as_string()} while it was read without a "
+                "lock, which a disk that takes no writes does not give; retry",
+                code="catalog-locked",
+            )
 
 
 @contextmanager
@@ -178,16 +189,27 @@ def _open_sqlite(url: URL) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise Unavailable(
-            f"cannot make the folder {path.parent}: {error.strerror}", code="catalog-read-only"
-        ) from error
+        what = f"cannot make the folder {path.parent}"
+        raise refused(what, error, "catalog-read-only", read_only="catalog-read-only") from error
     engine = create_engine(
         url.set(database=str(path)),
         connect_args={"timeout": SQLITE_BUSY_S} if "timeout" not in url.query else {},
     )
+    event.listen(engine, "do_connect", _connect_sqlite)
     event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "checkin", _forget_stand_in)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _connect_sqlite(_: Dialect, __: ConnectionPoolEntry, arguments: Sequence[Any], settings: dict[str, Any]) -> Any:
+    """Also where nothing can be written: listing and opening tables go on."""
+    return open_sqlite(Path(arguments[0]), create=True, **settings)
+
+
+def _forget_stand_in(connection: Any, entry: ConnectionPoolEntry) -> None:
+    if isinstance(connection, SqliteConnection) and connection.stands_in:
+        entry.invalidate()  # the next one may be able to write again, and sees what others changed
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
@@ -248,6 +270,9 @@ def _meaning(error: BaseException, engine: Engine) -> TableStoreError:
             f"the catalog {where} is locked by another process: nothing was changed; retry",
             code="catalog-locked",
         )
+    if is_refusal(error) and (cause := why_refused(Path(engine.url.database or ""))) is not None:
+        what = f"cannot open or write the catalog {where}, so nothing was changed"
+        return refused(what, cause, "catalog-unavailable", read_only="catalog-read-only")
     if name.startswith("SQLITE_READONLY"):
         return Unavailable(
             f"the catalog {where} is read-only: nothing was changed; make the file and its folder writable",

@@ -24,6 +24,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from filestore.ambient import Ambient
 from filestore.errors import Unavailable
+from filestore.refused import refused
 
 __all__ = ["AdvisoryLocks", "FileLocks", "NameLocks"]
 
@@ -94,10 +95,8 @@ class FileLocks:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise Unavailable(
-                f"cannot lock {path}: {error.strerror}; the catalog's folder must be writable to change anything",
-                code="catalog-read-only",
-            ) from error
+            what = f"cannot lock {path}, so nothing was changed"
+            raise refused(what, error, "catalog-read-only", read_only="catalog-read-only") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_same_file(handle, path):

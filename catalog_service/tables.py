@@ -16,11 +16,12 @@ from filestore import layout
 from filestore.alter import alter, plan_alter
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Corrupt, NotFound, Unavailable
+from filestore.errors import AlreadyExists, Corrupt, NotFound
 from filestore.model.changes import Change
 from filestore.model.definition import TableDefinition
 from filestore.model.log_mode import retention_note
 from filestore.model.snapshot import Snapshot
+from filestore.refused import refused
 from filestore.storage import Storage
 from filestore.table import FileStore
 from log.connectors.declaration import KafkaDeclaration
@@ -207,10 +208,7 @@ class ManagedTables:
             with open_log(config, self._ambient) as log:
                 yield log
         except OSError as error:
-            raise Unavailable(
-                f"the log of {table.database}.{table.name} failed: {error}; check disk and permissions, then retry",
-                code="log-unavailable",
-            ) from error
+            raise refused(f"the log of {table.database}.{table.name} failed", error, "log-unavailable") from error
 
 
 def _log_config(table: PhysicalTable, definition: TableDefinition) -> LogConfig | None:

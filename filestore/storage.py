@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from typing import Protocol
 import pyarrow as pa
 
 from filestore.errors import AlreadyExists, NotFound, Unavailable
+from filestore.refused import refused
 
-__all__ = ["FileInfo", "LocalStorage", "Storage", "writing"]
+__all__ = ["FileInfo", "LocalStorage", "Storage", "temporary_folder", "writing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,6 +185,17 @@ def writing(path: str) -> Iterator[None]:
 
 
 @contextmanager
+def temporary_folder(prefix: str, parent: str | None = None) -> Iterator[str]:
+    """A folder for temporary files, in the system's place for them unless another is named; removed afterwards."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
+    except OSError as error:  # the system's place is also looked for here, which fails on a full disk
+        raise refused("cannot make a folder for temporary files", error) from error
+    with made as folder:
+        yield folder
+
+
+@contextmanager
 def _temporary(target: Path, data: bytes) -> Iterator[Path]:
     """A durable file beside its target, to be linked or renamed to it; gone in the end."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
@@ -205,7 +218,4 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _unavailable(verb: str, path: str, error: OSError) -> Unavailable:
-    return Unavailable(
-        f"cannot {verb} {path}: {error.strerror or error}; check disk and permissions, then retry",
-        code="storage-error",
-    )
+    return refused(f"cannot {verb} {path}", error)

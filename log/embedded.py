@@ -17,8 +17,9 @@ from typing import Any, Self
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from filestore.model.log_range import LogRange, LogTransaction
+from filestore.refused import refused
 from log.embedded_tail import EmbeddedTail
 from log.record_batches import decode_segment, encode_segment
 from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, row_schema, slices
@@ -60,7 +61,7 @@ class EmbeddedLog:
         except OSError as error:
             # Another process was faster if its log is there now.
             if not self.exists():
-                raise Unavailable(f"cannot make a log in {self._folder}: {error}", code="log-unavailable") from error
+                raise refused(f"cannot make a log in {self._folder}", error, "log-unavailable") from error
             self._check_same()
         finally:
             shutil.rmtree(draft, ignore_errors=True)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError, Unavailable
+from filestore.refused import refused
+from filestore.sqlite_files import Connection, is_refusal, open_sqlite, why_refused
 
 __all__ = ["CONTROL", "DATA", "Segment", "Segments", "StoredSegment", "create_file", "partition_path"]
 
@@ -99,7 +101,7 @@ class Segments:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._connection: sqlite3.Connection | None = None
+        self._connection: Connection | None = None
 
     def append(
         self, transaction_id: str, segments: Sequence[Segment], now_ms: int, *, first: bool, prepared: bool
@@ -241,6 +243,8 @@ class Segments:
             self._connection = None
 
     def _write(self, work: Callable[[sqlite3.Connection], T], *, durable: bool) -> T:
+        if self._connection is not None and self._connection.stands_in:
+            self.close()  # the disk may take writes again
         with self._reading() as db:
             db.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             db.execute("BEGIN IMMEDIATE")
@@ -253,22 +257,22 @@ class Segments:
             return result
 
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[Connection]:
+        if self._connection is not None and not self._connection.undisturbed():
+            self.close()
         try:
             if self._connection is None:
                 self._connection = self._connect()
             yield self._connection
         except sqlite3.Error as error:
             raise self._translated(error) from error
+        if not self._connection.undisturbed():
+            raise self._busy("another process wrote it meanwhile")
 
-    def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a dropped log must not come back as an empty file
-        connection = sqlite3.connect(
-            f"{self._path.absolute().as_uri()}?mode=rw",
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
+    def _connect(self) -> Connection:
+        # Not created: a dropped log must not come back as an empty file.
+        connection = open_sqlite(
+            self._path, create=False, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
         return connection
@@ -277,12 +281,16 @@ class Segments:
         if not self._path.exists():
             self.close()
             return NotFound(f"the log's partition {self._path} is gone: the table was dropped", code="log-not-found")
+        if is_refusal(error) and (cause := why_refused(self._path)) is not None:
+            return refused(f"cannot open or write the log's partition {self._path}", cause, "log-unavailable")
         if isinstance(error, sqlite3.OperationalError):
-            return Unavailable(
-                f"the log's partition {self._path} cannot be used now ({error}): retry later",
-                code="log-unavailable",
-            )
+            return self._busy(str(error))
         return Corrupt(f"the log's partition {self._path} is damaged: {error}", code="log-corrupt")
+
+    def _busy(self, why: str) -> Unavailable:
+        return Unavailable(
+            f"the log's partition {self._path} cannot be used now ({why}): retry later", code="log-unavailable"
+        )
 
 
 def _open(db: sqlite3.Connection, transaction_id: str, base: int) -> None:

@@ -7,7 +7,6 @@ slot with pending runs the rows are those that our readers see.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from filestore.rows.reshape import reshaped
 from filestore.sorting.chunks import whole_keys
 from filestore.sorting.merge import merge
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage, writing
+from filestore.storage import LocalStorage, temporary_folder
 
 __all__ = [
     "Compared",
@@ -190,9 +189,7 @@ def _unless_empty(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
 def on_local_disk() -> Iterator[RunFiles]:
     """A place for runs in the system's temporary folder."""
     number = iter(range(1 << 62))
-    with writing(tempfile.gettempdir()):
-        temporary = tempfile.TemporaryDirectory(prefix="tablestore-difference-")
-    with temporary as folder:
+    with temporary_folder("tablestore-difference-") as folder:
         yield RunFiles(LocalStorage(), folder, lambda: f"{next(number)}.parquet")
 
 

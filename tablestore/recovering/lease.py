@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filestore.errors import NotFound, Unavailable
+from filestore.errors import NotFound
 from filestore.layout import DELTA_LOG, LEASES, join
+from filestore.refused import refused
 
 __all__ = ["abandoned", "at_work_since_ms", "forget", "holds_lease", "lease"]
 
@@ -35,10 +36,7 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
     except FileNotFoundError as error:
         raise _dropped(location) from error
     except OSError as error:
-        raise Unavailable(
-            f"cannot lock {path}: {error.strerror or error}; a writer needs to write below the table's folder",
-            code="storage-error",
-        ) from error
+        raise refused(f"cannot lock {path}, which a writer does below the table's folder", error) from error
     try:
         if not _there(location):
             raise _dropped(location)

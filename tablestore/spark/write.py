@@ -32,7 +32,7 @@ from filestore.model.schema import Schema
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage, writing
+from filestore.storage import LocalStorage, temporary_folder
 from tablestore.incoming import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
@@ -205,10 +205,7 @@ def at_home(table: TableFiles, task: int) -> TableFiles:
 @contextmanager
 def on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
     """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
-    disk = local_disk(task)
-    with writing(disk):
-        temporary = tempfile.TemporaryDirectory(prefix="tablestore-runs-", dir=disk)
-    with temporary as folder:
+    with temporary_folder("tablestore-runs-", local_disk(task)) as folder:
         yield RunFiles(LocalStorage(), folder, lambda: f"{table.ambient.new_id()}.parquet")
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.storage import writing
+from filestore.storage import temporary_folder
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
 from tablestore.normalizing.spec import NormalizerSpec
@@ -47,7 +46,5 @@ def scanned_changes(
 @contextmanager
 def temporary_state() -> Iterator[str]:
     """A folder for a state that goes with its reader."""
-    with writing(tempfile.gettempdir()):
-        made = tempfile.TemporaryDirectory(prefix="tablestore-normalizer-")
-    with made as folder:
+    with temporary_folder("tablestore-normalizer-") as folder:
         yield f"{folder}/state"

@@ -1,0 +1,42 @@
+"""What an error of the operating system means for whoever reads or writes: one sentence for each cause.
+
+Every file that the product writes can meet a full disk, a file system that is mounted read-only, missing rights or the
+limit of open files. The cause decides what the user does next, so each has its own code and advice.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from filestore.errors import Unavailable
+
+__all__ = ["refused"]
+
+_SPACE = "free space on its disk, then retry"
+_RIGHTS = "give the user of this process that right, then retry"
+_HANDLES = "close tables and readers that are done, or raise the limit (ulimit -n), then retry"
+_CAUSES = {
+    errno.ENOSPC: ("disk-full", _SPACE),
+    errno.EDQUOT: ("disk-full", "free space or raise the quota, then retry"),
+    errno.EFBIG: ("disk-full", "raise the limit of a file's size (ulimit -f), then retry"),
+    errno.EROFS: ("read-only", "only reading works there: mount it read-write to change anything"),
+    errno.EACCES: ("no-permission", _RIGHTS),
+    errno.EPERM: ("no-permission", _RIGHTS),
+    errno.EMFILE: ("too-many-open-files", _HANDLES),
+    errno.ENFILE: ("too-many-open-files", _HANDLES),
+}
+
+
+def refused(what: str, error: OSError, code: str = "storage-error", *, read_only: str | None = None) -> Unavailable:
+    """The error to raise.
+
+    Args:
+        what: What could not be done, such as ``cannot write /data/part-1.parquet``.
+        error: Why.
+        code: The code if the cause is none of the known ones.
+        read_only: The code for ``read-only`` and ``no-permission`` where the caller has one of its own.
+    """
+    cause, advice = _CAUSES.get(error.errno or 0, (code, "check disk and permissions, then retry"))
+    if read_only is not None and cause in ("read-only", "no-permission"):
+        cause = read_only
+    return Unavailable(f"{what}: {error.strerror or error}; {advice}", code=cause)
