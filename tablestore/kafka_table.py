@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,8 +22,9 @@ from log.connectors.ranges import PartitionRange
 from log.connectors.secrets import shown
 from log.connectors.startup import Startup, StartupMode
 from log.metadata.plans import plan_write
+from tablestore.fitting import fit
 from tablestore.following.result_mode import ResultMode, result_mode
-from tablestore.incoming import Rows, arrow_rows, fit
+from tablestore.given import Rows, arrow_parts
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.reading.batch_size import batch_size
 from tablestore.table import Table
@@ -221,7 +223,7 @@ class KafkaTable:
         ``timestamp`` and ``headers`` are written unless they are VIRTUAL; a nullable column may be left out.
 
         Args:
-            rows: Arrow or polars. A record batch reader is read batch by batch. A column ``_kind`` says what each row
+            rows: As in `Table.write`. A stream of Arrow is read batch by batch. A column ``_kind`` says what each row
                 does. With upsert-kafka ``+I`` and ``+U`` are values, ``-D`` a tombstone, and ``-U`` is left out; with
                 kafka the format spells it, if it has a word for it.
 
@@ -232,11 +234,9 @@ class KafkaTable:
                 its subclass `CommitUnknown`.
         """
         target = plan_write(self.declaration.columns, self.declaration.keys).declared
-        pieces: Iterator[pa.Table]
-        if isinstance(rows, pa.RecordBatchReader):
-            pieces = (_fitted(arrow_rows(batch), target) for batch in rows)
-        else:
-            pieces = iter([_fitted(arrow_rows(rows), target)])  # refused before anything begins
+        parts = arrow_parts(rows, target)
+        first = _fitted(next(parts), target)  # what is no stream is refused before anything begins
+        pieces = itertools.chain([first], (_fitted(part, target) for part in parts))
         self._topic(self.declaration).partitions()  # a producer would make a topic that is not there
         return self._writer.write(pieces)
 

@@ -30,8 +30,9 @@ from filestore.model.snapshot import Snapshot
 from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
 from tablestore.detail import detail_of
+from tablestore.given import Rows, arrow_rows
 from tablestore.handle import TableHandle
-from tablestore.incoming import Rows, arrow_rows, conform
+from tablestore.incoming import conform
 from tablestore.logcare.care import LogCare
 from tablestore.recovering.lease import at_work_since_ms
 from tablestore.system.scan import SystemScan, Versions, system_scan
@@ -72,8 +73,10 @@ class Table(TableReads, LogCare):
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
-            rows: Arrow or polars. A column ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does;
-                without it a row is put, replacing the one with its key. Of rows with one key the last wins.
+            rows: Arrow, polars, a pandas frame (its index is ignored, and what pandas takes for missing is null), a
+                list of dicts (a key that a dict lacks is null), or anything with ``__arrow_c_stream__``. A column
+                ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does; without it a row is put, replacing
+                the one with its key. Of rows with one key the last wins.
             overwrite: True: the rows replace the whole table. ``"dynamic"``: the partitions that they have.
                 ``{"day": "2026-01-31"}``, or a list of such: those partitions, in which they must lie; a spec without
                 some of the partition columns stands for all partitions with the values that it has.
@@ -90,7 +93,8 @@ class Table(TableReads, LogCare):
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         number = None if app is None else app_version(*app)
-        given, arranged = arrow_rows(rows), dict[TableDefinition, list[pa.RecordBatch]]()
+        definition = self.definition
+        given, arranged = arrow_rows(rows, self.schema), dict[TableDefinition, list[pa.RecordBatch]]()
 
         def batches(definition: TableDefinition) -> list[pa.RecordBatch]:
             """Worked out again only if the table's definition is changed meanwhile."""
@@ -102,7 +106,6 @@ class Table(TableReads, LogCare):
             found = batches(job.table.definition)
             return [job.run(found, "0.0")] if found else []
 
-        definition = self.definition
         batches(definition)  # rows that do not fit are refused before anything begins
         snapshot = self._writer.write(run, overwrite=overwrite, app=number)
         self.in_writer.after_commit(definition)

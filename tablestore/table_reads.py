@@ -88,8 +88,8 @@ class TableReads:
         ``lookup.cache-…`` (files without a name below the system's temporary folder, ``$TMPDIR``).
 
         Args:
-            keys: Arrow or polars with the primary key's columns, a list of dicts with their names, a list of tuples
-                in their order, or, if the key is one column, a list of its values.
+            keys: Arrow, polars or pandas (as in `Table.write`) with the primary key's columns, a list of dicts with
+                their names, a list of tuples in their order, or, if the key is one column, a list of its values.
             columns: Which columns; all if None.
             version: The state of that version (time travel).
 

@@ -49,6 +49,14 @@ _FROM_DELTA = {delta: arrow for arrow, delta, _ in _PRIMITIVES}
 _TO_SQL = {arrow: sql for arrow, _, sql in _PRIMITIVES}
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(-?\d+)\)")
 
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
+
 # what an unsupported type should become, by Arrow's name for it
 _REMEDIES = {
     "uint8": "SMALLINT",
@@ -80,8 +88,10 @@ def canonical(arrow: pa.DataType) -> pa.DataType:
         return pa.date32()
     if pa.types.is_timestamp(arrow):
         return TIMESTAMP_NTZ if arrow.tz is None else TIMESTAMP
-    if pa.types.is_dictionary(arrow):
+    if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
         return canonical(arrow.value_type)
+    if isinstance(arrow, pa.BaseExtensionType):
+        return pa.bool_() if arrow == pa.bool8() else canonical(arrow.storage_type)
     if pa.types.is_decimal(arrow):
         return _canonical_decimal(arrow)
     return _canonical_nested(arrow)
@@ -98,7 +108,7 @@ def _canonical_decimal(arrow: pa.DataType) -> pa.DataType:
 
 
 def _canonical_nested(arrow: pa.DataType) -> pa.DataType:
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow) or pa.types.is_fixed_size_list(arrow):
+    if any(of_kind(arrow) for of_kind in _LISTS):
         return pa.list_(pa.field("element", canonical(arrow.value_type), arrow.value_field.nullable))
     if pa.types.is_map(arrow):
         return pa.map_(

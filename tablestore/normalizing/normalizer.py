@@ -28,7 +28,7 @@ from filestore.model.changes import Change
 from filestore.model.schema import Schema
 from filestore.storage import Storage
 from filestore.table import FileStore
-from tablestore.incoming import Rows, arrow_rows
+from tablestore.given import Rows, arrow_rows
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema
 from tablestore.normalizing.progress import Positions, checked, goes_on, passed
 from tablestore.normalizing.spec import NormalizerSpec
@@ -107,9 +107,9 @@ class Normalizer:
         """Takes a batch, and gives what it changes.
 
         Args:
-            rows: Arrow or polars. ``_kind`` says what each row does: ``+I`` and ``+U`` put it, ``-D`` and ``-U`` take
-                away the one with its key, of which nothing else is read; without the column all are put. Of rows
-                with one key the last counts, or the one with the highest sequence.
+            rows: As in `tablestore.Table.write`. ``_kind`` says what each row does: ``+I`` and ``+U`` put it, ``-D``
+                and ``-U`` take away the one with its key, of which nothing else is read; without the column all are
+                put. Of rows with one key the last counts, or the one with the highest sequence.
             positions: Where the batch ends in the parts of the input that it is from. It is the batch's name: one
                 that ends where a former one ended is taken for that one, and its rows are not looked at.
 
@@ -124,7 +124,7 @@ class Normalizer:
         if not goes_on(state.positions, end):
             return self._again(state, end)
         app = AppVersion(APP, state.app_versions.get(APP, -1) + 1, tuple(sorted(end.items())))
-        snapshot = self._writer.write(given_rows(arrow_rows(rows)), app=app)
+        snapshot = self._writer.write(given_rows(arrow_rows(rows, state.definition.schema.to_arrow())), app=app)
         if self._state.required(snapshot.version).positions != end:
             raise Conflict(
                 f"another process has taken batch {app.version} of the state at {self.spec.state}, and it ended "

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
-from filestore.model.types import to_sql
-from tablestore.incoming import Rows, arrow_rows, fit
+from tablestore.fitting import fit
+from tablestore.given import Rows, array_of, arrow_rows, is_table
 
 __all__ = ["Keys", "asked_keys"]
 
 Keys: TypeAlias = Rows | Sequence[Any]
 """Rows with the key's columns; a list of dicts; of tuples in the key's order; or of the values of a single column."""
-
-_ROWS = (pa.Table, pa.RecordBatch, pa.RecordBatchReader, pl.DataFrame, pl.LazyFrame)
 
 
 def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
@@ -34,7 +31,7 @@ def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
             "the table has no primary key, so no key names a row: filter a scan instead", code="no-primary-key"
         )
     schema = definition.schema.select(names).to_arrow()
-    given = arrow_rows(keys) if isinstance(keys, _ROWS) else _columns(keys, schema, definition)
+    given = arrow_rows(keys, schema) if is_table(keys) else _columns(keys, schema, definition)
     if sorted(given.column_names) != sorted(names):
         raise _bad(f"they have the columns {', '.join(given.column_names) or '(none)'}", definition)
     for name in names:
@@ -46,7 +43,7 @@ def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
     return pa.table([fit(given.column(field.name), field) for field in schema], schema=schema)
 
 
-def _columns(keys: Sequence[Any], schema: pa.Schema, definition: TableDefinition) -> pa.Table:
+def _columns(keys: object, schema: pa.Schema, definition: TableDefinition) -> pa.Table:
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence):
         raise _bad(f"a {type(keys).__name__} is no list of keys", definition)
     if not keys:
@@ -65,25 +62,15 @@ def _columns(keys: Sequence[Any], schema: pa.Schema, definition: TableDefinition
         values = [list(keys)]
     else:
         raise _bad("single values are no whole keys", definition)
-    return pa.table([_array(column, field) for column, field in zip(values, schema, strict=True)], names=names)
-
-
-def _array(values: list[Any], field: pa.Field) -> pa.Array:
-    """The values as Arrow would have them; how they become the column's type is decided as for rows of a write."""
-    is_number = pa.types.is_decimal(field.type) and not isinstance(values[0], str)
-    try:
-        return pa.array(values, field.type if is_number else None)
-    except (pa.ArrowException, OverflowError) as error:
-        raise InvalidRequest(
-            f"the keys' values of {field.name!r} are no {to_sql(field.type)}: {error}", code="bad-value"
-        ) from error
+    columns = [array_of(column, field.name, field) for column, field in zip(values, schema, strict=True)]
+    return pa.table(columns, names=names)
 
 
 def _bad(problem: str, definition: TableDefinition) -> InvalidRequest:
     names = definition.primary_key
     single = f", or of values of {names[0]}" if len(names) == 1 else ""
     return InvalidRequest(
-        f"these are no keys of the table, {problem}: give Arrow or polars with the columns {', '.join(names)}, or a "
-        f"list of dicts with these names, or of tuples in this order{single}",
+        f"these are no keys of the table, {problem}: give Arrow, polars or pandas with the columns {', '.join(names)}, "
+        f"or a list of dicts with these names, or of tuples in this order{single}",
         code="bad-keys",
     )

@@ -33,7 +33,7 @@ from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, temporary_folder
-from tablestore.incoming import fit
+from tablestore.fitting import fit
 from tablestore.spark.casts import BAD_VALUE, fitted
 from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 

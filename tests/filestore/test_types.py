@@ -96,6 +96,12 @@ def test_what_is_no_column_list_is_refused(text: str) -> None:
         (pa.decimal256(38, 4), pa.decimal128(38, 4)),
         (pa.large_list(pa.large_string()), pa.list_(pa.field("element", pa.string()))),
         (pa.list_(pa.int8(), 3), pa.list_(pa.field("element", pa.int8()))),
+        (pa.list_view(pa.int8()), pa.list_(pa.field("element", pa.int8()))),
+        (pa.large_list_view(pa.string_view()), pa.list_(pa.field("element", pa.string()))),
+        (pa.run_end_encoded(pa.int16(), pa.large_string()), pa.string()),
+        (pa.uuid(), pa.binary()),
+        (pa.json_(), pa.string()),
+        (pa.bool8(), pa.bool_()),
     ],
 )
 def test_wider_spellings_become_canonical(arrow: pa.DataType, canonical: pa.DataType) -> None:

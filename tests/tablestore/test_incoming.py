@@ -66,10 +66,6 @@ def test_arrow_and_polars_are_taken(rows: Any) -> None:
     assert conform(rows, ORDERS)["id"].to_pylist() == [1, 2]
 
 
-def test_anything_else_is_refused() -> None:
-    assert refused([{"id": 1}]) == "bad-rows"
-
-
 @pytest.mark.parametrize(
     ("column", "values"),
     [

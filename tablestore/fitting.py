@@ -1,0 +1,167 @@
+"""Columns in the table's types, at any depth and from any layout of Arrow, without a value that changes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.errors import InvalidRequest
+from filestore.model.types import to_sql
+from tablestore.layouts import Picked, holds_union
+
+__all__ = ["fit"]
+
+_MAX_ELEMENTS = 2**31 - 1
+
+
+def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
+    """A column in the table's type, inner NOT NULLs checked.
+
+    Raises:
+        InvalidRequest: a type that does not become the column's, a value that does not fit it, or an array whose
+            parts contradict each other (``bad-value``); a field that the column lacks (``unknown-column``); an inner
+            null (``null-value``).
+    """
+    given, wanted = column.type, field.type
+    if given == wanted and not pa.types.is_nested(wanted):
+        return column
+    if holds_union(given):
+        raise InvalidRequest(
+            f"column {field.name!r} is {given}, and a union does not fit {to_sql(wanted)}: choose one of its types",
+            code="bad-value",
+        )
+    try:
+        chunks = [_checked(chunk, field) for chunk in column.chunks]
+    except (pa.ArrowException, IndexError) as error:
+        raise _misfit(field.name, given, wanted, str(error)) from error
+    return pa.chunked_array(chunks, wanted)
+
+
+def _checked(chunk: pa.Array, field: pa.Field) -> pa.Array:
+    if chunk.type != field.type or pa.types.is_nested(field.type):
+        chunk.validate()
+    result = _fitted(Picked(chunk), field.type, field.name)
+    if pa.types.is_nested(field.type):
+        _check_inner_nulls(result, field.name)
+    return result
+
+
+def _fitted(given: Picked, wanted: pa.DataType, path: str) -> pa.Array:
+    given = given.unwrapped()
+    if given.values.type == wanted:
+        return given.values if given.rows is None else given.values.take(given.rows)
+    if pa.types.is_null(given.values.type):
+        return pa.nulls(len(given), wanted)
+    if pa.types.is_struct(wanted):
+        return _fitted_struct(given, wanted, path)
+    if pa.types.is_list(wanted) or pa.types.is_map(wanted):
+        return _fitted_lists(given, wanted, path)
+    try:
+        return _cast(given.plain(), wanted, path)
+    except pa.ArrowException as error:
+        raise _misfit(path, given.values.type, wanted, str(error)) from error
+
+
+def _fitted_lists(given: Picked, wanted: pa.DataType, path: str) -> pa.Array:
+    lists = given.lists()
+    if lists is None or pa.types.is_map(given.values.type) != pa.types.is_map(wanted):
+        raise _misfit(path, given.values.type, wanted, "one is a list or a map, the other is not")
+    offsets, elements = lists
+    if offsets[-1] > _MAX_ELEMENTS:
+        raise InvalidRequest(
+            f"column {path!r} has {offsets[-1]} elements in one batch, and an Arrow list has at most "
+            f"{_MAX_ELEMENTS}: write fewer rows at once",
+            code="bad-value",
+        )
+    ends, nulls = pa.array(offsets.astype(np.int32)), pa.array(~given.valid())
+    if pa.types.is_list(wanted):
+        values = _fitted(elements[0], wanted.value_type, f"{path}.element")
+        return pa.ListArray.from_arrays(ends, values, type=wanted, mask=nulls)
+    keys = _fitted(elements[0], wanted.key_type, f"{path}.key")
+    values = _fitted(elements[1], wanted.item_type, f"{path}.value")
+    return pa.MapArray.from_arrays(ends, keys, values, type=wanted, mask=nulls)
+
+
+def _fitted_struct(given: Picked, wanted: pa.StructType, path: str) -> pa.Array:
+    kind = given.values.type
+    if not pa.types.is_struct(kind):
+        raise _misfit(path, kind, wanted, "it is no struct")
+    fields, own = given.fields(), {field.name for field in wanted}
+    if len(fields) < kind.num_fields:
+        raise InvalidRequest(f"{path!r} is {kind}, with two fields of one name: rename one", code="duplicate-column")
+    if unknown := [name for name in fields if name not in own]:
+        raise InvalidRequest(
+            f"the rows have a field {path}.{unknown[0]!r} that the table lacks; the fields of {path!r} are "
+            f"{', '.join(field.name for field in wanted)}",
+            code="unknown-column",
+        )
+    children = [
+        _fitted(fields[field.name], field.type, f"{path}.{field.name}")
+        if field.name in fields
+        else pa.nulls(len(given), field.type)
+        for field in wanted
+    ]
+    return pa.StructArray.from_arrays(children, fields=list(wanted), mask=pa.array(~given.valid()))
+
+
+def _cast(values: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
+    """Arrow's cast, which refuses much that would change a value, and where it does not, a look at the way back."""
+    given = values.type
+    if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
+        return _decimals(values, wanted)
+    result = values.cast(wanted)
+    cuts = (pa.types.is_timestamp(given) and pa.types.is_date(wanted)) or (
+        pa.types.is_floating(given) and pa.types.is_decimal(wanted)
+    )
+    if pa.types.is_boolean(wanted) and not _is_text(given):
+        cuts = True
+    if cuts:
+        same = pc.equal(result.cast(given), values)
+    elif pa.types.is_floating(given) and pa.types.is_floating(wanted):
+        same = pc.equal(pc.is_inf(result), pc.is_inf(values))
+    else:
+        return result
+    changed = pc.index(pc.fill_null(same, True), False).as_py()
+    if changed >= 0:
+        raise InvalidRequest(
+            f"column {path!r} is {given} and holds {values[changed].as_py()}, which does not fit {wanted}",
+            code="bad-value",
+        )
+    return result
+
+
+def _decimals(values: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Arrow casts integers only to decimals that hold all of their type; from a wide one it looks at the values."""
+    wide = pa.decimal256(20 + wanted.scale, wanted.scale)
+    return values.cast(pa.decimal256(20, 0)).cast(wide).cast(wanted)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def _misfit(path: str, given: pa.DataType, wanted: pa.DataType, why: str) -> InvalidRequest:
+    return InvalidRequest(f"column {path!r} is {given} and does not fit {wanted}: {why}", code="bad-value")
+
+
+def _check_inner_nulls(values: pa.Array, path: str) -> None:
+    """Elements, map values and struct fields that are NOT NULL, which Arrow does not check."""
+    kind = values.type
+    inner: list[tuple[pa.Field, pa.Array]] = []
+    if pa.types.is_struct(kind):
+        present = values.filter(values.is_valid()) if values.null_count else values
+        inner = [(kind.field(number), present.field(number)) for number in range(kind.num_fields)]
+    elif (lists := Picked(values).lists()) is not None:
+        _, elements = lists
+        field = kind.item_field if pa.types.is_map(kind) else kind.value_field
+        part = elements[-1]
+        inner = [(field, part.values if part.rows is None else part.values.take(part.rows))]
+    for field, part in inner:
+        if part.null_count and not field.nullable:
+            raise InvalidRequest(
+                f"{path}.{field.name} is NOT NULL and holds {part.null_count} nulls: filter or fill them",
+                code="null-value",
+            )
+        if pa.types.is_nested(part.type):
+            _check_inner_nulls(part, f"{path}.{field.name}")

@@ -1,0 +1,226 @@
+"""Rows in whatever form users have them, as Arrow."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.types import to_sql
+
+__all__ = ["Rows", "array_of", "arrow_parts", "arrow_rows", "is_table"]
+
+
+@runtime_checkable
+class ArrowStream(Protocol):
+    """Whatever gives its rows by Arrow's C stream interface: DuckDB's relations, pandas frames, nanoarrow, arro3."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """A capsule with a stream of record batches."""
+
+
+@runtime_checkable
+class ArrowArray(Protocol):
+    """Whatever gives one record batch by Arrow's C data interface."""
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
+        """Capsules with a schema and a struct array."""
+
+
+Rows: TypeAlias = (
+    pa.Table
+    | pa.RecordBatch
+    | pa.RecordBatchReader
+    | pl.DataFrame
+    | pl.LazyFrame
+    | ArrowStream
+    | ArrowArray
+    | Sequence[Mapping[str, Any]]
+)
+"""Rows as Arrow, polars, a pandas frame, a list of dicts, or anything with Arrow's C stream or array interface."""
+
+
+def is_table(rows: object) -> bool:
+    """Whether that has rows with named columns; a list of dicts is a list."""
+    return isinstance(rows, pl.LazyFrame | ArrowStream | ArrowArray) or _is_pandas(rows)
+
+
+def arrow_rows(rows: Rows, schema: pa.Schema) -> pa.Table:
+    """The rows as Arrow; what gives them once only has given them then.
+
+    Args:
+        rows: The rows. The index of a pandas frame is ignored, and what pandas takes for missing (NaN, NaT, None, NA)
+            is null; NaN in its nullable and Arrow types stays. A key that some dicts lack is null there.
+        schema: The columns that they are meant for: values of Python alone do not say their types.
+
+    Raises:
+        InvalidRequest: something else (``bad-rows``), or Python values that are no Arrow column (``bad-value``).
+    """
+    return pa.concat_tables(list(arrow_parts(rows, schema)))
+
+
+def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The same, but a stream batch by batch; there is one part at least. What is no stream is refused at once."""
+    if isinstance(rows, pa.Table):
+        return iter([rows])
+    if isinstance(rows, pa.RecordBatch):
+        return iter([pa.Table.from_batches([rows])])
+    if isinstance(rows, pl.LazyFrame):
+        rows = rows.collect()
+    if isinstance(rows, pl.DataFrame):
+        return iter([_from_polars(rows)])
+    if _is_pandas(rows):
+        return iter([_from_pandas(rows, schema)])
+    if isinstance(rows, Sequence) and not isinstance(rows, str | bytes):
+        return iter([_from_dicts(rows, schema)])
+    if isinstance(rows, ArrowStream | ArrowArray):
+        return _from_stream(_opened(rows))
+    raise InvalidRequest(
+        f"cannot write a {type(rows).__name__}: give an Arrow table, a polars or pandas frame, a list of dicts, or "
+        "something with the method __arrow_c_stream__",
+        code="bad-rows",
+    )
+
+
+def array_of(values: Any, name: str, field: pa.Field | None) -> pa.ChunkedArray:
+    """Values of Python, or a column of pandas, in the type that they seem to have; how they fit is decided later.
+
+    Where their looks do not say it (pairs are lists or maps, and a number may be a float or a decimal) they are first
+    tried in the type that is wanted.
+
+    Args:
+        values: A list or a series.
+        name: The column's name, for errors.
+        field: The column that they are meant for; None: there is none.
+
+    Raises:
+        InvalidRequest: ``bad-value``.
+    """
+    from_pandas = not isinstance(values, list)
+    unsaid = field is not None and _unsaid(field.type) and (not from_pandas or str(values.dtype) == "object")
+    kinds = [field.type, None] if field is not None and unsaid else [None]
+    if field is not None and not unsaid:
+        kinds.append(field.type)
+    errors: list[Exception] = []
+    for kind in kinds:
+        try:
+            found = pa.array(values, kind, from_pandas=from_pandas)
+        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+            errors.append(error)
+            continue
+        if kind is None and unsaid and pa.types.is_floating(found.type):
+            _check_floats(values, name)
+        return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+    what = "no Arrow column" if field is None else f"not all {to_sql(field.type)}"
+    raise InvalidRequest(f"the values of column {name!r} are {what}: {errors[0]}", code="bad-value") from errors[0]
+
+
+def _unsaid(kind: pa.DataType) -> bool:
+    if pa.types.is_map(kind) or pa.types.is_decimal(kind):
+        return True
+    return any(_unsaid(kind.field(number).type) for number in range(kind.num_fields))
+
+
+def _check_floats(values: Any, name: str) -> None:
+    """Arrow makes decimals among floats to floats, which changes them."""
+    kinds = sorted({type(value).__name__ for value in values} - {"NoneType", "float", "int", "float64"})
+    if "Decimal" in kinds:
+        raise InvalidRequest(
+            f"column {name!r} has decimals and floats, and a float changes them: make all of them Decimal",
+            code="bad-value",
+        )
+
+
+def _is_pandas(rows: object) -> bool:
+    pandas = sys.modules.get("pandas")  # whoever has such a frame has imported it
+    return pandas is not None and isinstance(rows, pandas.DataFrame)
+
+
+def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:
+    names = list(rows.columns)
+    for name in names:
+        if not isinstance(name, str):
+            raise InvalidRequest(
+                f"the pandas frame has a column labelled {name!r}: give it a text as its name", code="bad-rows"
+            )
+    fields = _fields(schema)
+    columns = [array_of(rows.iloc[:, at], name, fields.get(name)) for at, name in enumerate(names)]
+    return pa.Table.from_arrays(columns, names=names)
+
+
+def _from_dicts(rows: Sequence[Any], schema: pa.Schema) -> pa.Table:
+    if not rows:
+        return schema.empty_table()
+    for at, row in enumerate(rows):
+        if not isinstance(row, Mapping):
+            raise InvalidRequest(
+                f"row {at} of the list is a {type(row).__name__}: give each row as a dict from column names to values",
+                code="bad-rows",
+            )
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    if wrong := [name for name in names if not isinstance(name, str)]:
+        raise InvalidRequest(f"a row has the key {wrong[0]!r}, which is no column's name: give a text", code="bad-rows")
+    if not names:
+        raise InvalidRequest("the dicts are all empty: name at least one column", code="bad-rows")
+    fields = _fields(schema)
+    return pa.table({name: array_of([row.get(name) for row in rows], name, fields.get(name)) for name in names})
+
+
+def _fields(schema: pa.Schema) -> dict[str, pa.Field]:
+    return {field.name: field for field in schema}
+
+
+def _from_polars(rows: pl.DataFrame) -> pa.Table:
+    for name, kind in rows.schema.items():
+        if any(isinstance(inner, pl.Object) for inner in _inner(kind)):
+            raise InvalidRequest(
+                f"column {name!r} has objects of Python, which are no values of a table: cast it", code="bad-value"
+            )
+    try:
+        return rows.to_arrow()
+    except pa.ArrowInvalid as error:  # such as Int128, which Arrow does not know
+        raise InvalidRequest(
+            f"Arrow does not know a type of the polars frame ({error}); its columns are "
+            f"{', '.join(f'{name} {kind}' for name, kind in rows.schema.items())}: cast it, as Int128 to Decimal",
+            code="bad-value",
+        ) from error
+
+
+def _inner(kind: pl.DataType) -> Iterator[pl.DataType]:
+    yield kind
+    if isinstance(kind, pl.List | pl.Array):
+        yield from _inner(kind.inner)  # type: ignore[arg-type]  # an instance, though polars' types allow a class
+    elif isinstance(kind, pl.Struct):
+        for field in kind.fields:
+            yield from _inner(field.dtype)  # type: ignore[arg-type]  # as above
+
+
+def _opened(rows: ArrowStream | ArrowArray) -> pa.RecordBatchReader:
+    if isinstance(rows, pa.RecordBatchReader):
+        return rows
+    try:
+        if isinstance(rows, ArrowStream):
+            return pa.RecordBatchReader.from_stream(rows)
+        batch = pa.record_batch(rows)
+        return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+    except (pa.ArrowException, TypeError) as error:
+        raise InvalidRequest(
+            f"a {type(rows).__name__} gives no rows with named columns ({error}): give a table or a record batch",
+            code="bad-rows",
+        ) from error
+
+
+def _from_stream(batches: pa.RecordBatchReader) -> Iterator[pa.Table]:
+    yield batches.schema.empty_table()
+    while True:
+        try:
+            batch = batches.read_next_batch()
+        except StopIteration:
+            return
+        except (pa.ArrowException, OSError) as error:
+            raise InvalidRequest(f"the stream of rows broke off: {error}", code="bad-rows") from error
+        yield pa.Table.from_batches([batch])
