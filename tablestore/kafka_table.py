@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -27,6 +28,7 @@ from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.given import Rows, arrow_parts
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.reading.batch_size import batch_size
+from tablestore.reading.results import Results
 from tablestore.table import Table
 from tablestore.topics.changes import scanned_changes
 from tablestore.topics.reader import Stop, TopicReader, ending_of
@@ -42,7 +44,7 @@ _ALL = Startup(StartupMode.EARLIEST)
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaScan:
+class KafkaScan(Results):
     """A read of the messages that a topic held when it was planned; it runs when its rows are asked for.
 
     Attributes:
@@ -86,16 +88,6 @@ class KafkaScan:
         rows = read_ranges(self.declaration, self.ranges, self.ambient, spec("").definition.schema.names)
         for batch in scanned_changes(spec, rows, self.ambient):
             yield pa.Table.from_batches([batch])
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
 
 
 class KafkaTable:
@@ -289,9 +281,11 @@ def _mask(rows: pa.Table, where: Condition) -> pa.Array:
 
 def _fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """The columns that the table has in its types; the plan says what is wrong with others."""
-    for at, name in enumerate(rows.column_names):
-        if name in target.names and rows.column_names.count(name) == 1:
-            rows = rows.set_column(at, name, fit(rows.column(at), target.field(name).with_nullable(True)))
-        elif name == KIND_COLUMN:
-            rows = rows.set_column(at, name, fit(rows.column(at), pa.field(name, pa.string())))
-    return rows
+    names = rows.column_names
+    counts, fields = Counter(names), {field.name: field.with_nullable(True) for field in target}
+    fields[KIND_COLUMN] = pa.field(KIND_COLUMN, pa.string())
+    columns = [
+        fit(column, fields[name]) if name in fields and counts[name] == 1 else column
+        for name, column in zip(names, rows.columns, strict=True)
+    ]
+    return pa.Table.from_arrays(columns, names=names)

@@ -58,10 +58,10 @@ class TableReads:
         timestamp: datetime | None = None,
         tag: str | None = None,
     ) -> Scan:
-        """Reads the table: `Scan.to_arrow`, `Scan.to_polars` or `Scan.to_batches` run it.
+        """Reads the table: `to_arrow`, `to_polars`, `to_pandas`, `to_pylist` or `to_batches` of the `Scan` run it.
 
         Args:
-            columns: Which columns; all if None.
+            columns: Which columns; all if None. With ``[]`` what comes has the number of rows and no column.
             where: A SQL condition such as ``"amount > 10 AND region = 'eu'"``, or a polars expression.
             version: The state of that version (time travel).
             fresh: Also what the log holds beyond the newest snapshot: with ``log.consistency = eventual`` the rows of

@@ -7,7 +7,7 @@ of all four spellings (Delta protocol, section "Schema Serialization Format").
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -167,6 +167,12 @@ class Schema:
     def to_arrow(self) -> pa.Schema:
         """As an Arrow schema (timestamps in microseconds, UTC or without zone)."""
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
+
+    def arrow_of(self, names: Sequence[str] | None) -> pa.Schema:
+        """The Arrow schema of those columns, in the order given; of all if None. A reader may ask for no column."""
+        if names is None:
+            return self.to_arrow()
+        return self.select(names).to_arrow() if names else pa.schema([])
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> Schema:

@@ -48,7 +48,7 @@ def get_rows(
         NotFound: a column that is not there.
     """
     definition = state.definition
-    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
+    schema = definition.schema.arrow_of(columns)
     values = [name for name in schema.names if name not in definition.primary_key]
     numbered = schema.append(pa.field(_NUMBER, pa.int64()))
     live, pending = state.slots(), {slot.slot: slot for slot in pending_slots(state)}

@@ -5,6 +5,7 @@ What a condition says of whole files is in `filestore.reading.pruning`.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ Predicate = str | pl.Expr
 A text has no subqueries: it is checked before polars sees it (`filestore.reading.condition_text`)."""
 
 _POLARS_PREFIX = "_POLARS_"
+_ISNAN = re.compile(r"\bis_?nan\s*\(", re.IGNORECASE)
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In)
 
 
@@ -80,7 +82,7 @@ def _checked(where: str) -> pl.Expr:
     text = without_comments(where)
     if (problem := problem_of(text)) is not None:
         raise _bad(where, problem)
-    return _parsed(text, where)
+    return _parsed(_with_isnan(text), where)
 
 
 def _parsed(text: str, where: str) -> pl.Expr:
@@ -88,6 +90,22 @@ def _parsed(text: str, where: str) -> pl.Expr:
         return pl.sql_expr(text)
     except PolarsError as error:
         raise _bad(where, str(error)) from error
+
+
+def _with_isnan(text: str) -> str:
+    """The text with ``isnan(x)`` in words of polars' SQL, which lacks it: there a NaN is equal to itself."""
+    if _ISNAN.search(text) is None:
+        return text
+
+    def spelled(node: exp.Expression) -> exp.Expression:
+        if not isinstance(node, exp.IsNan):
+            return node
+        return exp.paren(exp.EQ(this=exp.paren(node.this), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE")))
+
+    try:
+        return sqlglot.parse_one(text, read=ConditionDialect).transform(spelled).sql(ConditionDialect)
+    except (SqlglotError, RecursionError):
+        return text
 
 
 def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str, ...]:

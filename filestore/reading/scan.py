@@ -88,15 +88,15 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
 
     Args:
         state: The version to read.
-        columns: Which columns, in which order; all if None.
+        columns: Which columns, in which order, at least one; all if None.
         where: Which rows.
 
     Raises:
         NotFound: a column that is not there.
-        InvalidRequest: no columns or one twice, or a condition that cannot be evaluated (see `Condition.of`).
+        InvalidRequest: a column twice, or a condition that cannot be evaluated (see `Condition.of`).
     """
     definition = state.definition
-    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
+    schema = definition.schema.arrow_of(columns)
     files, pending = tuple(state.files.values()), pending_slots(state)
     if where is None:
         return ScanPlan(state.version, schema, files, None, pending)

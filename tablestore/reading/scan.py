@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
 from filestore.reading.predicate import Predicate
 from filestore.reading.scan import plan_scan, scan
 from filestore.table import FileStore
 from tablestore.reading.fresh import LogTail, fresh_rows
+from tablestore.reading.results import Results
 
 __all__ = ["Scan"]
 
 
 @dataclass(frozen=True, slots=True)
-class Scan:
+class Scan(Results):
     """A read that was planned on one version and runs when its rows are asked for."""
 
     filestore: FileStore
@@ -28,26 +29,38 @@ class Scan:
     tail: LogTail | None = None
     """What the log shows beyond the version, if that is wanted too and there is any."""
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns that are asked for, in their order."""
+        return self.state.definition.schema.arrow_of(self.columns)
+
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches of about a row group: memory stays bounded."""
+        """Batches of about a row group: memory stays bounded. Without columns they have their number of rows."""
         with self.filestore.reading(self.state.version):
             for part in self._rows():
                 yield from part.to_batches()
 
     def _rows(self) -> Iterator[pa.Table]:
+        if self.columns is not None and not self.columns:
+            return (part.select([]) for part in self._read([_cheapest(self.state.definition)]))
+        return self._read(self.columns)
+
+    def _read(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         if self.tail is not None:
-            return fresh_rows(self.filestore, self.state, self.tail, self.columns, self.where)
-        plan = plan_scan(self.state, self.columns, self.where)
+            return fresh_rows(self.filestore, self.state, self.tail, columns, self.where)
+        plan = plan_scan(self.state, columns, self.where)
         return scan(self.filestore.files(self.state), plan)
 
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        schema = self.state.definition.schema
-        wanted = schema if self.columns is None else schema.select(self.columns)
-        return pa.Table.from_batches(self.to_batches(), schema=wanted.to_arrow())
 
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame."""
-        frame = pl.from_arrow(self.to_arrow())
-        assert isinstance(frame, pl.DataFrame)
-        return frame
+def _cheapest(definition: TableDefinition) -> str:
+    """The column to read where only the rows count: one that is in no file, or the narrowest."""
+    if definition.partition_by:
+        return definition.partition_by[0]
+    return min(definition.schema, key=lambda column: _bits(column.type)).name
+
+
+def _bits(kind: pa.DataType) -> int:
+    try:
+        return int(kind.bit_width)
+    except ValueError:
+        return 1 << 20  # texts and nested values have no width of their own

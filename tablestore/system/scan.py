@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound
@@ -13,10 +12,10 @@ from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.reading.difference import on_local_disk
-from filestore.rows.frames import frame_of
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
 from tablestore.own_log import own_log
+from tablestore.reading.results import Results
 from tablestore.system.changes import audit_parts, audit_schema, changes_parts, changes_schema
 from tablestore.system.metadata import OF_A_VERSION, OF_HISTORY, schemas_of, snapshots_of
 from tablestore.system.names import SYSTEM_TABLES
@@ -64,7 +63,7 @@ class Versions:
 
 
 @dataclass(frozen=True, slots=True)
-class SystemScan:
+class SystemScan(Results):
     """A system table's rows.
 
     Attributes:
@@ -78,14 +77,6 @@ class SystemScan:
         """Batches; of ``audit_log`` and ``changes`` of about a row group, so memory stays bounded."""
         for rows in self._tables():
             yield from rows.to_batches()
-
-    def to_arrow(self) -> pa.Table:
-        """All rows as an Arrow table."""
-        return pa.Table.from_batches(self.to_batches(), schema=self.schema)
-
-    def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame; a MAP is a list of its entries."""
-        return frame_of(self.to_arrow())
 
 
 def system_schema(name: str, definition: TableDefinition) -> pa.Schema:
