@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from prometheus_client.exposition import choose_encoder
 from starlette.exceptions import HTTPException
 
-from catalog_service.problems import INTERNAL_ERROR, MEDIA_TYPE, invalid_body, problem_of
+from catalog_service.bodies import BoundedBodies
+from catalog_service.guard import GuardedRequests
+from catalog_service.lanes import Lanes
+from catalog_service.problems import INTERNAL_ERROR, invalid_body, problem_of
+from catalog_service.refusals import problem_response, refusal
 from catalog_service.request_metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.routes import PREFIX, open_router, router
-from catalog_service.security import TokenMissing, TokenWrong
 from catalog_service.service import CatalogService
+from catalog_service.stopping import RunningRequests, StoppableRequests
 from catalog_service.wire import Problem
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.metrics.registry import Metrics
@@ -27,7 +32,8 @@ __all__ = ["create_app"]
 
 logger = logging.getLogger(__name__)
 
-_STATUS_OF: dict[type[TableStoreError], int] = {TokenMissing: 401, TokenWrong: 403}
+_OPENAPI_PATH = "/openapi.json"
+_SCHEME = "bearer"
 
 
 def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
@@ -49,14 +55,24 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
         description="Databases and tables of a Tablestore warehouse. Errors are RFC 9457 problem documents.",
         lifespan=lifespan,
         redirect_slashes=False,
+        openapi_url=_OPENAPI_PATH,
+        # Their pages load scripts from other hosts, which a closed network does not reach and nobody here has checked.
+        docs_url=None,
+        redoc_url=None,
     )
     app.state.service = service
-    app.state.token = token
+    app.state.lanes = Lanes()
+    app.state.running = RunningRequests()
+    app.state.guarded = token is not None
     metrics = Metrics()
-    app.add_middleware(MeasuredRequests, meter=metrics)
     app.add_route(METRICS_PATH, _scrapes(metrics))
     app.include_router(open_router)
     app.include_router(router)
+    # The last is the outermost.
+    app.add_middleware(BoundedBodies)
+    app.add_middleware(GuardedRequests, token=token, open_paths=_open_paths())
+    app.add_middleware(StoppableRequests, running=app.state.running)
+    app.add_middleware(MeasuredRequests, meter=metrics)
     app.add_exception_handler(TableStoreError, _on_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
@@ -71,9 +87,19 @@ class _App(FastAPI):
             document = get_openapi(
                 title=self.title, version=self.version, description=self.description, routes=self.routes
             )
-            for path in document["paths"].values():
-                for operation in path.values():
+            guarded: list[dict[str, list[str]]] = [{_SCHEME: []}] if self.state.guarded else []
+            open_paths = _open_paths()
+            for path, operations in document["paths"].items():
+                for operation in operations.values():
                     operation["responses"].pop("422", None)
+                    operation["security"] = [] if path in open_paths else guarded
+            document["components"]["securitySchemes"] = {
+                _SCHEME: {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "As given to `tablestore serve --token`.",
+                }
+            }
             schemas = document["components"]["schemas"]
             schemas.pop("HTTPValidationError", None)
             schemas.pop("ValidationError", None)
@@ -84,8 +110,14 @@ class _App(FastAPI):
         return self.openapi_schema
 
 
-def _scrapes(metrics: Metrics) -> Callable[[Request], Response]:
-    def scraped(request: Request) -> Response:
+def _open_paths() -> set[str]:
+    """What needs no token: it names no tables, and probes know no secrets."""
+    health = {route.path for route in open_router.routes if isinstance(route, APIRoute)}
+    return {*health, METRICS_PATH, _OPENAPI_PATH}
+
+
+def _scrapes(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
+    async def scraped(request: Request) -> Response:
         """In the format that who asks understands best."""
         encoder, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encoder(metrics.registry), media_type=media_type)
@@ -93,28 +125,23 @@ def _scrapes(metrics: Metrics) -> Callable[[Request], Response]:
     return scraped
 
 
-def _answer(problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
-    content = problem.model_dump(mode="json", exclude_none=True)
-    return JSONResponse(content, problem.status, headers=headers, media_type=MEDIA_TYPE)
-
-
-def _on_error(request: Request, error: Exception) -> JSONResponse:
+# Handlers are coroutines: a function would be called in a thread of the pool that the service does not use.
+async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TableStoreError)
-    problem = problem_of(error, request.url.path, _STATUS_OF.get(type(error)))
-    if problem.status >= 500:
+    response = refusal(error, request.url.path)
+    if response.status_code >= 500:
         logger.warning("%s %s: %s (%s)", request.method, request.url.path, error.message, error.code)
-    headers = {"WWW-Authenticate": "Bearer"} if problem.status == 401 else None
-    return _answer(problem, headers)
+    return response
 
 
-def _on_invalid(request: Request, error: Exception) -> JSONResponse:
+async def _on_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     invalid, violations = invalid_body(error.errors())
     problem = problem_of(invalid, request.url.path)
-    return _answer(problem.model_copy(update={"errors": violations}))
+    return problem_response(problem.model_copy(update={"errors": violations}))
 
 
-def _on_http(request: Request, error: Exception) -> JSONResponse:
+async def _on_http(request: Request, error: Exception) -> Response:
     """What Starlette itself refuses: an unknown path, a method that the path has not."""
     assert isinstance(error, HTTPException)
     method, path = request.method, request.url.path
@@ -127,12 +154,12 @@ def _on_http(request: Request, error: Exception) -> JSONResponse:
         problem = problem_of(InvalidRequest(f"{path} has no {method}", code="method-not-allowed"), path, 405)
     else:
         problem = problem_of(InvalidRequest(str(error.detail)), path, error.status_code)
-    return _answer(problem, dict(error.headers or {}))
+    return problem_response(problem, error.headers)
 
 
-def _on_bug(request: Request, _: Exception) -> JSONResponse:
+async def _on_bug(request: Request, _: Exception) -> Response:
     """Starlette raises it again after the answer, so that the server's log has the traceback."""
     error = TableStoreError(
         "the service failed unexpectedly; its log has the reason, please report it", code=INTERNAL_ERROR
     )
-    return _answer(problem_of(error, request.url.path))
+    return refusal(error, request.url.path)

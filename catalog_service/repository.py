@@ -16,6 +16,9 @@ from filestore.errors import AlreadyExists, Conflict, NotFound
 __all__ = ["Repository", "database_not_found"]
 
 
+_KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
+
+
 class Repository:
     """The catalog's rows. `Unavailable`: the database is locked, read-only or away; nothing was changed."""
 
@@ -131,6 +134,16 @@ class Repository:
         query = select(TABLES).where(TABLES.c.definition.contains(option, autoescape=True))
         with reading(self._engine) as connection:
             return [_table(row) for row in connection.execute(query)]
+
+    def asks_brokers(self, database: str, name: str | None) -> bool:
+        """Whether a change of a table, or of a database's tables, may have to reach a broker: that of their logs."""
+        at = [t.c.database == database for t in (TABLES, LOG_DEBTS)]
+        if name is not None:
+            at = [here & (t.c.name == name) for here, t in zip(at, (TABLES, LOG_DEBTS), strict=True)]
+        with_log = TABLES.c.definition.contains(_KAFKA_LOG, autoescape=True)
+        query = select(or_(exists().where(at[0], with_log), exists().where(at[1])))
+        with reading(self._engine) as connection:
+            return bool(connection.scalar(query))
 
     def add_table(self, row: TableRow) -> None:
         """Adds a table; `NotFound` without an ACTIVE database. REQUIRES: the name's lock, no row there."""

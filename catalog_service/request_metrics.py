@@ -1,17 +1,21 @@
-"""What is measured of requests: ASGI middleware, since a response is not done when its handler is."""
+"""What is measured and logged of requests: ASGI middleware, since a response is not done when its handler is."""
 
 from __future__ import annotations
 
+import logging
 import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filestore.metrics.meter import LATENCY_S, Kind, Meter, Metric
 
-__all__ = ["METRICS_PATH", "REQUEST_METRICS", "MeasuredRequests"]
+__all__ = ["ACCESS_LOG", "METRICS_PATH", "REQUEST_METRICS", "MeasuredRequests"]
 
 METRICS_PATH = "/metrics"
 """Needs no token, like the service's health: it names no tables."""
+
+ACCESS_LOG = logging.getLogger("catalog_service.access")
+"""A line for each request: an error of the service as a WARNING, probes and scrapes as DEBUG, the others as INFO."""
 
 REQUESTS = Metric(
     "tablestore_catalog_requests_total",
@@ -30,10 +34,11 @@ REQUEST_METRICS = (REQUESTS, SECONDS)
 
 _NO_PATH = "<none>"
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_PROBES = ("/health", "/ready", METRICS_PATH)
 
 
 class MeasuredRequests:
-    """Counts requests and takes their time.
+    """Counts requests, takes their time, and logs them.
 
     Args:
         app: What answers them.
@@ -49,18 +54,36 @@ class MeasuredRequests:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.perf_counter(), "500"
+        began, status, size = time.perf_counter(), 500, 0
 
         async def noting(message: Message) -> None:
-            nonlocal status
+            nonlocal status, size
             if message["type"] == "http.response.start":
-                status = str(message["status"])
+                status = message["status"]
+            else:
+                size += len(message.get("body", b""))
             await send(message)
 
         try:
             await self._app(scope, receive, noting)
         finally:
+            seconds = time.perf_counter() - began
             method = scope["method"] if scope["method"] in _METHODS else "<other>"
             path = getattr(scope.get("route"), "path", _NO_PATH)
-            self._meter.add(REQUESTS, (method, path, status))
-            self._meter.observe(SECONDS, (method, path), time.perf_counter() - began)
+            self._meter.add(REQUESTS, (method, path, str(status)))
+            self._meter.observe(SECONDS, (method, path), seconds)
+            _log(scope, status, size, seconds)
+
+
+def _log(scope: Scope, status: int, size: int, seconds: float) -> None:
+    level = logging.INFO
+    if status >= 500:
+        level = logging.WARNING
+    elif scope["path"].endswith(_PROBES):
+        level = logging.DEBUG
+    if ACCESS_LOG.isEnabledFor(level):
+        # As it was sent, percent-encoded, and escaped: a line break in it would forge a line. No query holds a secret.
+        asked = b"?".join(filter(None, (scope.get("raw_path", b""), scope["query_string"])))
+        shown = asked.decode("latin-1").encode("unicode_escape").decode()
+        client = (scope.get("client") or ("-",))[0]
+        ACCESS_LOG.log(level, '%s "%s %s" %d %d %.1fms', client, scope["method"], shown, status, size, seconds * 1000)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
+from catalog_service.answering import answered, done, json_response, lane_of_change, lanes_of, made, service_of
+from catalog_service.documented_errors import problem, problems, problems_of_bodies
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.pages import PAGE_SIZE, PAGE_SIZE_MAX
-from catalog_service.problems import MEDIA_TYPE
-from catalog_service.security import check_token
-from catalog_service.service import CatalogService
+from catalog_service.reach import names_broker
 from catalog_service.wire import (
     AlterTable,
     CatalogConfig,
@@ -31,12 +31,6 @@ __all__ = ["PREFIX", "open_router", "router"]
 PREFIX = "/api/v1"
 
 
-def _service(request: Request) -> CatalogService:
-    service: CatalogService = request.app.state.service
-    return service
-
-
-Service = Annotated[CatalogService, Depends(_service)]
 Database = Annotated[str, Path(description="Name of a database.", examples=["shop"])]
 Table = Annotated[str, Path(description="Name of a table.", examples=["orders"])]
 PageSize = Annotated[
@@ -48,113 +42,108 @@ PageToken = Annotated[
 IfNotExists = Annotated[bool, Query(description="With a name that is taken: 200 and what is there, instead of 409.")]
 IfExists = Annotated[bool, Query(description="With a name that is not there: 204, instead of 404.")]
 
-_EXAMPLES: dict[int, tuple[str, str, str, str]] = {
-    400: ("invalid-request", "The request is wrong", "bad-name", "database name 'my shop' is not allowed: …"),
-    401: ("invalid-request", "The request is wrong", "token-missing", "this service wants a token: …"),
-    403: ("invalid-request", "The request is wrong", "token-wrong", "the token is not this service's: …"),
-    404: ("not-found", "Not found", "table-not-found", "there is no table 'orders' in database 'shop': …"),
-    409: ("already-exists", "Already exists", "table-exists", "table 'orders' exists already: …"),
-    500: (
-        "corrupt",
-        "Stored data is damaged",
-        "table-files-missing",
-        "the catalog has table shop.orders, and …",
-    ),
-    501: ("unsupported", "Not supported", "kafka-transaction-timeout", "the broker's limit would abort …"),
-    503: ("unavailable", "Unavailable", "catalog-locked", "the catalog is locked by another process: …"),
-}
-
-
-def _problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The documented errors of a route: its own, and those of every route."""
-    return {status: _problem(status) for status in sorted({*statuses, 401, 403, 500, 503})}
-
-
-def _problem(status: int) -> dict[str, Any]:
-    kind, title, code, detail = _EXAMPLES[status]
-    example = {
-        "type": f"urn:tablestore:problem:{kind}",
-        "title": title,
-        "status": status,
-        "detail": detail,
-        "instance": f"{PREFIX}/databases/shop",
-        "code": code,
-    }
-    content = {"schema": {"$ref": "#/components/schemas/Problem"}, "example": example}
-    return {"description": title, "content": {MEDIA_TYPE: content}}
-
-
 open_router = APIRouter(prefix=PREFIX)
-router = APIRouter(prefix=PREFIX, dependencies=[Depends(check_token)])
+router = APIRouter(prefix=PREFIX)
 
 
-@open_router.get("/health", summary="Is the service well?", responses={503: _problem(503)}, tags=["service"])
-def get_health(service: Service) -> Health:
-    """Asks the catalog's database. Needs no token."""
-    service.check_health()
-    return Health()
+@open_router.get("/health", summary="Does the service run?", response_model=Health, tags=["service"])
+async def get_health() -> Response:
+    """Asks nothing and waits for nobody: whether the process is to be started anew. Needs no token."""
+    return json_response('{"status":"ok"}')
 
 
-@router.get("/config", summary="What the service is", responses=_problems(), tags=["service"])
-def get_config(service: Service, request: Request) -> CatalogConfig:
+@open_router.get(
+    "/ready",
+    summary="Can the service answer?",
+    response_model=Health,
+    responses={503: problem(503)},
+    tags=["service"],
+)
+async def get_ready(request: Request) -> Response:
+    """Asks the catalog's database: whether to send requests here. Needs no token."""
+    await lanes_of(request).probes.run(service_of(request).check_ready)
+    return json_response('{"status":"ok"}')
+
+
+@router.get(
+    "/config", summary="What the service is", response_model=CatalogConfig, responses=problems(), tags=["service"]
+)
+async def get_config(request: Request) -> Response:
     """The warehouse, limits, and which endpoints this version has."""
+    service = service_of(request)
     routes = [*open_router.routes, *router.routes]
     endpoints = [f"{method} {r.path}" for r in routes if isinstance(r, APIRoute) for method in sorted(r.methods or ())]
-    return CatalogConfig(
+    config = CatalogConfig(
         version=service.version,
         warehouse=service.warehouse,
         page_size=PAGE_SIZE,
         page_size_max=PAGE_SIZE_MAX,
         endpoints=sorted(endpoints),
     )
+    return json_response(config.model_dump_json(by_alias=True))
 
 
 # ---------------------------------------------------------------------------------------------- databases
 
 
-@router.get("/databases", summary="List databases", responses=_problems(400), tags=["databases"])
-def list_databases(service: Service, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None) -> DatabasePage:
+@router.get(
+    "/databases", summary="List databases", response_model=DatabasePage, responses=problems(400), tags=["databases"]
+)
+async def list_databases(request: Request, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None) -> Response:
     """By name."""
-    return service.list_databases(page_size, page_token)
+    service = service_of(request)
+    return await answered(lanes_of(request).rows, lambda: service.list_databases(page_size, page_token))
 
 
 @router.post(
     "/databases",
     summary="Create a database",
     status_code=201,
-    responses={200: {"description": "It was there", "model": DatabaseInfo}, **_problems(400, 409)},
+    response_model=DatabaseInfo,
+    responses={200: {"description": "It was there", "model": DatabaseInfo}, **problems_of_bodies(409)},
     tags=["databases"],
 )
-def create_database(
-    body: CreateDatabase, service: Service, response: Response, if_not_exists: IfNotExists = False
-) -> DatabaseInfo:
-    """Codes: `bad-text`, `bad-name`, `database-exists`."""
-    info, created = service.create_database(body, if_not_exists=if_not_exists)
-    _located(response, created, f"{PREFIX}/databases/{info.name}")
-    return info
+async def create_database(body: CreateDatabase, request: Request, if_not_exists: IfNotExists = False) -> Response:
+    """Codes: `bad-text`, `bad-name`, `too-long`, `database-exists`."""
+    service = service_of(request)
+    return await made(
+        lanes_of(request).changes,
+        lambda: service.create_database(body, if_not_exists=if_not_exists),
+        lambda info: f"{PREFIX}/databases/{info.name}",
+    )
 
 
-@router.get("/databases/{database}", summary="Get a database", responses=_problems(400, 404), tags=["databases"])
-def get_database(database: Database, service: Service) -> DatabaseInfo:
+@router.get(
+    "/databases/{database}",
+    summary="Get a database",
+    response_model=DatabaseInfo,
+    responses=problems(400, 404),
+    tags=["databases"],
+)
+async def get_database(database: Database, request: Request) -> Response:
     """Codes: `bad-name`, `database-not-found`."""
-    return service.get_database(database)
+    service = service_of(request)
+    return await answered(lanes_of(request).rows, lambda: service.get_database(database))
 
 
 @router.delete(
     "/databases/{database}",
     summary="Drop a database",
     status_code=204,
-    responses=_problems(400, 404, 409),
+    response_model=None,
+    responses=problems(400, 404, 409),
     tags=["databases"],
 )
-def drop_database(
+async def drop_database(
     database: Database,
-    service: Service,
+    request: Request,
     if_exists: IfExists = False,
     cascade: Annotated[bool, Query(description="Drop its tables, their files and logs, too.")] = False,
-) -> None:
+) -> Response:
     """Codes: `database-not-found`, `database-not-empty` (it has tables and `cascade` is false)."""
-    service.drop_database(database, if_exists=if_exists, cascade=cascade)
+    service = service_of(request)
+    lane = await lane_of_change(request, database)
+    return await done(lane, lambda: service.drop_database(database, if_exists=if_exists, cascade=cascade))
 
 
 # ---------------------------------------------------------------------------------------------- tables
@@ -162,31 +151,29 @@ def drop_database(
 _TABLES = "/databases/{database}/tables"
 
 
-@router.get(_TABLES, summary="List tables", responses=_problems(400, 404), tags=["tables"])
-def list_tables(
-    database: Database, service: Service, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None
-) -> TablePage:
+@router.get(_TABLES, summary="List tables", response_model=TablePage, responses=problems(400, 404), tags=["tables"])
+async def list_tables(
+    database: Database, request: Request, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None
+) -> Response:
     """By name."""
-    return service.list_tables(database, page_size, page_token)
+    service = service_of(request)
+    return await answered(lanes_of(request).rows, lambda: service.list_tables(database, page_size, page_token))
 
 
 @router.post(
     _TABLES,
     summary="Create a table",
     status_code=201,
+    response_model=TableInfo,
     responses={
         200: {"description": "It was there; it may differ from what was asked for", "model": TableInfo},
-        **_problems(400, 404, 409, 501),
+        **problems_of_bodies(404, 409, 501),
     },
     tags=["tables"],
 )
-def create_table(
-    database: Database,
-    body: CreateTable,
-    service: Service,
-    response: Response,
-    if_not_exists: IfNotExists = False,
-) -> TableInfo:
+async def create_table(
+    database: Database, body: CreateTable, request: Request, if_not_exists: IfNotExists = False
+) -> Response:
     """Writes version 0 of its Delta log and makes its change log. On an error nothing is left.
 
     With the option `connector` it is a Kafka topic: the broker and the topic are looked at, and nothing is written.
@@ -196,34 +183,43 @@ def create_table(
     Codes: `bad-text`, `bad-name`, `bad-column-name`, `bad-column-list`, `duplicate-column`, `empty-schema`,
     `unsupported-type`, `unknown-column`, `nullable-key`, `key-type`, `key-lacks-partition`, `partition-type`,
     `unknown-option`, `bad-option-value`, `bucket-key`, `sequence-field`, `log-servers`, `table-exists`,
-    `location-not-empty`, `log-exists`; with a connector `missing-option`, `connector-key`, `connector-format`,
+    `location-not-empty`, `log-exists`, `too-long`, `too-many-columns`, `too-many-options`, `broker-not-allowed`,
+    `client-property`; with a connector `missing-option`, `connector-key`, `connector-format`,
     `connector-properties`, `startup-mode`, `malformed-policy`, `topic-not-found`, `topic-partitions`.
     """
-    info, created = service.create_table(database, body, if_not_exists=if_not_exists)
-    _located(response, created, f"{PREFIX}/databases/{info.database}/tables/{info.name}")
-    return info
+    service, lanes = service_of(request), lanes_of(request)
+    return await made(
+        lanes.brokers if names_broker(body) else lanes.changes,
+        lambda: service.create_table(database, body, if_not_exists=if_not_exists),
+        lambda info: f"{PREFIX}/databases/{info.database}/tables/{info.name}",
+    )
 
 
-@router.get(_TABLES + "/{table}", summary="Get a table", responses=_problems(400, 404), tags=["tables"])
-def get_table(
+@router.get(
+    _TABLES + "/{table}", summary="Get a table", response_model=TableInfo, responses=problems(400, 404), tags=["tables"]
+)
+async def get_table(
     database: Database,
     table: Table,
-    service: Service,
+    request: Request,
     snapshot: Annotated[
         bool, Query(description="Whether to read the newest version from storage for `current_snapshot`.")
     ] = True,
-) -> TableInfo:
+) -> Response:
     """Codes: `database-not-found`, `table-not-found`, `table-files-missing`."""
-    return service.get_table(database, table, with_snapshot=snapshot)
+    service, lanes = service_of(request), lanes_of(request)
+    lane = lanes.files if snapshot else lanes.rows
+    return await answered(lane, lambda: service.get_table(database, table, with_snapshot=snapshot))
 
 
 @router.patch(
     _TABLES + "/{table}",
     summary="Change a table",
-    responses=_problems(400, 404, 409, 501),
+    response_model=SnapshotInfo,
+    responses=problems_of_bodies(404, 409, 501),
     tags=["tables"],
 )
-def alter_table(database: Database, table: Table, body: AlterTable, service: Service) -> SnapshotInfo:
+async def alter_table(database: Database, table: Table, body: AlterTable, request: Request) -> Response:
     """Changes columns, comments and options as one commit; all of the changes or none.
 
     The service changes metadata only: with `schema.evolution-mode = rewrite` dropping, renaming and widening are for
@@ -233,36 +229,48 @@ def alter_table(database: Database, table: Table, body: AlterTable, service: Ser
     `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `pending-runs`,
     `metadata-changed`, `runs-came`, and those of creating a table.
     """
-    return service.alter_table(database, table, body)
+    service = service_of(request)
+    lane = await lane_of_change(request, database, table)
+    return await answered(lane, lambda: service.alter_table(database, table, body))
 
 
 @router.delete(
     _TABLES + "/{table}",
     summary="Drop a table",
     status_code=204,
-    responses=_problems(400, 404),
+    response_model=None,
+    responses=problems(400, 404),
     tags=["tables"],
 )
-def drop_table(database: Database, table: Table, service: Service, if_exists: IfExists = False) -> None:
+async def drop_table(database: Database, table: Table, request: Request, if_exists: IfExists = False) -> Response:
     """Removes the table, its files and its log. After a 503 readers see it no more; a retry goes on.
 
     The topic of a table with a connector stays.
     """
-    service.drop_table(database, table, if_exists=if_exists)
+    service = service_of(request)
+    lane = await lane_of_change(request, database, table)
+    return await done(lane, lambda: service.drop_table(database, table, if_exists=if_exists))
 
 
 @router.get(
-    _TABLES + "/{table}/snapshots", summary="List snapshots", responses=_problems(400, 404, 501), tags=["tables"]
+    _TABLES + "/{table}/snapshots",
+    summary="List snapshots",
+    response_model=SnapshotPage,
+    responses=problems(400, 404, 501),
+    tags=["tables"],
 )
-def list_snapshots(
+async def list_snapshots(
     database: Database,
     table: Table,
-    service: Service,
+    request: Request,
     page_size: PageSize = PAGE_SIZE,
     page_token: PageToken = None,
-) -> SnapshotPage:
+) -> Response:
     """Newest first."""
-    return service.list_snapshots(database, table, page_size, page_token)
+    service = service_of(request)
+    return await answered(
+        lanes_of(request).files, lambda: service.list_snapshots(database, table, page_size, page_token)
+    )
 
 
 # ---------------------------------------------------------------------------------------------- leases
@@ -270,33 +278,46 @@ def list_snapshots(
 _LEASE = _TABLES + "/{table}/lease"
 
 
-@router.post(_LEASE, summary="Take a table's lease", responses=_problems(400, 404, 409), tags=["leases"])
-def acquire_lease(database: Database, table: Table, body: LeaseRequest, service: Service) -> LeaseInfo:
+@router.post(
+    _LEASE,
+    summary="Take a table's lease",
+    response_model=LeaseInfo,
+    responses=problems_of_bodies(404, 409),
+    tags=["leases"],
+)
+async def acquire_lease(database: Database, table: Table, body: LeaseRequest, request: Request) -> Response:
     """For who keeps the table, such as a compactor, so that no two do the same work. Codes: `lease-held`."""
-    return service.acquire_lease(database, table, body)
+    service = service_of(request)
+    return await answered(lanes_of(request).rows, lambda: service.acquire_lease(database, table, body))
 
 
-@router.put(_LEASE, summary="Renew a table's lease", responses=_problems(400, 404, 409), tags=["leases"])
-def renew_lease(database: Database, table: Table, body: LeaseRequest, service: Service) -> LeaseInfo:
+@router.put(
+    _LEASE,
+    summary="Renew a table's lease",
+    response_model=LeaseInfo,
+    responses=problems_of_bodies(404, 409),
+    tags=["leases"],
+)
+async def renew_lease(database: Database, table: Table, body: LeaseRequest, request: Request) -> Response:
     """Codes: `lease-lost` (it ran out and another took it, or it was released)."""
-    return service.renew_lease(database, table, body)
+    service = service_of(request)
+    return await answered(lanes_of(request).rows, lambda: service.renew_lease(database, table, body))
 
 
 @router.delete(
-    _LEASE, summary="Release a table's lease", status_code=204, responses=_problems(400, 404), tags=["leases"]
+    _LEASE,
+    summary="Release a table's lease",
+    status_code=204,
+    response_model=None,
+    responses=problems(400, 404),
+    tags=["leases"],
 )
-def release_lease(
+async def release_lease(
     database: Database,
     table: Table,
-    service: Service,
+    request: Request,
     owner: Annotated[str, Query(description="Who took it; another's stays.", examples=["host-1/4711/0b0f6b52"])],
-) -> None:
+) -> Response:
     """Ends it before it runs out."""
-    service.release_lease(database, table, owner)
-
-
-def _located(response: Response, created: bool, path: str) -> None:
-    if created:
-        response.headers["Location"] = path
-    else:
-        response.status_code = 200
+    service = service_of(request)
+    return await done(lanes_of(request).rows, lambda: service.release_lease(database, table, owner))

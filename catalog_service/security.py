@@ -1,38 +1,90 @@
-"""One static token for the whole service. Users and roles come with the service in earnest."""
+"""One static token for the whole service, and where the service may listen without one."""
 
 from __future__ import annotations
 
 import hmac
-
-from fastapi import Request
+import ipaddress
+import re
+from collections.abc import Iterable
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["TokenMissing", "TokenWrong", "check_token"]
+__all__ = ["TokenMissing", "TokenWrong", "check_exposure", "check_header", "checked_token"]
+
+# What RFC 6750 allows and spaces: other characters would not pass through an HTTP header as they are.
+_TOKEN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 class TokenMissing(InvalidRequest):
-    """401: the service wants a token."""
+    """401: the service requires a token."""
 
     default_code = "token-missing"
 
 
 class TokenWrong(InvalidRequest):
-    """403: that is not the token."""
+    """401: that is not the token."""
 
     default_code = "token-wrong"
 
 
-def check_token(request: Request) -> None:
-    """Lets a request pass that has the service's token, and every request if the service has none."""
-    expected: str | None = request.app.state.token
-    if expected is None:
+def checked_token(token: str) -> str:
+    """A token that can be sent in a header.
+
+    Raises:
+        InvalidRequest: ``token-empty``: it has no characters; ``bad-token``: characters that no header can hold.
+    """
+    if not token.strip():
+        raise InvalidRequest(
+            "the token is empty, which would let everybody in: set --token or $TABLESTORE_TOKEN to a secret, or unset "
+            "both for no authentication",
+            code="token-empty",
+        )
+    if not _TOKEN.fullmatch(token):
+        raise InvalidRequest(
+            "the token holds characters that an HTTP header cannot carry, or begins or ends with a space: use "
+            "printable ASCII, for example the output of `openssl rand -hex 32`",
+            code="bad-token",
+        )
+    return token
+
+
+def check_exposure(host: str, address: str, token: str | None, *, insecure: bool) -> None:
+    """Refuses a service that other machines can reach and that asks for no token.
+
+    Args:
+        host: As the user wrote it, for the message.
+        address: The IP address that it stands for.
+        token: What requests must bring.
+        insecure: The user wants it all the same.
+
+    Raises:
+        InvalidRequest: ``token-needed``.
+    """
+    if token is not None or insecure or ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         return
-    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() != "bearer" or not given.strip():
+    raise InvalidRequest(
+        f"other machines can reach {host}, and whoever reaches a service without a token may drop all tables: give "
+        "--token or $TABLESTORE_TOKEN, listen at 127.0.0.1, or pass --insecure if the network itself keeps others out",
+        code="token-needed",
+    )
+
+
+def check_header(headers: Iterable[tuple[bytes, bytes]], token: str) -> None:
+    """Lets a request pass that has the service's token.
+
+    Args:
+        headers: Of the request, with names in lower case.
+        token: The service's.
+
+    Raises:
+        TokenMissing: there is no bearer token.
+        TokenWrong: it is another one.
+    """
+    scheme, _, given = dict(headers).get(b"authorization", b"").partition(b" ")
+    if scheme.lower() != b"bearer" or not given.strip():
         raise TokenMissing(
-            "this service wants a token: send 'Authorization: Bearer <token>' "
+            "this service requires a token: send 'Authorization: Bearer <token>' "
             "(tablestore.connect(url, token=…), or --token on the command line)"
         )
-    if not hmac.compare_digest(given.strip().encode(), expected.encode()):
-        raise TokenWrong("the token is not this service's: ask whoever started it for the right one")
+    if not hmac.compare_digest(given.strip(), token.encode()):
+        raise TokenWrong("the token is not this service's: ask its administrator for the right one")

@@ -2,57 +2,52 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import signal
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
 from catalog_service.app import create_app
 from catalog_service.embedded import warehouse_and_database
+from catalog_service.listening import DEFAULT_HOST, DEFAULT_PORT, Settings, bound, check_settings
+from catalog_service.reach import Reach
 from catalog_service.request_metrics import REQUEST_METRICS
 from catalog_service.service import open_service
-from filestore.errors import InvalidRequest, Unavailable
+from catalog_service.stopping import RunningRequests
+from filestore.errors import Unavailable
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "run", "serving"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "Reach", "Settings", "run", "serving"]
 
-logger = logging.getLogger(__name__)
-
-DEFAULT_HOST = "127.0.0.1"
-DEFAULT_PORT = 8080
-_GRACE_S = 10
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+_GRACE_S = 5.0  # less than the 10 s after which Docker kills
+_KEEP_ALIVE_S = 75  # longer than clients keep a connection, so that none sends into one that is being closed
+_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def run(
-    warehouse: str,
-    *,
-    host: str = DEFAULT_HOST,
-    port: int = DEFAULT_PORT,
-    database: str | None = None,
-    token: str | None = None,
-    announce: Callable[[str], None] | None = None,
-) -> None:
+def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[[str], None] | None = None) -> None:
     """Serves until SIGINT or SIGTERM, then answers what is under way and returns.
 
     Args:
         warehouse: Folder of the databases; made if it is not there.
-        host: Address to listen at: loopback, unless told otherwise.
-        port: 0: any free one.
-        database: The catalog's database; ``<warehouse>/catalog.db`` if None.
-        token: What requests must bring; None: nothing.
+        settings: Where it listens, to whom, and with which catalog.
         announce: Is given one line with the URL once requests are answered; default: standard output.
 
     Raises:
+        InvalidRequest: ``token-empty``, ``bad-token``, ``token-needed``, ``tls-files``.
         Unavailable: ``port-in-use``, or those of `open_service`.
     """
-    with _listening(warehouse, host, port, database, token) as (server, url):
-        where, _ = warehouse_and_database(warehouse, database)
+    settings = settings or Settings()
+    logging.basicConfig(format=_LOG_FORMAT)
+    logging.getLogger("catalog_service").setLevel(settings.log_level.upper())
+    with _listening(warehouse, settings, log_config=None) as (server, url):
+        where, _ = warehouse_and_database(warehouse, settings.database)
         line = f"Tablestore catalog at {url} (warehouse {where}); Ctrl-C stops it"
         server.on_started = lambda: (announce or _print)(line)
         signal.signal(signal.SIGTERM, _exit)  # what uvicorn hands the signal on to, after its graceful stop
@@ -63,13 +58,19 @@ def run(
 
 
 @contextmanager
-def serving(warehouse: str, *, port: int = 0, database: str | None = None, token: str | None = None) -> Iterator[str]:
-    """Serves on loopback from a thread of this process while the block runs; gives the URL.
+def serving(warehouse: str, settings: Settings | None = None, **more: Any) -> Iterator[str]:
+    """Serves from a thread of this process while the block runs; gives the URL.
+
+    Args:
+        warehouse: Folder of the databases; made if it is not there.
+        settings: As of `run`; by default loopback and any free port.
+        more: The same, one by one.
 
     Raises:
+        InvalidRequest: as `run`.
         Unavailable: as `run`.
     """
-    with _listening(warehouse, DEFAULT_HOST, port, database, token) as (server, url):
+    with _listening(warehouse, settings or Settings(**{"port": 0, **more})) as (server, url):
         started = threading.Event()
         server.on_started = started.set
         thread = threading.Thread(target=server.run, args=([server.socket],), name="catalog", daemon=True)
@@ -85,54 +86,49 @@ def serving(warehouse: str, *, port: int = 0, database: str | None = None, token
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers."""
+    """Tells when it answers, and ends what is under way when it has waited long enough."""
 
-    def __init__(self, config: uvicorn.Config, listener: socket.socket) -> None:
+    def __init__(self, config: uvicorn.Config, listener: socket.socket, running: RunningRequests) -> None:
         super().__init__(config)
         self.socket = listener
         self.on_started: Callable[[], object] = lambda: None
+        self._running = running
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             self.on_started()
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        waited = asyncio.get_running_loop().call_later(_GRACE_S, self._running.stop)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            waited.cancel()
+            self._running.stop()  # after a second Ctrl-C nobody waited
+
 
 @contextmanager
-def _listening(
-    warehouse: str, host: str, port: int, database: str | None, token: str | None
-) -> Iterator[tuple[_Server, str]]:
-    if token == "":
-        raise InvalidRequest("the token is empty: give one, or none at all", code="token-empty")
+def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tuple[_Server, str]]:
+    check_settings(settings)
     # The port comes first: a second service on one port must not touch the catalog.
-    with _bind(host, port) as listener:
-        service = open_service(*warehouse_and_database(warehouse, database))
-        if host not in _LOOPBACK and token is None:
-            logger.warning("%s can be reached from other machines, and wants no token: set one", host)
+    with bound(settings) as listener:
+        service = open_service(*warehouse_and_database(warehouse, settings.database), reach=settings.reach)
+        app = create_app(service, settings.token)
         config = uvicorn.Config(
-            create_app(service, token),
+            app,
             log_level="warning",
             access_log=False,
-            timeout_graceful_shutdown=_GRACE_S,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=round(_GRACE_S) + 2,
+            ssl_certfile=settings.tls_cert,
+            ssl_keyfile=settings.tls_key,
+            **logs,
         )
-        shown = f"[{host}]" if ":" in host else host
-        yield _Server(config, listener), f"http://{shown}:{listener.getsockname()[1]}"
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        with ExitStack() as failed:
-            listener = failed.enter_context(socket.socket(family))
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((host, port))
-            failed.pop_all()
-    except OSError as error:
-        raise Unavailable(
-            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another port, or 0 for any free one",
-            code="port-in-use",
-        ) from error
-    return listener
+        shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        url = f"{settings.scheme}://{shown}:{listener.getsockname()[1]}"
+        yield _Server(config, listener, app.state.running), url
 
 
 def _print(line: str) -> None:

@@ -19,6 +19,7 @@ from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import NameLocks
 from catalog_service.names import fold_name
+from catalog_service.reach import Reach
 from catalog_service.repository import Repository, database_not_found
 from catalog_service.schema import State, TableRow
 from catalog_service.tables import ManagedTables, TableSteps
@@ -39,6 +40,7 @@ from filestore.ambient import Ambient, system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
 from filestore.model.change_text import parse_change
+from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
 from filestore.storage import LocalStorage
 from log.connectors.declaration import KafkaDeclaration
@@ -57,35 +59,42 @@ class Parts:
     locks: NameLocks | None = None
 
 
-def open_service(warehouse: str, database_url: str, parts: Parts | None = None) -> CatalogService:
+def _parts() -> Parts:
+    ambient = system_ambient()
+    return Parts(ambient, ManagedTables(LocalStorage(), ambient))
+
+
+def open_service(
+    warehouse: str, database_url: str, parts: Parts | None = None, reach: Reach | None = None
+) -> CatalogService:
     """Opens a catalog: migrates its schema, then finishes what crashes left.
 
     Args:
         warehouse: Folder of the databases.
         database_url: The catalog's database, as SQLAlchemy writes it.
         parts: Instead of the real clock, storage and logs.
+        reach: Which brokers tables may name; None: whatever they want, as who opens a warehouse by its path may.
 
     Raises:
         InvalidRequest: ``bad-database-url``.
         Unsupported: ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database is locked, read-only or away.
     """
-    if parts is None:
-        ambient = system_ambient()
-        parts = Parts(ambient, ManagedTables(LocalStorage(), ambient))
+    parts = parts or _parts()
     engine = open_engine(database_url)
     locks = parts.locks or locks_of(engine, parts.ambient)
     migrate(engine, locks)
     lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
-    return CatalogService(lifecycle, engine)
+    return CatalogService(lifecycle, engine, reach)
 
 
 class CatalogService:
     """Any method raises `Unavailable` if the catalog's database does not answer; nothing was changed then."""
 
-    def __init__(self, lifecycle: Lifecycle, engine: Engine) -> None:
+    def __init__(self, lifecycle: Lifecycle, engine: Engine, reach: Reach | None = None) -> None:
+        self._reach = reach
         self._lifecycle = lifecycle
         self._repository = lifecycle.repository
         self._engine = engine
@@ -107,9 +116,18 @@ class CatalogService:
         """Lets go of the database's connections."""
         self._engine.dispose()
 
-    def check_health(self) -> None:
+    def check_ready(self) -> None:
         """Raises `Unavailable` if the database does not answer."""
         self._repository.ping()
+
+    def asks_brokers(self, database: str, name: str | None = None) -> bool:
+        """Whether to change or drop a table, or a database with its tables, may mean to wait for a broker.
+
+        Raises:
+            InvalidRequest: ``bad-name``.
+        """
+        folded = None if name is None else fold_name("table", name)
+        return self._repository.asks_brokers(fold_name("database", database), folded)
 
     # ------------------------------------------------------------------------------------------ databases
 
@@ -175,6 +193,8 @@ class CatalogService:
         """
         database, name = fold_name("database", database), fold_name("table", request.name)
         definition = definition_of(request)
+        if self._reach is not None:
+            self._reach.check(definition)
         row, created = self._lifecycle.create_table(database, name, definition)
         if not created and not if_not_exists:
             raise AlreadyExists(
@@ -210,6 +230,8 @@ class CatalogService:
         changes = [parse_change(text) for text in request.changes]
         row = self._table(database, name)
         self._state(row)  # an error of its own if the files are gone
+        if self._reach is not None:
+            self._reach.check_options({c.name: c.value for c in changes if isinstance(c, SetOption)})
         return answers.snapshot_info(self._lifecycle.steps.alter(self._lifecycle.physical(row), changes))
 
     def list_tables(self, database: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> TablePage:

@@ -339,7 +339,7 @@ class CatalogConfig(AnswerModel):
 
 
 class Health(AnswerModel):
-    """The service answers and reaches its database."""
+    """The service answers; with `/ready` its database does, too."""
 
     status: Literal["ok"] = "ok"
 

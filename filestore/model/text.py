@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ from filestore.errors import InvalidRequest
 
 __all__ = ["check_text", "check_texts"]
 
+_WRONG = re.compile("[\0\ud800-\udfff]")
 _SHOWN = 60  # characters of a bad text in the message
 
 
@@ -22,10 +24,10 @@ def check_text(what: str, text: str) -> None:
     Raises:
         InvalidRequest: ``bad-text``: half a surrogate pair, which UTF-8 cannot say, or NUL.
     """
-    wrong = next((c for c in text if c == "\0" or "\ud800" <= c <= "\udfff"), None)
+    wrong = _WRONG.search(text)
     if wrong is not None:
         raise InvalidRequest(
-            f"{what} holds the character U+{ord(wrong):04X}, which cannot be stored: take it out", code="bad-text"
+            f"{what} holds the character U+{ord(wrong[0]):04X}, which cannot be stored: take it out", code="bad-text"
         )
 
 

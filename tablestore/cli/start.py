@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -14,7 +16,16 @@ from tablestore.cli.arguments import DEFAULT_WAREHOUSE
 __all__ = ["demo", "serve"]
 
 
-def serve(
+class LogLevel(StrEnum):
+    """Of the service's log."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
+
+
+def serve(  # noqa: PLR0913  # a command's options are its arguments
     warehouse: Annotated[
         str, typer.Option("--warehouse", "-w", envvar="TABLESTORE_WAREHOUSE", help="Folder of the databases.")
     ] = DEFAULT_WAREHOUSE,
@@ -28,12 +39,45 @@ def serve(
         str | None,
         typer.Option("--token", envvar="TABLESTORE_TOKEN", help="What requests must bring; default: nothing."),
     ] = None,
+    insecure: Annotated[
+        bool, typer.Option("--insecure", help="Let other machines in without a token, to drop tables too.")
+    ] = False,
+    tls_cert: Annotated[
+        str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificates (PEM): serve HTTPS.")
+    ] = None,
+    tls_key: Annotated[
+        str | None, typer.Option("--tls-key", metavar="FILE", help="Their key (PEM), if it is in a file of its own.")
+    ] = None,
+    allow_broker: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-broker",
+            metavar="HOST[:PORT]",
+            envvar="TABLESTORE_ALLOW_BROKERS",
+            help="Tables may name these Kafka brokers only, as in *.kafka.internal:9092; may be repeated.",
+        ),
+    ] = None,
+    log_level: Annotated[
+        LogLevel, typer.Option("--log-level", help="On standard error; info has a line for each request.")
+    ] = LogLevel.info,
 ) -> None:
     """Serve the catalog over REST, until Ctrl-C. OpenAPI is at /openapi.json."""
     # Here and not above: it brings FastAPI and SQLAlchemy, and `--help` shall not wait for them.
-    from catalog_service.server import run
+    from catalog_service.server import Reach, Settings, run
 
-    run(warehouse, host=host, port=port, database=database, token=token)
+    settings = Settings(
+        host=host,
+        port=port,
+        database=database,
+        # Typer takes an empty variable for one that is not set, and that would be no authentication.
+        token=os.environ.get("TABLESTORE_TOKEN") if token is None else token,
+        insecure=insecure,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        reach=Reach.of(allow_broker or ()),
+        log_level=log_level.value,
+    )
+    run(warehouse, settings)
 
 
 def demo(

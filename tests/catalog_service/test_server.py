@@ -8,21 +8,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from catalog_service.client import CreateTable, connect
-from catalog_service.server import run, serving
+from catalog_service.server import Settings, run, serving
 from filestore.errors import InvalidRequest, Unavailable
 from tests.catalog_service.faults import check
 
-RUN = "import sys; from catalog_service.server import run; run(sys.argv[1], port=0)"
+RUN = "import sys; from catalog_service.server import Settings, run; run(sys.argv[1], Settings(port=0))"
 
 
 @contextmanager
-def process(warehouse: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def process(warehouse: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The service, and its URL as it printed it."""
-    with subprocess.Popen([sys.executable, "-c", RUN, warehouse], stdout=subprocess.PIPE, text=True) as running:
+    command = [sys.executable, "-c", RUN, warehouse]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, **more) as running:
         try:
             line = running.stdout.readline()
             found = re.search(r"http://127\.0\.0\.1:(\d+)", line)
@@ -65,20 +67,20 @@ def test_a_taken_port(warehouse: str, tmp_path) -> None:
     with serving(warehouse) as url:
         port = int(url.rpartition(":")[2])
         with pytest.raises(Unavailable, match=f"127.0.0.1:{port}.*another port") as caught:
-            run(str(tmp_path / "other"), port=port)
+            run(str(tmp_path / "other"), Settings(port=port))
     assert caught.value.code == "port-in-use"
     assert not (tmp_path / "other").exists()
 
 
 def test_an_unknown_host(warehouse: str) -> None:
     with pytest.raises(Unavailable) as caught:
-        run(warehouse, host="no.such.host.invalid", port=0)
+        run(warehouse, Settings(host="no.such.host.invalid", port=0))
     assert caught.value.code == "port-in-use"
 
 
 def test_an_empty_token_is_no_token(warehouse: str) -> None:
     with pytest.raises(InvalidRequest):
-        run(warehouse, port=0, token="")
+        run(warehouse, Settings(port=0, token=""))
 
 
 def test_start_up_errors_are_raised(tmp_path) -> None:

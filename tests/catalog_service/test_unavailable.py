@@ -86,7 +86,7 @@ def test_damaged(warehouse: str) -> None:
         raw.close()
         path = Path(warehouse, "catalog.db")
         path.write_bytes(path.read_bytes()[:100] + b"\xff" * 8000)
-        answers = [client.get("/databases"), client.get("/health")]
+        answers = [client.get("/databases"), client.get("/ready")]
     assert {a.status_code for a in answers} <= {500, 503}
     assert {a.json()["code"] for a in answers} <= {"catalog-corrupt", "catalog-unavailable"}
 

@@ -1,0 +1,100 @@
+"""What a service is told at its start, and where it listens."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from catalog_service.reach import ANY_BROKER, Reach
+from catalog_service.security import check_exposure, checked_token
+from filestore.errors import InvalidRequest, Unavailable
+
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Settings", "bound", "check_settings"]
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8080
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How a service is reached, and by whom.
+
+    Attributes:
+        host: Address to listen at.
+        port: 0: any free one.
+        database: The catalog's database; ``<warehouse>/catalog.db`` if None.
+        token: What requests must bring; None: nothing.
+        insecure: It may be reached from other machines without a token.
+        tls_cert: A file of certificates (PEM), the service's own first; None: no TLS.
+        tls_key: The file of its key (PEM); None: it is in the file of certificates.
+        reach: Which brokers tables may name.
+        log_level: How much of its work a process says on standard error: ``info`` has a line for each request.
+    """
+
+    host: str = DEFAULT_HOST
+    port: int = DEFAULT_PORT
+    database: str | None = None
+    token: str | None = None
+    insecure: bool = False
+    tls_cert: str | None = None
+    tls_key: str | None = None
+    reach: Reach = ANY_BROKER
+    log_level: str = "info"
+
+    @property
+    def scheme(self) -> str:
+        """Of its URL."""
+        return "http" if self.tls_cert is None else "https"
+
+
+def check_settings(settings: Settings) -> None:
+    """What can be known before anything is opened.
+
+    Raises:
+        InvalidRequest: ``token-empty``, ``bad-token``, ``tls-files``.
+    """
+    if settings.token is not None:
+        checked_token(settings.token)
+    if settings.tls_cert is None:
+        if settings.tls_key is not None:
+            raise InvalidRequest("a TLS key needs its certificate: give --tls-cert, too", code="tls-files")
+        return
+    try:
+        # An encrypted key would ask for its password on the terminal.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.tls_cert, settings.tls_key, password=b"")
+    except (OSError, ValueError) as error:
+        files = " and ".join(filter(None, (settings.tls_cert, settings.tls_key)))
+        raise InvalidRequest(
+            f"cannot use {files} for TLS: {error}; give files in PEM that belong together, the key without a password",
+            code="tls-files",
+        ) from error
+
+
+def bound(settings: Settings) -> socket.socket:
+    """A socket at the address, which nobody connects to yet.
+
+    Raises:
+        InvalidRequest: ``token-needed``.
+        Unavailable: ``port-in-use``.
+    """
+    host, port = settings.host, settings.port
+    try:
+        family, _, _, _, address = socket.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        check_exposure(host, str(address[0]), settings.token, insecure=settings.insecure)
+        with ExitStack() as failed:
+            # The protocol is named since asyncio switches Nagle's algorithm off only then: with it each answer waits
+            # 40 ms for the client's acknowledgement.
+            listener = failed.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            failed.pop_all()
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen at {host}:{port}: {error.strerror or error}; choose another port, or 0 for any free one",
+            code="port-in-use",
+        ) from error
+    return listener
