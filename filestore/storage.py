@@ -187,10 +187,11 @@ def writing(path: str) -> Iterator[None]:
 @contextmanager
 def temporary_folder(prefix: str, parent: str | None = None) -> Iterator[str]:
     """A folder for temporary files, in the system's place for them unless another is named; removed afterwards."""
+    place = parent or "the system's place for them"
     try:
         made = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
     except OSError as error:  # the system's place is also looked for here, which fails on a full disk
-        raise refused("cannot make a folder for temporary files", error) from error
+        raise refused(f"cannot make a folder for temporary files in {place}", error) from error
     with made as folder:
         yield folder
 

@@ -33,7 +33,7 @@ def url(warehouse: str) -> Iterator[str]:
 @pytest.fixture
 def api(url: str) -> Iterator[httpx.Client]:
     """Plain HTTP, as any language would speak it."""
-    with httpx.Client(base_url=f"{url}/api/v1", trust_env=False) as client:
+    with httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=60) as client:
         yield client
 
 

@@ -112,7 +112,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def api(warehouse: str) -> Iterator[httpx.Client]:
-    with serving(warehouse) as url, httpx.Client(base_url=f"{url}/api/v1", trust_env=False) as client:
+    with serving(warehouse) as url, httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=60) as client:
         yield client
 
 

@@ -87,7 +87,7 @@ def test_bad_names_in_paths(api: httpx.Client) -> None:
 def test_what_http_itself_refuses(api: httpx.Client, url: str) -> None:
     problem(api.get("/nothing"), 404, "no-such-path")
     problem(api.get("/databases/"), 404, "no-such-path")
-    problem(httpx.get(f"{url}/", trust_env=False), 404, "no-such-path")
+    problem(httpx.get(f"{url}/", trust_env=False, timeout=60), 404, "no-such-path")
     refused = api.put("/databases", json={})
     problem(refused, 405, "method-not-allowed")
     assert "GET" in refused.headers["allow"]
@@ -168,7 +168,7 @@ def test_config_and_health(api: httpx.Client, warehouse: str) -> None:
 def guarded(warehouse: str) -> Iterator[httpx.Client]:
     with (
         serving(warehouse, token="open sesame") as url,
-        httpx.Client(base_url=f"{url}/api/v1", trust_env=False) as client,
+        httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=60) as client,
     ):
         yield client
 
@@ -191,19 +191,21 @@ def test_health_and_openapi_require_no_token(guarded: httpx.Client) -> None:
     for path in ("/health", "/ready"):
         assert guarded.get(path).json() == {"status": "ok"}
     root = str(guarded.base_url).removesuffix("/api/v1/")
-    assert json.loads(httpx.get(f"{root}/openapi.json", trust_env=False).content)["openapi"].startswith("3.")
+    assert json.loads(httpx.get(f"{root}/openapi.json", trust_env=False, timeout=60).content)["openapi"].startswith(
+        "3."
+    )
 
 
 @pytest.mark.parametrize("path", ["/docs", "/redoc", "/docs/oauth2-redirect"])
 def test_no_page_of_the_service_loads_scripts_from_elsewhere(url: str, path: str) -> None:
-    assert httpx.get(url + path, trust_env=False).status_code == 404
+    assert httpx.get(url + path, trust_env=False, timeout=60).status_code == 404
 
 
 def test_requests_are_measured_by_their_templates(shop: httpx.Client, url: str) -> None:
     for name in ("orders", "orders", "nothing"):
         shop.get(f"/databases/shop/tables/{name}")
-    httpx.get(f"{url}/nowhere/at/all", trust_env=False)
-    answer = httpx.get(f"{url}/metrics", trust_env=False)
+    httpx.get(f"{url}/nowhere/at/all", trust_env=False, timeout=60)
+    answer = httpx.get(f"{url}/metrics", trust_env=False, timeout=60)
     assert answer.headers["content-type"].startswith("text/plain; version=")
     path = "/api/v1/databases/{database}/tables/{table}"
     for method, template, status, count in (

@@ -41,7 +41,10 @@ def test_creates_that_wait_for_a_broker_starve_nobody(api: httpx.Client, monkeyp
     monkeypatch.setattr(CatalogService, "create_table", waits)
     before = threading.active_count()
     many = httpx.Limits(max_connections=200)
-    with ThreadPoolExecutor(100) as pool, httpx.Client(base_url=api.base_url, trust_env=False, limits=many) as client:
+    with (
+        ThreadPoolExecutor(100) as pool,
+        httpx.Client(base_url=api.base_url, trust_env=False, limits=many, timeout=60) as client,
+    ):
         waiting = [
             pool.submit(client.post, "/databases/shop/tables", json=table(f"k{i}", **KAFKA), timeout=60)
             for i in range(100)

@@ -27,7 +27,7 @@ def impatient(warehouse: str) -> Iterator[httpx.Client]:
     database = default_database_url(warehouse) + "?timeout=0.1"
     with (
         serving(warehouse, database=database) as url,
-        httpx.Client(base_url=f"{url}/api/v1", trust_env=False) as client,
+        httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=60) as client,
     ):
         yield client
 
@@ -79,7 +79,7 @@ def test_read_only(warehouse: str) -> None:
 
 
 def test_damaged(warehouse: str) -> None:
-    with serving(warehouse) as url, httpx.Client(base_url=f"{url}/api/v1", trust_env=False) as client:
+    with serving(warehouse) as url, httpx.Client(base_url=f"{url}/api/v1", trust_env=False, timeout=60) as client:
         client.post("/databases", json={"name": "shop"}).raise_for_status()
         with sqlite3.connect(f"{warehouse}/catalog.db") as raw:
             raw.execute("PRAGMA wal_checkpoint(TRUNCATE)")
