@@ -63,13 +63,7 @@ def open_engine(database_url: str) -> Engine:
     url = _parse(database_url)
     if url.get_backend_name() == "sqlite":
         return _open_sqlite(url)
-    try:
-        return create_engine(url, pool_pre_ping=True)
-    except ModuleNotFoundError as error:
-        raise Unsupported(
-            f"the driver of {url.render_as_string()} is not installed ({error}): install it with pip",
-            code="database-driver",
-        ) from error
+    return _open_server(url, pool_size=8, max_overflow=16)
 
 
 def is_there(database_url: str) -> bool:
@@ -94,7 +88,7 @@ def is_there(database_url: str) -> bool:
 def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
     """The locks that reach as far as the database does."""
     if engine.dialect.name == "postgresql":
-        return AdvisoryLocks(engine, ambient)
+        return AdvisoryLocks(_open_server(engine.url, pool_size=1, max_overflow=0), ambient)
     return FileLocks(Path(f"{engine.url.database}-locks"), ambient)
 
 
@@ -160,18 +154,42 @@ def now_ms(engine: Engine) -> ColumnClause[int]:
 def _parse(database_url: str) -> URL:
     try:
         url = make_url(database_url)
+        if url.drivername in ("postgresql", "postgres"):
+            url = url.set(drivername="postgresql+psycopg")  # else SQLAlchemy would take the older psycopg2
         dialect = url.get_dialect().name
     except NoSuchModuleError as error:
         raise Unsupported(f"{database_url!r}: {error}; use SQLite or PostgreSQL", code="database-driver") from error
     except ArgumentError as error:
         raise InvalidRequest(
             f"{database_url!r} is not a database URL: write it as in sqlite:////data/catalog.db or "
-            "postgresql+psycopg://user@host/catalog",
+            "postgresql://user@host/catalog",
             code="bad-database-url",
         ) from error
     if dialect not in ("sqlite", "postgresql"):
         raise Unsupported(f"a catalog in {dialect} is not supported: use SQLite or PostgreSQL", code="database-driver")
     return url
+
+
+def _open_server(url: URL, **pool: int) -> Engine:
+    # A server that went away is noticed within seconds, not by TCP's own patience of minutes.
+    arguments = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+    try:
+        return create_engine(
+            url,
+            pool_pre_ping=True,
+            connect_args={k: v for k, v in arguments.items() if k not in url.query} if _is_libpq(url) else {},
+            **pool,
+        )
+    except ModuleNotFoundError as error:
+        raise Unsupported(
+            f"the driver of {url.render_as_string()} is not installed ({error}): "
+            "pip install 'lakehouse-tablestore[postgres]'",
+            code="database-driver",
+        ) from error
+
+
+def _is_libpq(url: URL) -> bool:
+    return url.get_driver_name() in ("psycopg", "psycopg2")
 
 
 def _sqlite_path(url: URL) -> Path:

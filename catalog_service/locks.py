@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import logging
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from math import ceil
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from filestore.ambient import Ambient
@@ -27,6 +29,8 @@ from filestore.errors import Unavailable
 from filestore.refused import refused
 
 __all__ = ["AdvisoryLocks", "FileLocks", "NameLocks"]
+
+logger = logging.getLogger(__name__)
 
 WAIT_S = 30.0
 _POLL_S = 0.02
@@ -48,6 +52,9 @@ class NameLocks(Protocol):
     def try_hold(self, name: str) -> Iterator[bool]:
         """Holds the name's lock if it is free; gives whether it was."""
         yield False
+
+    def close(self) -> None:
+        """Lets go of what locking needs."""
 
 
 class FileLocks:
@@ -86,6 +93,9 @@ class FileLocks:
             if handle is not None:
                 self._release(name, handle)
 
+    def close(self) -> None:
+        """Nothing is kept."""
+
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.lock"
 
@@ -114,16 +124,29 @@ class FileLocks:
 
 
 class AdvisoryLocks:
-    """PostgreSQL's session locks: they end with the connection, and reach as far as the database does."""
+    """PostgreSQL's session locks: they end with the session, and reach as far as the database does.
+
+    All locks of a process are held by one session, on an engine of its own: what they guard needs connections too, and
+    must not wait for those of other locks. PostgreSQL gives a session the same lock twice, so a process keeps its own
+    threads apart by what it holds.
+
+    Args:
+        engine: Of one connection.
+        ambient: For the pauses between attempts.
+        wait_s: How long to wait for a lock.
+    """
 
     def __init__(self, engine: Engine, ambient: Ambient, wait_s: float = WAIT_S) -> None:
         self._engine = engine
         self._ambient = ambient
         self._wait_s = wait_s
+        self._turn = threading.Lock()
+        self._held: set[str] = set()
+        self._session: Connection | None = None
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Polls, as the file locks do, so that a waiter costs no connection."""
+        """Polls, as the file locks do: the server is asked only for names that no thread of this process holds."""
         for _ in range(max(1, ceil(self._wait_s / _POLL_S))):
             with self.try_hold(name) as held:
                 if held:
@@ -134,22 +157,66 @@ class AdvisoryLocks:
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
-        """One attempt, on a connection of its own that lives as long as the lock."""
-        key = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
-        try:
-            connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            held = bool(connection.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": key}))
-        except SQLAlchemyError as error:
-            raise Unavailable(
-                f"cannot lock {name!r} in the catalog's database: {error}", code="catalog-unavailable"
-            ) from error
+        """One attempt."""
+        held = self._acquire(name)
         try:
             yield held
         finally:
-            # Closed, not returned to the pool: the server frees the lock with the session, also if unlocking
-            # failed.
-            connection.invalidate()
-            connection.close()
+            if held:
+                self._release(name)
+
+    def close(self) -> None:
+        """Ends the session, and with it every lock."""
+        with self._turn:
+            self._end_session()
+        self._engine.dispose()
+
+    def _acquire(self, name: str) -> bool:
+        with self._turn:
+            if name in self._held:
+                return False
+            try:
+                if self._session is not None and not self._held:
+                    self._ask("SELECT 1")  # one that lay idle may be gone; with locks it is not exchanged unseen
+            except SQLAlchemyError:
+                self._end_session()
+            try:
+                got = bool(self._ask("SELECT pg_try_advisory_lock(:key)", key=_key_of(name)))
+            except SQLAlchemyError as error:
+                self._end_session()
+                raise Unavailable(
+                    f"cannot lock {name!r} in the catalog's database: {error}", code="catalog-unavailable"
+                ) from error
+            if got:
+                self._held.add(name)
+            return got
+
+    def _release(self, name: str) -> None:
+        with self._turn:
+            self._held.discard(name)
+            try:
+                if self._session is not None:
+                    self._ask("SELECT pg_advisory_unlock(:key)", key=_key_of(name))
+            except SQLAlchemyError as error:
+                # The server frees the locks of a session that it lost. What others here hold goes with it, as it
+                # would with a connection of each.
+                logger.warning("the session of the catalog's locks is lost: %s", error)
+                self._end_session()
+
+    def _ask(self, statement: str, **values: int) -> object:
+        if self._session is None:
+            self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+        return self._session.scalar(text(statement), values)
+
+    def _end_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.invalidate()
+            session.close()
+
+
+def _key_of(name: str) -> int:
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
 
 
 def _is_same_file(handle: int, path: Path) -> bool:

@@ -114,6 +114,7 @@ class CatalogService:
 
     def close(self) -> None:
         """Lets go of the database's connections."""
+        self._lifecycle.locks.close()
         self._engine.dispose()
 
     def check_ready(self) -> None:
