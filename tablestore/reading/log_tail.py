@@ -14,7 +14,7 @@ from log.store import LogBatch, LogConfig, LogStore
 from log.systems import open_log
 from log.tailing import read_until
 from tablestore.own_log import require_own_log
-from tablestore.recovering.order import unnamed
+from tablestore.recovering.tail_look import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
 

@@ -7,14 +7,14 @@ its readers hold, not that of the snapshots (log/PROTOCOL.md section 5.2). Three
 - two writers of one key, of which the one whose record came first commits last;
 - an overwrite, whose control record stands before or behind what it does, or does not, replace.
 
-Before each attempt of its commit a writer finds the keys for which that happened and tells behind all others' records
-what the table, as it will be, says of them. These records are its own, named by the same commit.
+Before each attempt of its commit a writer finds the keys for which that happened and writes behind all others' records
+what the table, as it will be, says of them: each key once. These records are its own, named by the same commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -22,27 +22,20 @@ from filestore.delta.commit import plan_actions
 from filestore.delta.conflict import Proposal
 from filestore.delta.state import TableState
 from filestore.model.log_range import LogRange, LogTransaction
-from filestore.model.rowkind import KIND_COLUMN
+from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogStore, LogTail, LogWriter
+from log.store import LogConfig, LogStore, LogWriter
 from log.systems import open_log
-from log.tailing import read_until
-from log.transaction_ids import parse_transaction_id
-from tablestore.recovering.lease import holds_lease
-from tablestore.recovering.retelling import distinct, record_keys, shared_keys, what_is_stored
+from tablestore.recovering.needed import distinct_keys
+from tablestore.recovering.retelling import key_frame, of_part, record_keys, shared_keys, what_is_stored
+from tablestore.recovering.tail_look import REPAIR, BucketTail, TailLook, ranges_of
 
-__all__ = ["LogOrder", "repaired_until", "unnamed"]
+__all__ = ["MOST_RECORDS", "LogOrder", "repaired_until"]
 
-
-def unnamed(since: int, end: int, named: Iterable[LogRange]) -> int:
-    """How many offsets of a bucket hold records that nobody names. Pure.
-
-    Args:
-        since: Where one begins to count; no range lies across it.
-        end: The log's end.
-        named: The bucket's ranges that lie behind `since`.
-    """
-    return end - since - sum(part.count for part in named if part.start >= since)
+MOST_RECORDS = 2_000_000
+"""Records whose keys are held at once. Where the tail has more, it is read several times, for some of the keys each."""
+_AT_ONCE = 50_000
+"""Keys whose rows are looked up at once."""
 
 
 def repaired_until(looked: int, living: int | None, named: Sequence[LogRange]) -> int:
@@ -59,14 +52,6 @@ def repaired_until(looked: int, living: int | None, named: Sequence[LogRange]) -
     while living is None and (next_ := [p for p in named if p.start == until and p.end - p.start == p.count > 0]):
         until = next_[0].end
     return until
-
-
-@dataclass(slots=True)
-class _Bucket:
-    """What was found in a bucket's tail."""
-
-    looked: int
-    living: int | None = None
 
 
 class LogOrder:
@@ -97,7 +82,7 @@ class LogOrder:
         if self._config is None:
             return proposal
         with open_log(self._config, self._files.ambient) as log:
-            writer = log.begin(f"{self._prefix}/order.{state.version}-{self._files.ambient.new_id()}")
+            writer = log.begin(f"{self._prefix}/{REPAIR}{state.version}-{self._files.ambient.new_id()}")
             try:
                 settled = self._settle(log, writer, proposal, state)
                 transaction = writer.prepare()
@@ -108,7 +93,7 @@ class LogOrder:
         self._told.update(t.id for t in told)
         named = (*state.open_transactions, *proposal.transactions, *told)
         repaired = {
-            bucket: repaired_until(found.looked, found.living, _ranges(named, bucket))
+            bucket: repaired_until(found.looked, found.living, ranges_of(named, bucket))
             for bucket, found in settled.items()
         }
         return replace(
@@ -119,20 +104,32 @@ class LogOrder:
             in_log_order=True,
         )
 
-    def _settle(self, log: LogStore, writer: LogWriter, proposal: Proposal, state: TableState) -> Mapping[int, _Bucket]:
+    def _settle(
+        self, log: LogStore, writer: LogWriter, proposal: Proposal, state: TableState
+    ) -> Mapping[int, BucketTail]:
+        """Writes each key that needs it once; gives what was found in each bucket."""
         assert self._config is not None
         actions = plan_actions(proposal, state, self._files.ambient.now_ms())
         after = state.next(state.version + 1, actions)
-        table = self._files.files(after)
-
-        def tell(bucket: int, keys: pa.Table) -> None:
-            writer.append(bucket, what_is_stored(table, after, keys))
-
+        table, names = self._files.files(after), list(after.definition.primary_key)
+        schema = pa.schema([after.definition.schema.to_arrow().field(name) for name in names])
         rivals = self._rivals(state)
-        for bucket in range(self._config.buckets):
-            for keys in self._contended(log, proposal, rivals, bucket, after.definition.primary_key):
-                tell(bucket, keys)
-        return self._look(log, proposal, state, tell)
+        starts, ends = log.start_offsets(), log.end_offsets()
+        look = TailLook(self._files, proposal, state, self._commit_id, starts, ends)
+        # a pass over the records for each part of the keys, so that memory does not grow with what died
+        parts = -(-(look.records + self._contenders(proposal, rivals)) // MOST_RECORDS)
+        for part in range(parts):
+            found = {bucket: [keys] for bucket, keys in look.needed(log, (part, parts)).items()}
+            for bucket in range(self._config.buckets):
+                for keys in self._contended(log, proposal, rivals, bucket, names):
+                    known = found.setdefault(bucket, [])
+                    known[:] = [distinct_keys([*known, of_part(key_frame(keys, names), part, parts)])]
+            for bucket, (keys,) in found.items():
+                for piece in keys.iter_slices(_AT_ONCE):
+                    told = arrow_table(piece.rename(dict(zip(piece.columns, names, strict=True))), schema)
+                    writer.append(bucket, what_is_stored(table, after, told))
+        self.strays |= look.strays
+        return look.buckets
 
     def _rivals(self, state: TableState) -> list[tuple[bool, tuple[LogTransaction, ...]]]:
         """What was committed since the last look: whether it replaced partitions, and its log transactions."""
@@ -140,6 +137,14 @@ class LogOrder:
         self._seen = state.version
         snapshots = [entry.snapshot() for entry in entries]
         return [(s.operation.replaces_partitions, s.transactions) for s in snapshots if s.transactions]
+
+    @staticmethod
+    def _contenders(proposal: Proposal, rivals: Sequence[tuple[bool, tuple[LogTransaction, ...]]]) -> int:
+        """How many records may have to be compared."""
+        if not rivals:
+            return 0
+        listed = [*proposal.transactions, *(t for _, transactions in rivals for t in transactions)]
+        return sum(part.count for transaction in listed for part in transaction.ranges)
 
     def _contended(
         self,
@@ -155,9 +160,9 @@ class LogOrder:
             return
         # What was told of the table before a rival changed it is out of date wherever the rival's records lie.
         told = any(t.id in self._told for t in own)
-        begin = 0 if told else min(part.start for part in _ranges(own, bucket))
+        begin = 0 if told else min(part.start for part in ranges_of(own, bucket))
         for replaced, transactions in rivals:
-            theirs = [t for t in _of_bucket(transactions, bucket) if any(p.end > begin for p in _ranges([t], bucket))]
+            theirs = [t for t in _of_bucket(transactions, bucket) if any(p.end > begin for p in ranges_of([t], bucket))]
             if not theirs:
                 continue
             if replaced:
@@ -167,52 +172,6 @@ class LogOrder:
             else:
                 yield from shared_keys(log, own, theirs, key, bucket)
 
-    def _look(
-        self, log: LogStore, proposal: Proposal, state: TableState, tell: Callable[[int, pa.Table], None]
-    ) -> Mapping[int, _Bucket]:
-        """Tells of strays' keys; gives what was found in each bucket."""
-        starts, ends = log.start_offsets(), log.end_offsets()
-        named = (*state.open_transactions, *proposal.transactions)
-        since = {b: max(state.log_repaired.get(b, 0), starts[b]) for b in ends}
-        looked = {bucket: _Bucket(end) for bucket, end in ends.items()}
-        tails = {b: since[b] for b in ends if unnamed(since[b], ends[b], _ranges(named, b))}
-        if tails:
-            with log.tail(tails, state.definition.primary_key) as tail:
-                self._read(tail, ends, {t.id for t in named}, looked, tell)
-        return looked
-
-    def _read(
-        self,
-        tail: LogTail,
-        ends: Mapping[int, int],
-        named: set[str],
-        looked: Mapping[int, _Bucket],
-        tell: Callable[[int, pa.Table], None],
-    ) -> None:
-        at = tail.offsets
-        for event in read_until(tail, ends, self._files.location):
-            bucket, begins = event.bucket, at[event.bucket]
-            at[bucket] = event.end_offset
-            if event.transaction_id in named or begins >= ends[bucket]:
-                continue
-            if self._lives(event.transaction_id):
-                found = looked[bucket]
-                found.living = begins if found.living is None else found.living
-                continue
-            self.strays.add(event.transaction_id)
-            if isinstance(event, LogBatch):
-                keys = pa.Table.from_batches([event.rows])
-                tell(bucket, distinct(keys.drop_columns([KIND_COLUMN])))
-
-    def _lives(self, transaction_id: str) -> bool:
-        """Whether its writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
-        commit_id = parse_transaction_id(transaction_id)[1]
-        return commit_id != self._commit_id and holds_lease(self._files.location, commit_id)
-
 
 def _of_bucket(transactions: Iterable[LogTransaction], bucket: int) -> list[LogTransaction]:
     return [t for t in transactions if any(part.bucket == bucket for part in t.ranges)]
-
-
-def _ranges(transactions: Iterable[LogTransaction], bucket: int) -> list[LogRange]:
-    return [part for t in transactions for part in t.ranges if part.bucket == bucket]

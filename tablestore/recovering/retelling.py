@@ -16,7 +16,7 @@ from filestore.reading.get import get_rows
 from filestore.rows.frames import arrow_table, frame_of
 from log.store import LogStore
 
-__all__ = ["balanced", "distinct", "record_keys", "shared_keys", "what_is_stored"]
+__all__ = ["balanced", "key_frame", "of_part", "record_keys", "shared_keys", "what_is_stored"]
 
 
 def record_keys(
@@ -82,6 +82,16 @@ def balanced(told: pa.Table) -> pa.Table:
     gone = pc.equal(told[KIND_COLUMN], str(RowKind.DELETE))
     kinds = pc.if_else(gone, str(RowKind.UPDATE_AFTER), str(RowKind.UPDATE_BEFORE))
     return pa.concat_tables([told.set_column(at, told.schema.field(at), kinds), told])
+
+
+def key_frame(rows: pa.Table, key: Sequence[str]) -> pl.DataFrame:
+    """The key's columns, named by numbers: what users call them may mean something to polars."""
+    return frame_of(rows.select(list(key)).rename_columns([f"key {at}" for at in range(len(key))]))
+
+
+def of_part(keys: pl.DataFrame, part: int, parts: int) -> pl.DataFrame:
+    """Those of one part of all keys, which has about as many as every other part."""
+    return keys if parts == 1 else keys.filter(keys.hash_rows() % parts == part)
 
 
 def distinct(keys: pa.Table) -> pa.Table:

@@ -155,7 +155,8 @@ class TableWriter:
         with self._leased(proposal.commit_id):
             order = LogOrder(self._files, self._log_of(base.definition), base, proposal.commit_id)
             settled = order.settle(proposal, base)
-            if not settled.transactions:
+            passed = any(at > base.log_repaired.get(bucket, 0) for bucket, at in settled.log_repaired.items())
+            if not settled.transactions and not (order.strays and passed):
                 return set()
             told = self._files.commit(base, settled, lambda proposal, state, _: order.settle(proposal, state))
             self._later(told.snapshot, lambda: self._recovery.commit(told.snapshot.transactions))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import threading
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -67,17 +69,17 @@ def assert_right(table: Table) -> None:
         assert replay([*begun, *changes(table, version=version)], ["id"]) == found, f"from version {version}"
 
 
-def write_and_die(where: Any, ids: list[int], name: str) -> None:
+def write_and_die(where: Any, ids: list[int], name: str, how: dict[str, Any]) -> None:
     def hook(call: Call) -> None:
         if call.operation == "write_new" and call.path.endswith(".json"):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    put(on(reach(where), FaultyStorage(LocalStorage(), hook)), *ids, name=name)
+    put(on(reach(where), FaultyStorage(LocalStorage(), hook)), *ids, name=name, **how)
 
 
-def die(table: Table, *ids: int, name: str = "never") -> None:
+def die(table: Table, *ids: int, name: str = "never", **how: Any) -> None:
     """A writer that dies between its records and its snapshot."""
-    process = PROCESSES.Process(target=write_and_die, args=(address(table), list(ids), name))
+    process = PROCESSES.Process(target=write_and_die, args=(address(table), list(ids), name, how))
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
@@ -120,6 +122,57 @@ def test_what_a_dead_writer_told_is_taken_back(table: Table, healer: str) -> Non
     version = table.filestore.state().version
     assert on(table).recover().mended == ()
     assert table.filestore.state().version == version, "what is mended is not mended again"
+
+
+def batches(table: Table) -> list[LogBatch]:
+    return [event for event in events(table) if isinstance(event, LogBatch)]
+
+
+def records(table: Table) -> int:
+    return sum(event.rows.num_rows for event in batches(table))
+
+
+def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
+    """Each dead writer repeated all that others had left, once for each transaction of theirs that had the key."""
+    put(table, 1, 2, 3)
+    written = [records(table)]
+    for number in range(6):
+        die(table, 1 + number % 3)
+        written.append(records(table))
+    died = [after - before for before, after in itertools.pairwise(written)]
+    assert died == [1, 2, 2, 2, 2, 2], "its own record, and the key of the one before"
+    put(table, 9)
+    assert records(table) == written[-1] + 2
+    assert_right(table)
+
+
+def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
+    put(table, 1)
+    for _ in range(4):
+        die(table, 1)
+    assert records(table) == 5, "each put the key behind the others' records"
+    assert len(on(table).recover().mended) == 4
+    assert records(table) == 6
+    assert_right(table)
+
+
+def test_a_tail_of_more_records_than_are_held_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tablestore.recovering.order.MOST_RECORDS", 7)
+    put(table, *range(10))
+    die(table, *range(5, 25))
+    put(between(table, lambda: put(on(table), *range(20, 30), name="early")), *range(15, 25), name="late")
+    assert_right(table)
+    written = Counter((e.transaction_id, key) for e in batches(table) for key in e.rows["id"].to_pylist())
+    assert set(written.values()) == {1}, "no repair has a key twice"
+    assert records(table) == (10 + 20 + 10 + 10) + 10 + 15 + 20, "of three repairs: strays, strays, contended keys"
+
+
+def test_a_control_record_of_a_dead_writer_does_not_hold_readers_up(table: Table) -> None:
+    """There is no key to repair, and readers waited for the next write."""
+    put(table, 1, 2)
+    die(table, overwrite=True)
+    assert len(on(table).recover().mended) == 1
+    assert_right(table)
 
 
 def test_a_write_that_fails_takes_back_what_it_told(table: Table) -> None:

@@ -1,0 +1,160 @@
+"""A look at the tail of an eventual log: which of its records nobody names, and which keys need a repair for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+
+from filestore.delta.conflict import Proposal
+from filestore.delta.state import TableState
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.table import FileStore
+from log.store import LogBatch, LogControl, LogStore
+from log.tailing import read_until
+from log.transaction_ids import parse_transaction_id
+from tablestore.recovering.lease import holds_lease
+from tablestore.recovering.needed import PASSED, TELLER, Teller, Whose, needed
+from tablestore.recovering.retelling import key_frame, of_part
+
+__all__ = ["REPAIR", "BucketTail", "TailLook", "ranges_of", "unnamed"]
+
+REPAIR = "order."
+"""How the last part of a repair's transaction id begins; the version that it follows comes next."""
+
+
+def unnamed(since: int, end: int, named: Iterable[LogRange]) -> int:
+    """How many offsets of a bucket hold records that nobody names. Pure.
+
+    Args:
+        since: Where one begins to count; no range lies across it.
+        end: The log's end.
+        named: The bucket's ranges that lie behind `since`.
+    """
+    return end - since - sum(part.count for part in named if part.start >= since)
+
+
+def ranges_of(transactions: Iterable[LogTransaction], bucket: int) -> list[LogRange]:
+    """Their ranges in a bucket."""
+    return [part for t in transactions for part in t.ranges if part.bucket == bucket]
+
+
+@dataclass(slots=True)
+class BucketTail:
+    """What was found in a bucket's tail."""
+
+    looked: int
+    living: int | None = None
+
+
+class TailLook:
+    """A look at the tail of each bucket, up to its end as it was when the look began.
+
+    Args:
+        files: The table.
+        proposal: The commit at work.
+        state: The version that it follows.
+        commit_id: The commit's id.
+        starts: The first offset of each bucket that is kept.
+        ends: The log's end.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        proposal: Proposal,
+        state: TableState,
+        commit_id: str,
+        starts: Mapping[int, int],
+        ends: Mapping[int, int],
+    ) -> None:
+        self._files = files
+        self._state = state
+        self._commit_id = commit_id
+        self._replaces = proposal.operation.replaces_partitions
+        self._ends = ends
+        self._trimmed = {b for b in ends if starts[b] > state.log_repaired.get(b, 0)}
+        self._own = {t.id for t in proposal.transactions}
+        self._named = self._own | {t.id for t in state.open_transactions}
+        self._tails: dict[int, int] = {}
+        self._tellers: dict[str, int] = {}
+        self._listed: list[Teller] = []
+        self._commits: dict[str, int] = {}
+        self._unsure: set[int] = set()
+        self._living: dict[str, bool] = {}
+        self.buckets = {bucket: BucketTail(end) for bucket, end in ends.items()}
+        self.strays: set[str] = set()
+        named = (*state.open_transactions, *proposal.transactions)
+        for bucket, end in ends.items():
+            since = max(state.log_repaired.get(bucket, 0), starts[bucket])
+            if unnamed(since, end, ranges_of(named, bucket)):
+                self._tails[bucket] = since
+
+    @property
+    def records(self) -> int:
+        """How many records there are to look at."""
+        return sum(self._ends[bucket] - since for bucket, since in self._tails.items())
+
+    def needed(self, log: LogStore, part: tuple[int, int]) -> dict[int, pl.DataFrame]:
+        """The keys that need a repair, by bucket: the keys of one part of so many."""
+        if not self._tails:
+            return {}
+        records = self._read(log, part)
+        version = None if self._replaces else self._state.version
+        return {
+            bucket: needed(pl.concat(frames), self._listed, None if bucket in self._trimmed else version, self._unsure)
+            for bucket, frames in records.items()
+        }
+
+    def _read(self, log: LogStore, part: tuple[int, int]) -> dict[int, list[pl.DataFrame]]:
+        found: dict[int, list[pl.DataFrame]] = {}
+        key = self._state.definition.primary_key
+        with log.tail(self._tails, key) as tail:
+            at = tail.offsets
+            for event in read_until(tail, self._ends, self._files.location):
+                bucket, begins = event.bucket, at[event.bucket]
+                at[bucket] = event.end_offset
+                if begins >= self._ends[bucket] or self._is_left(event, begins):
+                    continue
+                teller = self._teller(event.transaction_id)
+                if isinstance(event, LogBatch):
+                    keys = of_part(key_frame(pa.Table.from_batches([event.rows]), key), *part)
+                    living = self.buckets[bucket].living
+                    passed = living is None or begins < living
+                    of = pl.lit(teller, pl.UInt32).alias(TELLER), pl.lit(passed).alias(PASSED)
+                    found.setdefault(bucket, []).append(keys.with_columns(of))
+                elif self._listed[teller].whose is Whose.STRAY:
+                    self._unsure.add(self._listed[teller].commit)
+        return found
+
+    def _is_left(self, event: LogBatch | LogControl, begins: int) -> bool:
+        """Whether the record is left to its writer, who lives."""
+        if event.transaction_id in self._named:
+            return False
+        lives = self._living.get(event.transaction_id)
+        if lives is None:
+            lives = self._living[event.transaction_id] = self._lives(event.transaction_id)
+        bucket = self.buckets[event.bucket]
+        if lives and bucket.living is None:
+            bucket.living = begins
+        return lives
+
+    def _lives(self, transaction_id: str) -> bool:
+        """Whether its writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
+        commit_id = parse_transaction_id(transaction_id)[1]
+        return commit_id != self._commit_id and holds_lease(self._files.location, commit_id)
+
+    def _teller(self, transaction_id: str) -> int:
+        if (known := self._tellers.get(transaction_id)) is not None:
+            return known
+        _, commit_id, task = parse_transaction_id(transaction_id)
+        whose = Whose.OWN if transaction_id in self._own else Whose.NAMED
+        if transaction_id not in self._named:
+            whose = Whose.STRAY
+            self.strays.add(transaction_id)
+        commit = self._commits.setdefault(commit_id, len(self._commits))
+        version = int(task.removeprefix(REPAIR).split("-")[0]) if task.startswith(REPAIR) else None
+        self._listed.append(Teller(whose, commit, version))
+        return self._tellers.setdefault(transaction_id, len(self._listed) - 1)
