@@ -132,7 +132,8 @@ class TableReads:
             timestamp: Changes after the state at that time.
             version: Changes after that version.
             tag: Changes after the version with that tag.
-            mode: ``upsert``: what a key's row is now (``+I``, ``+U``), and ``-D``, as the log has it. ``changelog``:
+            mode: ``upsert``: what a key's row is now (``+I``, ``+U``), as the log has it, and ``-D`` if there is none,
+                also where the log has a ``-U`` without a ``+U`` behind it. ``changelog``:
                 exact changes: ``-U`` with the row as it was before each ``+U``, ``-D`` with the row as it was, and
                 nothing where a write changes nothing. They come from change data, or from the files of the version
                 before, so the table needs no log. With ``changelog-producer = input``: as they came.

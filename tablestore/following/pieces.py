@@ -25,6 +25,7 @@ from filestore.reading.difference import Compared as Versions
 from filestore.reading.difference import SlotDifference, changed_rows, differences, on_local_disk
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
+from filestore.rows.upserts import upserts
 from tablestore.following.admission import between
 from tablestore.following.hybrid import Compared, FromLog, Recorded, Replaced, Step, changelog_step, steps
 from tablestore.following.records import RecordReader
@@ -55,6 +56,7 @@ class LogPiece:
         units: How many records it has.
         tells_old_rows: Whether each ``-U`` is the row that the ``+U`` behind it replaces.
         committed_ms: When they were committed; see `log.store.LogStore.events`.
+        key: The key's columns.
     """
 
     bucket: int | None
@@ -64,6 +66,7 @@ class LogPiece:
     units: int
     tells_old_rows: bool = False
     committed_ms: int | None = None
+    key: tuple[str, ...] = ()
 
     divisible = True
 
@@ -72,7 +75,8 @@ class LogPiece:
         """All records of a step, of a bucket or of all."""
         transactions = step.transactions if bucket is None else tuple(_of_bucket(step.transactions, bucket))
         units = sum(r.count for t in transactions for r in t.ranges)
-        return cls(bucket, transactions, definition.schema, 0, units, definition.logs_images, step.committed_ms)
+        images, key = definition.logs_images, definition.primary_key
+        return cls(bucket, transactions, definition.schema, 0, units, images, step.committed_ms, key)
 
     def part(self, start: int, end: int) -> LogPiece:
         """Records from `start` to before `end`.
@@ -196,10 +200,14 @@ def pieces_between(pieces: Sequence[Piece], start: int, end: int | None) -> Iter
 
 
 def told(piece: Piece, records: RecordReader, mode: ResultMode) -> Iterator[pa.Table]:
-    """A piece's changes as a reader gets them: who wants upserts does not get the rows as they were before."""
-    drops = mode is ResultMode.UPSERT and piece.tells_old_rows
-    for rows in piece.rows(records):
-        yield rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE))) if drops else rows
+    """A piece's changes as a reader gets them: who wants upserts gets no rows as they were before (``-U``)."""
+    if mode is ResultMode.CHANGELOG:
+        yield from piece.rows(records)
+    elif isinstance(piece, LogPiece) and not piece.tells_old_rows:
+        yield from upserts(piece.rows(records), piece.key)
+    else:
+        for rows in piece.rows(records):
+            yield rows.filter(pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE)))
 
 
 def scan_pieces(table: TableFiles, plans: Sequence[ScanPlan], kind: RowKind) -> list[ScanPiece]:

@@ -13,7 +13,8 @@ class ResultMode(StrEnum):
     """What a reader of changes gets of an update."""
 
     UPSERT = "upsert"
-    """The row as it is now (``+I`` or ``+U``), as the log has it; a delete names the key (``-D``)."""
+    """The row as it is now (``+I`` or ``+U``), as the log has it; a delete names the key (``-D``), also one that was
+    written as ``-U``."""
     CHANGELOG = "changelog"
     """The row as it was (``-U``) and as it is (``+U``); a delete has the row as it was. What changes nothing is left
     out."""

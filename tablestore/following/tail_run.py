@@ -19,6 +19,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Unavailable
 from filestore.model.rowkind import RowKind
 from filestore.rows.reshape import reshaped
+from filestore.rows.upserts import as_upserts
 from log.store import LogBatch, LogControl, LogTail
 from log.systems import open_log
 from tablestore.following.follow import Run
@@ -156,7 +157,8 @@ class TailRun(Run):
             yield from self._told(event)
 
     def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
-        rows = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
+        came = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
+        rows = as_upserts(came, self._state.definition.primary_key)
         new = self._repeats.left_out(event.bucket, event.transaction_id, rows.cast(self._schema))
         for batch in new.to_batches(self._how.max_rows):
             now_ms = self._files.ambient.now_ms()

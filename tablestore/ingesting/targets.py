@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from filestore.ambient import Ambient
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
-from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
+from filestore.rows.upserts import as_upserts
 from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
 from tablestore.topics.offsets import named, offsets_of
@@ -25,7 +23,7 @@ from tablestore.writing.given_rows import given_rows
 if TYPE_CHECKING:
     from log.kafka.group_offsets import GroupOffsets
 
-__all__ = ["ManagedTarget", "Target", "TopicTarget", "without_former"]
+__all__ = ["ManagedTarget", "Target", "TopicTarget"]
 
 _APP = "tablestore.ingest/"
 
@@ -176,26 +174,9 @@ class TopicTarget:
 
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> None:
         """As `Target`; errors as `KafkaTable.write`."""
-        self._table.write(without_former(rows, self.key))
+        self._table.write(as_upserts(rows, self.key))
         self._place.reached(offsets)
 
     def keep(self, offsets: Mapping[int, int]) -> None:
         """As `Target`; errors as `ReaderPlace.reached`."""
         self._place.reached(offsets)
-
-
-def without_former(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Changes without the rows before updates; one whose key the update has changed is a delete. Pure."""
-    kinds = rows[KIND_COLUMN]
-    former = pc.equal(kinds, str(RowKind.UPDATE_BEFORE)).to_numpy()
-    if not former.any():
-        return rows
-    followed = np.append(pc.equal(kinds, str(RowKind.UPDATE_AFTER)).to_numpy()[1:], False)
-    same = former & followed
-    for name in key:
-        column = rows[name].combine_chunks()
-        equal = pc.equal(column[:-1], column[1:]).fill_null(False).to_numpy(zero_copy_only=False)
-        same &= np.append(equal, False)
-    moved = pc.if_else(pa.array(former & ~same), str(RowKind.DELETE), kinds)
-    changed = rows.set_column(rows.column_names.index(KIND_COLUMN), KIND_COLUMN, moved)
-    return changed.filter(pa.array(~same))

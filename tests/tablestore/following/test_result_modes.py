@@ -257,6 +257,26 @@ def test_changes_as_they_came_are_given_so(store: Store) -> None:
     assert told(table, version=1, mode="changelog") == [("-U", 1, "old"), ("+U", 1, "new")]
 
 
+GONE = {
+    "upserts": {},
+    "input": {"changelog-producer": "input"},
+    "eventual": {"log.consistency": "eventual"},
+    "images": {"changelog-producer": "lookup"},
+}
+
+
+@pytest.mark.parametrize("options", list(GONE.values()), ids=list(GONE))
+def test_a_key_that_is_gone_is_a_delete_whatever_took_it_away(store: Store, options: dict[str, str]) -> None:
+    """A ``-U`` that no ``+U`` follows came as it was written, though upserts have ``+I``, ``+U`` and ``-D`` alone."""
+    table = store.create_table("shop.gone", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    put(table, 1, 2, 3)
+    before = {"id": [1, 2, 2, 3], "name": ["a", "a", "b", "a"], "_kind": ["-U", "-U", "+U", "-D"]}
+    table.write(pa.table(before))
+    found = sorted((row[1], row[0]) for row in told(table, version=1))
+    assert found == [(1, "-D"), (2, "+U"), (3, "-D")]
+    assert {row[0] for row in told(table, version=1, mode="changelog")} == {"-D", "-U", "+U"}
+
+
 def test_a_mode_that_is_not_known_is_refused(orders: Table) -> None:
     with pytest.raises(InvalidRequest) as caught:
         orders.follow(mode="retract")

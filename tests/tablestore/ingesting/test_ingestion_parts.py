@@ -7,11 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
-from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.model.sql import parse_columns
 from filestore.model.table_columns import TableColumns
@@ -22,7 +19,6 @@ from log.formats.connect_schema import described
 from tablestore.ingesting.beginning import check_target
 from tablestore.ingesting.learning import key_names, learned, new_columns
 from tablestore.ingesting.source import EvolvingDecoder, raw_topic
-from tablestore.ingesting.targets import without_former
 from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant
 
 VARIABLE = {"type": "struct", "name": "io.debezium.data.VariableScaleDecimal", "fields": []}
@@ -103,34 +99,6 @@ def test_new_columns_are_those_with_new_names() -> None:
     with pytest.raises(InvalidRequest) as caught:
         new_columns(parse_columns("id BIGINT, Note STRING"), row)
     assert caught.value.code == "column-case"
-
-
-KEYS = st.tuples(st.integers(0, 2), st.none() | st.integers(0, 1))
-EVENTS = st.lists(
-    st.tuples(st.just("+I"), KEYS) | st.tuples(st.just("-D"), KEYS) | st.tuples(st.just("u"), KEYS, KEYS), max_size=12
-)
-
-
-@given(events=EVENTS)
-def test_updates_without_the_rows_before(events: list[tuple[Any, ...]]) -> None:
-    """Beside a loop: an update is its new row, and a delete of the old key if that is another one."""
-    rows, wanted = [], []
-    for event in events:
-        if event[0] == "u":
-            rows += [("-U", *event[1]), ("+U", *event[2])]
-            wanted += [("-D", *event[1])] if event[1] != event[2] or None in event[1] else []
-            wanted.append(("+U", *event[2]))
-        else:
-            rows.append((event[0], *event[1]))
-            wanted.append(rows[-1])
-    table = pa.table(
-        {
-            KIND_COLUMN: pa.array([r[0] for r in rows], pa.string()),
-            "a": pa.array([r[1] for r in rows], pa.int64()),
-            "b": pa.array([r[2] for r in rows], pa.int64()),
-        }
-    )
-    assert [tuple(row.values()) for row in without_former(table, ["a", "b"]).to_pylist()] == wanted
 
 
 def test_a_truncation_is_not_passed_over() -> None:
