@@ -21,6 +21,7 @@ from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.refused import refused
 from log.embedded_tail import EmbeddedTail
+from log.open_transaction import OpenTransaction
 from log.record_batches import decode_segment, encode_segment
 from log.rows import BATCH_BYTES, BATCH_ROWS, conform, keys_of_deletes, row_schema, slices
 from log.segments import CONTROL, DATA, Segment, Segments, StoredSegment, create_file, partition_path
@@ -160,6 +161,11 @@ class EmbeddedLog:
     def end_offsets(self) -> dict[int, int]:
         """From each partition's bounds."""
         return {b: p.bounds()[1] for b, p in enumerate(self._partitions)}
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """From each partition's list."""
+        found = ((b, one) for b, p in enumerate(self._partitions) for one in p.opened())
+        return [OpenTransaction(b, start, id_, since_ms=since_ms) for b, (id_, start, since_ms) in found]
 
     def stable_offsets(self) -> dict[int, int]:
         """Where each partition's first open transaction begins; nobody waits for it."""

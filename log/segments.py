@@ -171,6 +171,14 @@ class Segments:
         with self._reading() as db:
             return [row[0] for row in db.execute("SELECT id FROM open_transactions ORDER BY first_offset")]
 
+    def opened(self) -> list[tuple[str, int, int | None]]:
+        """Of each transaction that nobody has ended the id, the first offset, and when that was written."""
+        with self._reading() as db:
+            return db.execute(
+                "SELECT id, first_offset, (SELECT min(written_ms) FROM segments WHERE base_offset >= first_offset AND "
+                "transaction_id = id) FROM open_transactions ORDER BY first_offset"
+            ).fetchall()
+
     def stable_offset(self) -> int:
         """Where the first open transaction begins; the next offset to be given if none is."""
         with self._reading() as db:

@@ -19,6 +19,7 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
+from log.open_transaction import OpenTransaction
 
 __all__ = [
     "EndReport",
@@ -358,6 +359,9 @@ class LogStore(Protocol):
 
     def end_offsets(self) -> dict[int, int]:
         """For each bucket the offset that the next record will get."""
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """What foreign ``read_committed`` readers wait for, by bucket and offset: anyone's, also of other programs."""
 
     def stable_offsets(self) -> dict[int, int]:
         """For each bucket how far foreign ``read_committed`` readers get: where its first open transaction begins."""

@@ -17,6 +17,7 @@ from log.kafka.tail import KafkaTail
 from log.kafka.topic import Topic
 from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
 from log.kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
+from log.open_transaction import OpenTransaction
 from log.rows import row_schema
 from log.store import EndReport, LogBatch, LogConfig, LogControl
 from log.transaction_ids import parse_transaction_id
@@ -135,6 +136,24 @@ class KafkaLog:
             self._transactions.write_marker(leader, self._topic.name, marker)
             ended.append(transaction_id)
         return sorted(set(ended))
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Partitions that are held back say which producers, and coordinators whose these are.
+
+        A transactional id that we have no right to describe is as one that nobody knows.
+        """
+        stable, ends = self._topic.stable_offsets(), self._topic.end_offsets()
+        waiting = [bucket for bucket, end in ends.items() if stable[bucket] < end]
+        opened = sorted(open_producers(self._producers(waiting))) if waiting else []
+        known = self._transactions.list_of(self._topic.brokers(), {p for _, p, _ in opened}) if opened else {}
+        began = {producer_id: self._since_ms(id_, producer_id) for producer_id, (id_, _) in known.items()}
+        return [OpenTransaction(b, at, known.get(p, (None, ""))[0], p, began.get(p)) for b, p, at in opened]
+
+    def _since_ms(self, transaction_id: str, producer_id: int) -> int | None:
+        state = self._transactions.describe(transaction_id)
+        return (
+            state.since_ms if state is not None and state.producer_id == producer_id and state.since_ms >= 0 else None
+        )
 
     def events(
         self,

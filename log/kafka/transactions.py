@@ -48,6 +48,8 @@ class TransactionState:
     state: str
     producer_id: int
     producer_epoch: int
+    since_ms: int = -1
+    """When its transaction began; -1 if none is open."""
 
     @property
     def committed(self) -> bool:
@@ -131,8 +133,8 @@ class TransactionClient:
             require_ok(error)
             reply.string()
             state = reply.string()
-            _, _, producer_id, epoch = reply.unpack("iqqh")
-            return TransactionState(state, producer_id, epoch)
+            _, since_ms, producer_id, epoch = reply.unpack("iqqh")
+            return TransactionState(state, producer_id, epoch, since_ms)
 
         return self._requests.at_coordinator(
             transaction_id, Request(_DESCRIBE_TRANSACTIONS, 0, body, flexible=True), attempt

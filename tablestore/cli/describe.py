@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,14 +25,15 @@ def describe(
     """Show what a table is and holds: columns, key, options, version, rows, files, its log or topic.
 
     Of each bucket's log: the first offset that is kept, the end of what the version covers, how far other consumers
-    with read_committed get (stable), and the end; `held_back` is what these wait for.
+    with read_committed get (stable), and the end; `held_back` is how much these wait for, and "log waits for" says for
+    whose open transaction, since when, and what ends it.
     """
     from tablestore import Table  # loads Arrow, which --help does not need
 
     with open_any_table(name, catalog, token) as table:
         detail = table.detail()
         if isinstance(table, Table):
-            detail |= {"log": _log(table)}
+            detail |= _log(table)
         if as_json:
             print_json(detail)
         else:
@@ -72,15 +72,21 @@ def snapshots(
 
 
 def _log(table: Table) -> dict[str, Any]:
-    """Where the log stands, by bucket; why that is not known, if it does not answer."""
+    """Where the log stands, by bucket, and what its readers wait for; why that is not known, if it does not answer."""
     try:
-        return {str(bucket): _standing(found) for bucket, found in table.log_status().items()}
+        status = table.log_status()
     except TableStoreError as error:
-        return {"error": str(error)}
+        return {"log": {"error": str(error)}}
+    buckets = {str(bucket): _standing(found) for bucket, found in status.items()}
+    config, table_id = table.handle.log(table.definition), table.handle.table_id
+    where = "" if config is None else config.topic or config.location
+    waits = [opened.described(table_id, where) for found in status.values() for opened in found.waits_for]
+    return {"log": buckets, **({"log_waits_for": waits} if waits else {})}
 
 
 def _standing(found: BucketLog) -> dict[str, int]:
-    return {**asdict(found), "held_back": found.held_back}
+    offsets = {"start": found.start, "covered": found.covered, "stable": found.stable, "end": found.end}
+    return offsets | {"held_back": found.held_back}
 
 
 def _as_dict(snapshot: Snapshot) -> dict[str, Any]:
@@ -105,6 +111,6 @@ def _shown(value: object) -> str:
         case Mapping():
             return ", ".join(f"{k}: {v}" for k, v in value.items())
         case list():
-            return ", ".join(map(str, value))
+            return ("\n" if any(" " in str(one) for one in value) else ", ").join(map(str, value))
         case _:
             return str(value)

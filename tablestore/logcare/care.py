@@ -24,7 +24,8 @@ class LogCare:
     def recover(self) -> Recovered:
         """Ends what dead writers left in the log, as the next write would: committed or aborted, as the versions say.
 
-        What the log itself has lost of a version is published again. Safe to repeat, and beside writers at work.
+        What the log itself has lost of a version is published again. Safe to repeat, and beside writers at work. Open
+        transactions of other programs that hold readers of the topic back are reported: ``foreign``.
 
         Raises:
             Unavailable: log or storage did not answer.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from filestore.delta.state import TableState
 from filestore.table import FileStore
+from log.open_transaction import OpenTransaction
 from log.store import LogConfig
 from log.systems import open_log
 from tablestore.own_log import require_own_log
@@ -23,12 +24,15 @@ class BucketLog:
         covered: The end of what the newest version covers.
         stable: How far foreign readers with ``read_committed`` get: where the first open transaction begins.
         end: What the next record gets.
+        waits_for: The open transactions that foreign readers wait for, the first one first: of writers of the table, or
+            of other programs, which no recovery ends.
     """
 
     start: int
     covered: int
     stable: int
     end: int
+    waits_for: tuple[OpenTransaction, ...] = ()
 
     @property
     def held_back(self) -> int:
@@ -41,5 +45,9 @@ def log_status(config: LogConfig, files: FileStore, state: TableState) -> Mappin
     with open_log(config, files.ambient) as log:
         require_own_log(log, state)
         starts, stable, ends = log.start_offsets(), log.stable_offsets(), log.end_offsets()
+        opened = log.open_transactions() if stable != ends else []
     covered = state.log_offsets
-    return {b: BucketLog(starts[b], covered.get(b, 0), stable[b], ends[b]) for b in range(config.buckets)}
+    return {
+        b: BucketLog(starts[b], covered.get(b, 0), stable[b], ends[b], tuple(t for t in opened if t.bucket == b))
+        for b in range(config.buckets)
+    }

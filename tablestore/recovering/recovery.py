@@ -16,6 +16,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
+from log.open_transaction import OpenTransaction
 from log.store import LogConfig, LogStore
 from log.systems import open_log
 from log.transaction_ids import parse_transaction_id
@@ -40,6 +41,8 @@ class Recovered:
         republished: Lost by the log, and published again.
         mended: Of dead writers, in an eventual log whose readers have them: their keys were told again.
         completed: Ended before, but still held open by a broker that had not heard of it.
+        foreign: Open transactions of other programs in the table's topic. Readers with ``read_committed`` wait for
+            them, and only their programs, or an operator, can end them.
     """
 
     ended: tuple[str, ...] = ()
@@ -47,6 +50,7 @@ class Recovered:
     republished: tuple[str, ...] = ()
     mended: tuple[str, ...] = ()
     completed: tuple[str, ...] = ()
+    foreign: tuple[OpenTransaction, ...] = ()
 
 
 class Recovery:
@@ -104,6 +108,21 @@ class Recovery:
             self._publish_again(self._config, transaction_id)
         ended = tuple(t.id for t in waiting if t.id in self._ended)
         return Recovered(ended, tuple(aborted), lost, completed=tuple(completed))
+
+    def foreign(self) -> tuple[OpenTransaction, ...]:
+        """Open transactions of other programs, for which readers of the log wait.
+
+        Raises:
+            Unavailable: the log does not answer.
+        """
+        if self._config is None:
+            return ()
+        table_id, where = self._config.table_id, self._config.topic or self._config.location
+        with open_log(self._config, self._ambient) as log:
+            found = tuple(t for t in log.open_transactions() if not t.is_of(table_id))
+        for transaction in found:
+            logger.warning("%s", transaction.described(table_id, where))
+        return found
 
     def look_again(self) -> None:
         """Something could not be tidied up: the next `before_write` asks the log again."""

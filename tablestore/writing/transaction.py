@@ -144,7 +144,7 @@ class TableWriter:
         """Mends what dead writers left in the log, whether or not it was looked after before."""
         self._recovery.look_again()
         found = self._recovery.before_write(self._files.state())
-        return replace(found, mended=tuple(sorted(self._mend())))
+        return replace(found, mended=tuple(sorted(self._mend())), foreign=self._recovery.foreign())
 
     def _mend(self) -> set[str]:
         """Commits what an eventual log needs to be right again; gives the strays that were the reason."""

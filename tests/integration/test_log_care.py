@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
@@ -13,10 +17,12 @@ from filestore.errors import Corrupt
 from filestore.storage import LocalStorage
 from log.systems import open_log
 from tablestore import Store, Table
+from tablestore.cli import app
 from tablestore.logcare.duty import LOG
 from tablestore.logcare.status import BucketLog
 from tests.integration.test_eventual_log import die, put
 from tests.logorder import applied
+from tests.servers.kafka import KafkaBroker
 from tests.warehouses import open_in_log, rows
 
 
@@ -36,11 +42,57 @@ def compactor(store: Store) -> Compactor:
 
 def test_the_log_says_where_it_stands(dead: Table) -> None:
     eventual = dead.definition.options["log.consistency"] == "eventual"
-    assert dead.log_status() == {0: BucketLog(start=0, covered=2, stable=2, end=4)}
+    (waits,) = dead.log_status()[0].waits_for
+    assert dead.log_status() == {0: BucketLog(start=0, covered=2, stable=2, end=4, waits_for=(waits,))}
+    assert (waits.bucket, waits.start, waits.is_of(dead.handle.table_id)) == (0, 2, True)
+    assert waits.since_ms is not None
+    assert waits.since_ms > dead.snapshots(1)[0].timestamp.timestamp() * 1000 - 1
+    assert "it ends with that writer, or by recover" in waits.described(dead.handle.table_id, "log")
     assert dead.log_status()[0].held_back == 2
     dead.recover()
     assert dead.log_status() == {0: BucketLog(0, 6 if eventual else 2, 6 if eventual else 4, 6 if eventual else 4)}
     assert dead.log_status()[0].held_back == 0
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("transactions", ["true", "false"])
+def test_an_open_transaction_of_another_program_is_reported(
+    store: Store, kafka_broker: KafkaBroker, caplog: pytest.LogCaptureFixture, transactions: str
+) -> None:
+    """Readers with read_committed wait for it, and neither a writer nor a recovery of the table may end it."""
+    options = {
+        "log.system": "kafka",
+        "log.kafka.bootstrap.servers": kafka_broker.bootstrap,
+        "log.kafka.transactions": transactions,
+    }
+    table = store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    put(table, 1)
+    config = table.handle.log(table.definition)
+    assert config is not None
+    before_ms = system_ambient().now_ms()
+    other = f"other-{uuid.uuid4()}"
+    producer = Producer({"bootstrap.servers": kafka_broker.bootstrap, "transactional.id": other})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(str(config.topic), b"{}", partition=0)
+    producer.flush(30)
+    put(table, 2)
+    (found,) = table.recover().foreign
+    assert (found.bucket, found.id) == (0, other)
+    assert found.producer_id >= 0
+    assert found.since_ms is not None
+    assert before_ms - 60_000 <= found.since_ms <= system_ambient().now_ms() + 60_000
+    assert other in caplog.text
+    assert f"--partition 0 --start-offset {found.start}" in caplog.text
+    status = table.log_status()[0]
+    assert status.waits_for == (found,)
+    assert status.stable == found.start < status.end
+    shown = CliRunner(env={"TABLESTORE_CATALOG": store.target}).invoke(app, ["describe", "shop.orders", "--json"])
+    (sentence,) = json.loads(shown.stdout)["log_waits_for"]
+    assert f"for transaction {other}, which another program has begun" in sentence
+    producer.abort_transaction(30)
+    assert table.recover().foreign == ()
+    assert table.log_status()[0].waits_for == ()
 
 
 def test_a_table_without_a_log_has_nothing_to_mend(store: Store) -> None:
