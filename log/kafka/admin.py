@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TypeVar
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future, wait
+from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
@@ -17,8 +18,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names a
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
+from log.kafka.causes import Causes, LastingError, spoken_protocol
 
-__all__ = ["COORDINATOR_MOVES", "broker_setting", "described", "led", "made", "retried"]
+__all__ = ["COORDINATOR_MOVES", "Admin", "broker_setting", "described", "led", "made", "retried"]
 
 T = TypeVar("T")
 
@@ -43,11 +45,60 @@ _TRANSIENT = frozenset(
 )
 
 
-def described(admin: AdminClient, topic: str) -> TopicDescription | None:
+_LOOK_SECONDS = 0.05
+
+
+class Admin(AdminClient):
+    """Kafka's admin client, which says why it has no connection.
+
+    Args:
+        settings: The client's.
+        ambient: For the connection that finds out what a port speaks.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], ambient: Ambient) -> None:
+        self._given = settings
+        self._ambient = ambient
+        self._causes = Causes()
+        # What its log would repeat several times a second is in the error.
+        quiet = {} if "debug" in settings else {"log_level": "2"}
+        own: dict[str, Any] = {"error_cb": self._causes.notice}
+        super().__init__({**settings, **quiet, **own})
+
+    def answer(self, asked: Future[T]) -> T:
+        """The answer to a request that was just made.
+
+        Raises:
+            LastingError: as soon as it is certain that no waiting brings one.
+            KafkaException: the request's own error, with what is known of the connections.
+        """
+        self.poll(0)  # what was noticed before belongs to another request
+        self._causes.clear()
+        probed = False
+        while not wait([asked], _LOOK_SECONDS).done:
+            self.poll(0)
+            cause = self._causes.lasting
+            if cause is None and self._causes.wordless and not probed:
+                probed, cause = True, spoken_protocol(self._given, self._ambient)
+            if cause is not None:
+                raise LastingError(cause)
+        try:
+            return asked.result()
+        except KafkaException as error:
+            raise self._explained(error) from error
+
+    def _explained(self, error: KafkaException) -> KafkaException:
+        cause = error.args[0]
+        if not self._causes.text or not isinstance(cause, KafkaError):
+            return error
+        return KafkaException(KafkaError(cause.code(), f"{cause.str()}; {self._causes.text}"))
+
+
+def described(admin: Admin, topic: str) -> TopicDescription | None:
     """A topic as the brokers know it; None if they do not."""
     asked = admin.describe_topics(TopicCollection([topic]))[topic]
     try:
-        found: TopicDescription = asked.result()
+        found: TopicDescription = admin.answer(asked)
     except KafkaException as error:
         if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             return None
@@ -55,24 +106,24 @@ def described(admin: AdminClient, topic: str) -> TopicDescription | None:
     return found
 
 
-def made(admin: AdminClient, topic: NewTopic) -> None:
+def made(admin: Admin, topic: NewTopic) -> None:
     """Makes a topic, unless another process was faster."""
     try:
-        admin.create_topics([topic])[topic.topic].result()
+        admin.answer(admin.create_topics([topic])[topic.topic])
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise
 
 
-def broker_setting(admin: AdminClient, name: str) -> str | None:
+def broker_setting(admin: Admin, name: str) -> str | None:
     """A setting as one of the brokers tells it; hosted ones leave some out, or their values.
 
     Raises:
         KafkaException: also if the broker may not tell this user.
     """
-    nodes = admin.describe_cluster().result().nodes
+    nodes = admin.answer(admin.describe_cluster()).nodes
     resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
-    told: dict[str, ConfigEntry] = admin.describe_configs([resource])[resource].result()
+    told: dict[str, ConfigEntry] = admin.answer(admin.describe_configs([resource])[resource])
     return told[name].value if name in told else None
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
-    AdminClient,
     NewTopic,
     OffsetSpec,
     TopicDescription,
@@ -19,7 +18,7 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.options import Semantic
 from log.connectors.ranges import PartitionRange, starting_offsets
 from log.connectors.startup import Startup, StartupMode
-from log.kafka.admin import broker_setting, described, led, made
+from log.kafka.admin import Admin, broker_setting, described, led, made
 from log.kafka.declared_settings import client_settings, reads_committed, timeout_seconds
 from log.kafka.settings import TIMEOUT_LIMIT, own_timeout_too_long, translated
 
@@ -43,7 +42,7 @@ class DeclaredTopic:
         self._declaration = declaration
         self._ambient = ambient
         self._seconds = timeout_seconds(declaration)
-        self._client: AdminClient | None = None
+        self._client: Admin | None = None
         self.name = declaration.topic
 
     def require(self) -> None:
@@ -152,7 +151,7 @@ class DeclaredTopic:
 
         def request() -> dict[int, int]:
             futures = self._admin.list_offsets(specs, isolation_level=level)
-            return {at.partition: int(future.result().offset) for at, future in futures.items()}
+            return {at.partition: int(self._admin.answer(future).offset) for at, future in futures.items()}
 
         if not specs:
             return {}
@@ -160,9 +159,9 @@ class DeclaredTopic:
             return led(self._admin, self.name, request, self._seconds, self._ambient)
 
     @property
-    def _admin(self) -> AdminClient:
+    def _admin(self) -> Admin:
         if self._client is None:
-            self._client = AdminClient(client_settings(self._declaration))
+            self._client = Admin(client_settings(self._declaration), self._ambient)
         return self._client
 
     def _made(self, partitions: int) -> TopicDescription:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import socket
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
-from filestore.errors import InvalidRequest, Unavailable
+from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 from log.kafka.connection import Connection, Reader, Writer, parse_servers
 
 __all__ = ["Address", "Request", "Requests", "require_ok", "settled"]
@@ -107,9 +109,25 @@ class Requests:
             self._connections.pop(broker).close()
             raise
 
+    def _refused(self, error: OSError) -> TableStoreError:
+        servers = ",".join(f"{host}:{port}" for host, port in self._servers)
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return InvalidRequest(
+                f"Kafka at {servers}: the broker's certificate is not accepted ({error}): check ssl.ca.location, and "
+                "that bootstrap.servers has a name of the certificate",
+                code="log-settings",
+            )
+        if error.errno == socket.EAI_AGAIN:
+            return Unavailable(f"Kafka at {servers}: a broker's name is not resolved now ({error}): retry later")
+        return InvalidRequest(
+            f"Kafka at {servers}: a broker's name does not resolve ({error}): correct it in bootstrap.servers, or in "
+            "the brokers' advertised.listeners",
+            code="log-servers",
+        )
+
     def _retried(self, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
-            retry=retry_if_exception_type((_TransientError, OSError)),
+            retry=retry_if_exception(_passes),
             wait=wait_exponential(multiplier=0.02, max=1.0),
             stop=stop_after_delay(min(RETRY_SECONDS, 3 * self._timeout)),
             sleep=self._ambient.sleep,
@@ -117,12 +135,21 @@ class Requests:
         )
         try:
             return retrying(attempt)
+        except (ssl.SSLCertVerificationError, socket.gaierror) as error:
+            raise self._refused(error) from error
         except (_TransientError, OSError) as error:
             servers = ",".join(f"{host}:{port}" for host, port in self._servers)
             raise Unavailable(
                 f"Kafka at {servers} did not answer a request about a transaction ({error}): retry later",
                 code="log-unavailable",
             ) from error
+
+
+def _passes(error: BaseException) -> bool:
+    """Whether another try may have another answer."""
+    if isinstance(error, socket.gaierror):
+        return error.errno == socket.EAI_AGAIN
+    return isinstance(error, (_TransientError, OSError)) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
 def settled(error: int) -> int:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable, Unsupported
+from log.kafka.causes import LastingError
 from log.store import LogConfig
 
 __all__ = [
@@ -194,6 +195,9 @@ def translated(action: str, config: Brokers) -> Iterator[None]:
     """Turns librdkafka's errors into ours."""
     try:
         yield
+    except LastingError as error:
+        why = error.cause
+        raise why.kind(f"{action}: Kafka at {config.bootstrap_servers}: {why.reason}", code=why.code) from error
     except KafkaException as error:
         cause = error.args[0]
         if isinstance(cause, KafkaError):

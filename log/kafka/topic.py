@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
-    AdminClient,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
@@ -23,7 +22,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
-from log.kafka.admin import broker_setting, described, led, made
+from log.kafka.admin import Admin, broker_setting, described, led, made
 from log.kafka.requests import Address
 from log.kafka.settings import (
     TIMEOUT_LIMIT,
@@ -63,7 +62,7 @@ class Topic:
         self._ambient = ambient
         self._settings = client_settings(config)
         self._seconds = timeout_seconds(config)
-        self._client: AdminClient | None = None
+        self._client: Admin | None = None
         self.name = topic_of(config)
 
     def create(self) -> None:
@@ -80,7 +79,7 @@ class Topic:
         """Deletes it, if it is there."""
         try:
             with translated(f"dropping topic {self.name}", self._config):
-                self._admin.delete_topics([self.name])[self.name].result()
+                self._admin.answer(self._admin.delete_topics([self.name])[self.name])
         except NotFound:
             return
         with translated(f"dropping topic {self.name}", self._config):
@@ -152,7 +151,7 @@ class Topic:
         resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
         with translated(f"setting {_RETENTION} of topic {self.name}", self._config):
             self._required()
-            self._admin.incremental_alter_configs([resource])[resource].result()
+            self._admin.answer(self._admin.incremental_alter_configs([resource])[resource])
 
     def tombstone_retention_ms(self) -> int:
         """How long a compacted topic keeps tombstones."""
@@ -164,9 +163,9 @@ class Topic:
         self._client = None
 
     @property
-    def _admin(self) -> AdminClient:
+    def _admin(self) -> Admin:
         if self._client is None:
-            self._client = AdminClient(self._settings)
+            self._client = Admin(self._settings, self._ambient)
         return self._client
 
     def _make(self) -> None:
@@ -210,11 +209,11 @@ class Topic:
 
     def _described_settings(self) -> dict[str, ConfigEntry]:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
-        found: dict[str, ConfigEntry] = self._admin.describe_configs([resource])[resource].result()
+        found: dict[str, ConfigEntry] = self._admin.answer(self._admin.describe_configs([resource])[resource])
         return found
 
     def _cluster(self) -> DescribeClusterResult:
-        found: DescribeClusterResult = self._admin.describe_cluster().result()
+        found: DescribeClusterResult = self._admin.answer(self._admin.describe_cluster())
         return found
 
     def _described(self) -> TopicDescription | None:
@@ -239,9 +238,9 @@ class Topic:
             found = self._led(lambda admin: admin.list_offsets(asked, isolation_level=isolation))
         return {partition.partition: int(result.offset) for partition, result in found.items()}
 
-    def _led(self, request: Callable[[AdminClient], Mapping[TopicPartition, Future[T]]]) -> dict[TopicPartition, T]:
+    def _led(self, request: Callable[[Admin], Mapping[TopicPartition, Future[T]]]) -> dict[TopicPartition, T]:
         def answers() -> dict[TopicPartition, T]:
-            return {key: future.result() for key, future in request(self._admin).items()}
+            return {key: self._admin.answer(future) for key, future in request(self._admin).items()}
 
         return led(self._admin, self.name, answers, self._seconds, self._ambient)
 

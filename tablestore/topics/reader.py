@@ -81,6 +81,7 @@ class TopicReader:
         """
         from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
 
+        self.topic.partitions()  # says why there is no connection, which the group's consumer does not
         group = GroupOffsets(self.table, consumer, self.ambient)
         known = group.read()
         place = ReaderPlace(group.write, known, self.ambient)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +14,14 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from filestore.ambient import system_ambient
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
+from filestore.errors import InvalidRequest, TableStoreError, Unsupported
+from log.connectors.declaration import KafkaDeclaration
 from log.kafka.admin import led
 from log.kafka.declared_topic import DeclaredTopic
 from log.kafka.declared_writer import DeclaredWriter
 from log.kafka.settings import topic_of
 from log.kafka.store import KafkaLog
+from log.kafka.topic import Topic
 from log.kafka.transactions import TransactionClient
 from log.store import EndReport, LogConfig
 from log.systems import open_log
@@ -218,7 +220,7 @@ class TestStrictBroker:
             ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.password": "wrong"}, InvalidRequest, "log-not-authorized"),
             ({"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "eve"}, InvalidRequest, "log-not-authorized"),
             ({"sasl.mechanism": "SCRAM-SHA-512"}, Unsupported, "log-sasl"),
-            ({"ssl.ca.location": "probe"}, Unavailable, "log-unavailable"),
+            ({"ssl.ca.location": "probe"}, InvalidRequest, "log-settings"),
             ({"security.protocol": "carrier-pigeon"}, InvalidRequest, "log-properties"),
         ],
     )
@@ -231,6 +233,46 @@ class TestStrictBroker:
             client.describe("a/b/c")
         assert caught.value.code == code
         client.close()
+
+    @pytest.mark.parametrize(
+        ("secure", "changed", "kind", "code", "words"),
+        [
+            (True, {"sasl.password": "wrong"}, InvalidRequest, "log-not-authorized", "Invalid username or password"),
+            (True, {"sasl.mechanism": "SCRAM-SHA-512"}, Unsupported, "log-sasl", "mechanisms: PLAIN,SCRAM-SHA-256"),
+            (True, {"ssl.ca.location": None}, InvalidRequest, "log-settings", "certificate verify failed"),
+            (True, {"security.protocol": "SSL"}, InvalidRequest, "log-settings", "wants security.protocol = SASL_SSL"),
+            (True, {"security.protocol": None}, InvalidRequest, "log-settings", "wants security.protocol = SASL_SSL"),
+            (False, {"security.protocol": "SSL"}, InvalidRequest, "log-settings", "security.protocol = PLAINTEXT, and"),
+            (False, {"security.protocol": "SASL_PLAINTEXT"}, InvalidRequest, "log-settings", "asks for no login"),
+        ],
+    )
+    def test_why_there_is_no_connection_is_said_at_once(
+        self,
+        strict_broker: StrictBroker,
+        config: LogConfig,
+        secure: bool,
+        changed: dict[str, str | None],
+        kind: type[TableStoreError],
+        code: str,
+        words: str,
+    ) -> None:
+        properties = {name: value for name, value in {**dict(config.properties), **changed}.items() if value}
+        servers = strict_broker.secure if secure else strict_broker.bootstrap
+        for topic in (
+            Topic(replace(config, bootstrap_servers=servers, properties=tuple(properties.items())), system_ambient()),
+            DeclaredTopic(_declared_at(servers, properties), system_ambient()),
+        ):
+            with pytest.raises(kind) as caught:
+                topic.exists() if isinstance(topic, Topic) else topic.partitions()
+            assert type(caught.value) is kind
+            assert caught.value.code == code
+            assert words in caught.value.message
+
+
+def _declared_at(servers: str, properties: Mapping[str, str]) -> KafkaDeclaration:
+    # 100 s: an answer that comes when the request times out would be noticed
+    given = {"properties.bootstrap.servers": servers, "properties.socket.timeout.ms": "100000"}
+    return declared("id BIGINT", {**KAFKA, **given, **{f"properties.{k}": v for k, v in properties.items()}})
 
 
 def secure_config(broker: StrictBroker, key_store: Path) -> LogConfig:
