@@ -134,8 +134,8 @@ class Lifecycle:
 
         Raises:
             NotFound: ``database-not-found``.
-            Unavailable: the table is gone or going, and its log or files could not be removed: a retry goes
-                on.
+            Unavailable: ``log-left``: the table is gone and its topic is left; else its files could not be removed. A
+                retry goes on.
         """
         with self.locks.hold(_key(database, name)):
             row = self.repository.table(database, name)
@@ -143,7 +143,7 @@ class Lifecycle:
                 return self._pay_debts(self.repository.log_debts(of=(database, name)))
             log_error = self._discard(row)
             if log_error is not None:
-                raise log_error
+                raise _topic_left(row, log_error)
             return row.state is not State.CREATING
 
     def recover(self) -> list[str]:
@@ -225,7 +225,7 @@ class Lifecycle:
         except TableStoreError as error:
             logger.warning("creation of %s.%s is undone later: %s", row.database, row.name, error)
 
-    def _discard(self, row: TableRow, *, keep_log: bool = False) -> Unavailable | None:
+    def _discard(self, row: TableRow, *, keep_log: bool = False) -> TableStoreError | None:
         """Removes a table in whatever state; gives the error of a log that is left as a debt.
 
         REQUIRES: the name's lock.
@@ -241,7 +241,7 @@ class Lifecycle:
             # one that lost its topic to another table may be removed by whoever comes later, and knows no more of that
             if not keep_log and self._sharing_topic(row) is None:
                 self.steps.drop_log(table)
-        except Unavailable as error:
+        except TableStoreError as error:  # the brokers may be away, and a login or a right may be missing, too
             if not _log_can_wait(table.definition):
                 raise
             logger.warning("the log of %s.%s is dropped later: %s", row.database, row.name, error)
@@ -284,7 +284,10 @@ class Lifecycle:
 
     def _pay_debts(self, debts: list[TableRow]) -> bool:
         for row in debts:
-            self.steps.drop_log(self.physical(row))
+            try:
+                self.steps.drop_log(self.physical(row))
+            except TableStoreError as error:
+                raise _topic_left(row, error) from error
             self.repository.settle_debt(row)
         return bool(debts)
 
@@ -311,6 +314,16 @@ class Lifecycle:
                 self.repository.defer_debt(row, now + DEBT_RETRY_MS)
                 report.append(f"could not drop the log of table {key}: {error}")
         return report
+
+
+def _topic_left(row: TableRow, error: TableStoreError) -> Unavailable:
+    """What a drop says whose topic could not be removed. REQUIRES: the topic has the name that a log gives it."""
+    return Unavailable(
+        f"table {_key(row.database, row.name)} is dropped: its rows are gone, and its name is free. Its topic "
+        f"{_key(row.database, row.name)}.{row.table_id} is left ({error.message}). To remove it drop the table again, "
+        "unless a new one has the name by then; the catalog tries, too, each time that it starts",
+        code="log-left",
+    )
 
 
 def _key(database: str, table: str) -> str:

@@ -248,7 +248,8 @@ class CatalogService:
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
-            Unavailable: the log's server or the storage does not answer; a retry goes on.
+            Unavailable: ``log-left``: the table is gone, and its topic could not be removed; or the storage does not
+                answer. A retry goes on.
         """
         database, name = fold_name("database", database), fold_name("table", name)
         try:

@@ -60,6 +60,7 @@ class Admin(AdminClient):
         self._given = settings
         self._ambient = ambient
         self._causes = Causes()
+        self._answered = False
         # What its log would repeat several times a second is in the error.
         quiet = {} if "debug" in settings else {"log_level": "2"}
         own: dict[str, Any] = {"error_cb": self._causes.notice}
@@ -69,23 +70,26 @@ class Admin(AdminClient):
         """The answer to a request that was just made.
 
         Raises:
-            LastingError: as soon as it is certain that no waiting brings one.
+            LastingError: as soon as it is certain that no waiting brings one. Never after an answer: settings that have
+                worked are not wrong, so a follower outlives a name service that is away.
             KafkaException: the request's own error, with what is known of the connections.
         """
         self.poll(0)  # what was noticed before belongs to another request
         self._causes.clear()
-        probed = False
+        probed = self._answered
         while not wait([asked], _LOOK_SECONDS).done:
             self.poll(0)
-            cause = self._causes.lasting
+            cause = None if self._answered else self._causes.lasting
             if cause is None and self._causes.wordless and not probed:
                 probed, cause = True, spoken_protocol(self._given, self._ambient)
             if cause is not None:
                 raise LastingError(cause)
         try:
-            return asked.result()
+            found = asked.result()
         except KafkaException as error:
             raise self._explained(error) from error
+        self._answered = True
+        return found
 
     def _explained(self, error: KafkaException) -> KafkaException:
         cause = error.args[0]

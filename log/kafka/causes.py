@@ -1,4 +1,4 @@
-"""Why a client has no connection: librdkafka reports each attempt to ``error_cb``, and a request only that it timed out.
+"""Why a client has no connection: librdkafka reports each attempt to ``error_cb``; a request only says it timed out.
 
 What no waiting repairs ends a request at once, as a `LastingError`; anything else is part of the error in the end.
 """

@@ -25,6 +25,14 @@ _FLIGHT_BYTES = 64 << 20
 _PIECE = 1000
 """Messages that are objects of Python at a time: few enough to stay in the processor's cache."""
 _POLL_SECONDS = 0.05
+_TOPIC_GONE = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._DESTROY,  # of the client's own object of the topic
+    }
+)
 _PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
 
 
@@ -101,9 +109,16 @@ class Sender:
                 try:
                     deque(map(producer.produce, *columns), maxlen=0)
                 except (KafkaException, BufferError) as error:
+                    if isinstance(error, KafkaException):
+                        self._problems.append(error.args[0])
                     raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
             self.counts[bucket] = self.counts.get(bucket, 0) + len(values)
             producer.poll(0)
+
+    @property
+    def topic_in_doubt(self) -> bool:
+        """Whether messages were refused as they are where the topic is gone."""
+        return any(problem.code() in _TOPIC_GONE for problem in self._problems)
 
     def flush(self) -> None:
         """Waits until every message was answered.

@@ -83,6 +83,8 @@ _UNBOUNDED_QUEUE = {"queue.buffering.max.messages": 10_000_000, "queue.buffering
 # Nobody sees a record before the snapshot, and `flush` waits for no linger: so batches may fill. With 5 ms the last of
 # each chunk goes out half full, for a tenth to a fifth more processor time in client and broker (measured).
 _UNTIL_FLUSHED = {"linger.ms": "50"}
+# A log's topic was there when its table was made. One that the brokers do not know was deleted, and 30 s tell no more.
+_TOPIC_IS_THERE = {"topic.metadata.propagation.max.ms": "5000"}
 CONSUMER_DEFAULTS = {
     "queued.max.messages.kbytes": "32768",
     # Only records that are there are asked for: a request that waits at a partition's end would hold up the
@@ -126,6 +128,7 @@ def producer_settings(config: LogConfig, transaction_id: str) -> dict[str, Any]:
     return {
         **PRODUCER_DEFAULTS,
         **_UNTIL_FLUSHED,
+        **_TOPIC_IS_THERE,
         **client_settings(config),
         "transactional.id": transaction_id,
         "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
@@ -142,6 +145,7 @@ def plain_producer_settings(config: LogConfig) -> dict[str, Any]:
     return {
         **PRODUCER_DEFAULTS,
         **_UNTIL_FLUSHED,
+        **_TOPIC_IS_THERE,
         **client_settings(config),
         **({"linger.ms": "1"} if config.eventual else {}),  # somebody may be waiting for the record
         "enable.idempotence": True,
@@ -215,7 +219,8 @@ def translated(action: str, config: Brokers) -> Iterator[None]:
 def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreError:
     code = error.code()
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
-        return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
+        topic = topic_of(config) if isinstance(config, LogConfig) else config.topic
+        return NotFound(f"{action}: Kafka has no topic {topic!r}", code="log-not-found")
     if code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return timeout_too_long(action) if isinstance(config, LogConfig) else own_timeout_too_long(action)
     if code in (

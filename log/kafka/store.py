@@ -223,6 +223,10 @@ class KafkaLog:
         """The coordinator's view of a transaction."""
         return self._transactions.describe(transaction_id)
 
+    def require_topic(self) -> None:
+        """`NotFound` (``log-not-found``): the brokers no longer have the topic."""
+        self._topic.require()
+
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """What the partitions' leaders hold of a producer."""
         found = self._producers(buckets)

@@ -90,6 +90,11 @@ class Topic:
         with translated(f"looking for topic {self.name}", self._config):
             return self._described() is not None
 
+    def require(self) -> None:
+        """`NotFound` (``log-not-found``) if the brokers do not have it."""
+        with translated(f"looking for topic {self.name}", self._config):
+            self._required()
+
     def check_adoptable(self) -> None:
         """Sees that the topic that is there fits, and that nothing was ever written to it."""
         action = f"taking topic {self.name} as a log"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from confluent_kafka import Producer
 
 from filestore.ambient import Ambient
-from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unavailable
+from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError, Unavailable
 from filestore.model.log_range import LogRange, LogTransaction
 from log.formats.log_record import DebeziumJson, Messages
 from log.kafka.producers import KeptProducer, keep, take
@@ -38,6 +39,9 @@ class TransactionDesk(Protocol):
 
     def describe(self, transaction_id: str) -> TransactionState | None:
         """The coordinator's view."""
+
+    def require_topic(self) -> None:
+        """`NotFound`: the topic is gone."""
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """The partitions' view."""
@@ -68,6 +72,10 @@ class KafkaLogWriter:
     def append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:
         """Encodes and produces at once; waits while too much is in flight."""
         self._require_open(bucket)
+        with self._explained():
+            self._append(bucket, rows)
+
+    def _append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:
         for piece in slices(conform(rows, self._schema), _CHUNK_ROWS, _CHUNK_BYTES):
             first = self._sender.counts.get(bucket, 0)
             messages = self._format.encode(piece, self._id, first, self._ambient.now_ms())
@@ -91,7 +99,8 @@ class KafkaLogWriter:
         self._finished = True
         if self._sender.producer is None:
             return None
-        self._sender.flush()
+        with self._explained():
+            self._sender.flush()
         return self._confirmed(f"preparing log transaction {self._id}")
 
     def abort(self) -> None:
@@ -102,6 +111,16 @@ class KafkaLogWriter:
         except TableStoreError as error:
             # a janitor can do the rest
             logger.warning("log transaction %s stays open: %s", self._id, error)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Says that the topic is gone, where the client says only that a message was not delivered."""
+        try:
+            yield
+        except (Unavailable, NotFound):
+            if self._sender.topic_in_doubt:
+                self._desk.require_topic()
+            raise
 
     def _connect(self) -> Producer:
         raise NotImplementedError

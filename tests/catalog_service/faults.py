@@ -20,7 +20,7 @@ from catalog_service.service import CatalogService
 from catalog_service.tables import ManagedTables, PhysicalTable
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import system_ambient
-from filestore.errors import AlreadyExists, Unavailable
+from filestore.errors import AlreadyExists, InvalidRequest, Unavailable
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from log.store import log_config
@@ -104,7 +104,9 @@ class TopicLog:
         self._topic = folder / topic
 
     def _reach(self) -> None:
-        if (self._folder / "down").exists():
+        if (down := self._folder / "down").exists():
+            if down.read_text():
+                raise InvalidRequest(down.read_text(), code="log-not-authorized")
             raise Unavailable("the broker does not answer", code="log-unavailable")
 
     def create(self) -> None:

@@ -39,20 +39,26 @@ def test_create_makes_nothing(warehouse: str, broker: Path) -> None:
     assert check(warehouse) == []
 
 
-def test_drop_frees_the_name_and_says_so(warehouse: str, broker: Path) -> None:
+@pytest.mark.parametrize("refusal", ["", "the broker does not know this user"])
+def test_drop_frees_the_name_and_says_so(warehouse: str, broker: Path, refusal: str) -> None:
     with_database(warehouse, orders("kafka"))
-    broker.touch()
+    broker.write_text(refusal)
     service = running_service(warehouse)
-    with pytest.raises(Unavailable):
+    with pytest.raises(Unavailable) as caught:
         service.drop_table("shop", "orders")
+    assert caught.value.code == "log-left"
+    assert caught.value.message.startswith("table shop.orders is dropped: its rows are gone, and its name is free.")
+    assert "Its topic shop.orders." in caught.value.message
+    assert f" is left ({refusal or 'the broker does not answer'})" in caught.value.message
     assert service.list_tables("shop").tables == []
     assert not Path(warehouse, "shop", "orders").exists()
     service.create_table("shop", orders("none"))
     service.drop_table("shop", "orders")
     assert len(topics(broker)) == 1
 
-    with pytest.raises(Unavailable):  # a retry of the drop tries again
+    with pytest.raises(Unavailable) as again:  # a retry of the drop tries again
         service.drop_table("shop", "orders")
+    assert (again.value.code, again.value.message) == ("log-left", caught.value.message)
     broker.unlink()
     service.drop_table("shop", "orders")
     assert check(warehouse) == []

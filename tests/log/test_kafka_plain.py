@@ -10,14 +10,15 @@ import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from filestore.ambient import system_ambient
-from filestore.errors import Unavailable
+from filestore.errors import NotFound, Unavailable
 from filestore.model.log_range import LogRange
+from log.kafka.settings import topic_of
 from log.kafka.transactions import ProducerState
 from log.kafka.writer import PlainWriter
 from log.store import EndReport, LogConfig, LogStore
 from log.systems import open_log
 from tests.conformance.log_store import LogStoreTests, changes, ids_of, make_config, prepared, transaction_id
-from tests.log.foreign import foreign_ids, kafka_config
+from tests.log.foreign import foreign_ids, kafka_config, until
 from tests.servers.kafka import KafkaBroker
 
 
@@ -37,6 +38,20 @@ class TestPlainKafkaLog(LogStoreTests):
         assert foreign_ids(config) == [1, 2]
         assert log.abort_unnamed(lambda _: True) == []
         assert ids_of(log.read([transaction])) == [2]
+
+    def test_a_writer_says_that_the_topic_is_gone_and_does_not_ask_for_a_retry(
+        self, log: LogStore, config: LogConfig, kafka_broker: KafkaBroker
+    ) -> None:
+        prepared(log, config, 0, changes([1]))  # its producer is kept, and knows the topic
+        admin = AdminClient({"bootstrap.servers": kafka_broker.bootstrap})
+        admin.delete_topics([topic_of(config)])[topic_of(config)].result()
+        until(lambda: not log.exists(), "the topic is gone")
+        writer = log.begin(transaction_id(config))
+        with pytest.raises(NotFound, match=r"has no topic .* scan\(\) still reads the table") as caught:
+            writer.append(0, changes([2]))
+            writer.prepare()
+        writer.abort()
+        assert caught.value.code == "log-not-found"
 
     def test_ending_is_no_request(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([1]))
