@@ -14,8 +14,9 @@ from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.equality import same_rows
 from filestore.rows.fitting import fitted
-from filestore.rows.frames import arrow_table, with_entries
+from filestore.rows.frames import arrow_table
 from filestore.rows.keys import changes
 
 __all__ = ["Met", "as_they_came", "change_schema", "images", "in_arrival_order", "recorded", "told", "unchanged"]
@@ -85,11 +86,8 @@ class Met:
 
 
 def unchanged(met: Met, rows: pl.DataFrame) -> Mask:
-    """For each stored row whether the chunk's row is the same, value by value; -0.0 is 0.0, and NaN is NaN."""
-    new = with_entries(rows[met.probes].select(met.rows.columns))
-    old = with_entries(met.rows)
-    same = old.select(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(new[name])) for name in old.columns))
-    return same.to_series().to_numpy()
+    """For each stored row whether the chunk's row is the same, bit by bit."""
+    return same_rows(met.rows, rows[met.probes])
 
 
 def images(

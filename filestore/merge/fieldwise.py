@@ -18,10 +18,10 @@ from filestore.merge.history import ADDS, GROUP, KIND, History
 from filestore.merge.out_of_range import out_of_range, within
 from filestore.merge.product import check_divisors, product
 from filestore.model.functions import FUNCTIONS
-from filestore.model.merging import Deletes, FieldMerge, MergeSpec
+from filestore.model.merging import Deletes, FieldMerge, MergeEngine, MergeSpec
 from filestore.model.rowkind import RowKind
 
-__all__ = ["Merged", "lasting", "merge_fields", "undivided"]
+__all__ = ["Merged", "fitting", "lasting", "merge_fields", "undivided"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,9 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
     """
     counting = lasting(history, spec, keys)
     named = history.every_key(history.frame.group_by(GROUP, maintain_order=True).agg(pl.col(k).first() for k in keys))
-    alive = counting.every_key(counting.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
+    # what a group takes back is no row of its own
+    there = counting.where(pl.col(ADDS)) if spec.engine is MergeEngine.PARTIAL_UPDATE else counting
+    alive = there.every_key(there.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
     columns: dict[str, pl.Series] = {name: named[name] for name in keys}
     by_view = sorted(spec.fields.items(), key=lambda field: _view(field[1]))
     for view, fields in groupby(by_view, key=lambda field: _view(field[1])):
@@ -100,7 +102,7 @@ def _cures(spec: MergeSpec) -> str:
 
 def _check_retractions(spec: MergeSpec) -> None:
     for name, field in spec.fields.items():
-        if name == spec.sequence:
+        if name == spec.sequence or name in field.order_by:
             continue  # it follows the last row, whatever that one does
         if not field.ignore_retract and not FUNCTIONS[field.function].retracts:
             raise InvalidRequest(
@@ -130,7 +132,7 @@ def _seen(history: History, order_by: Sequence[str], ignore_retract: bool) -> Hi
 def _merged(seen: History, fields: Mapping[str, FieldMerge], keys: pl.DataFrame) -> dict[str, pl.Series]:
     schema = seen.frame.schema
     expressions = {
-        name: EXPRESSIONS[field.function](pl.col(name), schema[name], field.delimiter).alias(name)
+        name: _expression(name, field, schema[name]).alias(name)
         for name, field in fields.items()
         if field.function in EXPRESSIONS
     }
@@ -151,14 +153,36 @@ def _merged(seen: History, fields: Mapping[str, FieldMerge], keys: pl.DataFrame)
     return merged
 
 
+def _expression(name: str, field: FieldMerge, kind: pl.DataType) -> pl.Expr:
+    if name in field.order_by and field.function == "last_value":
+        return pl.col(name).last()  # a row that takes values back is one of the group's, and may be its last
+    return EXPRESSIONS[field.function](pl.col(name), kind, field.delimiter)
+
+
 def _fitting(found: pl.DataFrame, function: str, name: str, kind: pl.DataType, keys: pl.DataFrame) -> pl.Series:
     """A sum or count in its column's type; other results are of it."""
-    values = found[name]
+    values = found[name].fill_null(0) if function == "count" else found[name]  # a group may have seen no row
     if function not in ("sum", "count") or kind.is_float():
         return values
     fits = within(values, kind)
     if kind.is_decimal():
         fits &= ~wrapped(found, name)
+    return fitting(values, fits, function, keys, kind)
+
+
+def fitting(values: pl.Series, fits: pl.Series, function: str, keys: pl.DataFrame, kind: pl.DataType) -> pl.Series:
+    """The results in their column's type.
+
+    Args:
+        values: One a key.
+        fits: Which of them the type holds.
+        function: Gave them.
+        keys: Has a row a key.
+        kind: The type.
+
+    Raises:
+        InvalidRequest: ``out-of-range``: one that the type cannot hold.
+    """
     if not fits.all():
-        raise out_of_range(function, name, kind, keys.row(int((~fits).arg_true()[0]), named=True))
+        raise out_of_range(function, values.name, kind, keys.row(int((~fits).arg_true()[0]), named=True))
     return values.cast(kind)

@@ -18,9 +18,11 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.frames import with_entries
 from filestore.rows.keys import changes
 
-__all__ = ["ADDS", "GROUP", "KIND", "STORED", "History", "Stored", "group_starts", "history"]
+__all__ = ["ADDS", "GROUP", "KIND", "RUN_COLUMN", "STORED", "History", "Stored", "group_starts", "history"]
 
 GROUP, STORED, ADDS, KIND = "_group", "_stored", "_adds", KIND_COLUMN
+RUN_COLUMN = "_run"
+"""The number of the run that brought a change, if runs have to be merged one after the other."""
 _ARRIVAL, _ROW = "_arrival", "_row"
 _PUTS = [str(kind) for kind in RowKind if kind.adds]
 
@@ -47,6 +49,7 @@ class History:
     Attributes:
         frame: Sorted by `GROUP` and, within it, in the order in which rows apply. `STORED`: it is the table's row.
             `ADDS`: it puts a row, as opposed to taking one away. `KIND`: its row kind, null if it was not given.
+            `RUN_COLUMN`: of a change, if the changes have it.
         keys: How many keys there are: groups are numbered from 0.
     """
 
@@ -82,13 +85,14 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
     sizes = np.diff(np.append(starts, rows.num_rows))
     names = [name for name in rows.column_names if not name.startswith("_")]
     changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
-    parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups) for part in stored), changes]
+    run = [pl.lit(None, pl.Int32).alias(RUN_COLUMN)] if RUN_COLUMN in changes.columns else []
+    parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups, run) for part in stored), changes]
     order = [GROUP, *([sequence] if sequence else []), _ARRIVAL, _ROW]
     frame = pl.concat(parts).with_row_index(_ROW).sort(order, nulls_last=False).drop(_ARRIVAL, _ROW)
     return History(frame, len(starts))
 
 
-def _numbered(rows: pl.DataFrame, groups: Rows) -> pl.DataFrame:
+def _numbered(rows: pl.DataFrame, groups: Rows, more: Sequence[pl.Expr]) -> pl.DataFrame:
     """Rows of the table: before all changes, unless a sequence says otherwise."""
     return rows.with_columns(
         pl.Series(GROUP, groups, pl.Int64),
@@ -96,6 +100,7 @@ def _numbered(rows: pl.DataFrame, groups: Rows) -> pl.DataFrame:
         pl.lit(None, pl.String).alias(KIND),
         pl.lit(-1, pl.Int64).alias(_ARRIVAL),
         pl.lit(True).alias(ADDS),
+        *more,
     )
 
 
@@ -105,6 +110,7 @@ def _changes(rows: pa.Table, names: Sequence[str], groups: Rows) -> pl.DataFrame
     has = rows.column_names
     kind = pl.Series(KIND, rows.column(KIND_COLUMN)) if KIND_COLUMN in has else pl.lit(None, pl.String).alias(KIND)
     arrival = pl.Series(_ARRIVAL, rows.column(ORDINAL_COLUMN)) if ORDINAL_COLUMN in has else pl.lit(0).alias(_ARRIVAL)
+    run = [pl.Series(RUN_COLUMN, rows.column(RUN_COLUMN))] if RUN_COLUMN in has else []
     return (
         with_entries(frame)
         .with_columns(
@@ -113,5 +119,5 @@ def _changes(rows: pa.Table, names: Sequence[str], groups: Rows) -> pl.DataFrame
             kind,
             arrival.cast(pl.Int64),
         )
-        .with_columns((pl.col(KIND).is_null() | pl.col(KIND).is_in(_PUTS)).alias(ADDS))
+        .with_columns((pl.col(KIND).is_null() | pl.col(KIND).is_in(_PUTS)).alias(ADDS), *run)
     )

@@ -23,6 +23,8 @@ class Function:
         retracts: Whether it can take a value back.
         ordered: Whether rows have to come in order: one that comes in a later commit than a row with a higher sequence
             gives another result than if both had come together, since nothing can stand within the stored value.
+        rounds: Whether a result depends on the commits that its values came with even if all come in order: each
+            commit rounds or cuts, and of 0.0 and -0.0 keeps one.
         note: What else to know.
     """
 
@@ -30,6 +32,7 @@ class Function:
     fits: Callable[[pa.DataType], bool]
     retracts: bool = False
     ordered: bool = False
+    rounds: Callable[[pa.DataType], bool] = lambda kind: False
     note: str = ""
 
 
@@ -58,17 +61,19 @@ FUNCTIONS: Mapping[str, Function] = {
         "numbers",
         _number,
         retracts=True,
+        rounds=pa.types.is_floating,
         note="floats are rounded, so taking one back need not give what was before: after an infinity it gives NaN",
     ),
     "product": Function(
         f"numbers, decimals of up to {_PRODUCT_DIGITS} digits",
         _factor,
         retracts=True,
+        rounds=_any,
         note="a 0 cannot be taken back, but of floats; what is rounded or cut is so at each step",
     ),
     "count": Function("a whole number, which holds the count", pa.types.is_integer, retracts=True),
-    "min": Function("values with an order", _ordered),
-    "max": Function("values with an order", _ordered),
+    "min": Function("values with an order", _ordered, rounds=pa.types.is_floating),
+    "max": Function("values with an order", _ordered, rounds=pa.types.is_floating),
     "first_value": Function("any values", _any, ordered=True),
     "first_non_null_value": Function("any values", _any, ordered=True),
     "last_value": Function("any values", _any, retracts=True),

@@ -7,7 +7,7 @@ What each does stands in `filestore.merge`.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from filestore.model.types import to_sql
 
 if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
+    from filestore.model.schema import Column
 
 __all__ = ["Deletes", "FieldMerge", "MergeEngine", "MergeSpec", "check_stray_options", "merge_spec"]
 
@@ -38,7 +39,7 @@ class Deletes(StrEnum):
     REMOVE = "remove"
     """The row of its key goes."""
     RETRACT = "retract"
-    """Each field takes back what the row once put in."""
+    """Each field takes back what the row once put in; with ``partial-update`` those of sequence groups do."""
     REFUSE = "refuse"
     """It is an error; ``-U``, the first half of an update, changes nothing."""
     IGNORE = "ignore"
@@ -56,6 +57,8 @@ class FieldMerge:
         delimiter: Between the texts of ``listagg``.
         distinct: ``collect`` keeps each element once.
         nested_key: Fields that tell the rows of a ``nested_update`` apart; without them rows are only added.
+        in_turn: The values of several commits have to be merged commit by commit: merged at once as if one commit had
+            brought them all, they give another result.
     """
 
     function: str = DEFAULT_FUNCTION
@@ -64,6 +67,7 @@ class FieldMerge:
     delimiter: str = ","
     distinct: bool = False
     nested_key: tuple[str, ...] = ()
+    in_turn: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,15 @@ class MergeSpec:
     sequence: str | None
     fields: Mapping[str, FieldMerge]
 
+    @property
+    def in_turn(self) -> bool:
+        """Whether rows of several commits have to be merged commit by commit.
+
+        So do deletes that are ordered by a sequence: once one has removed the row, nothing is late any more.
+        """
+        removes = self.deletes is Deletes.REMOVE and self.sequence is not None
+        return any(field.in_turn for field in self.fields.values()) or (bool(self.fields) and removes)
+
 
 def merge_spec(definition: TableDefinition) -> MergeSpec:
     """The merge engine that a definition's options describe.
@@ -98,11 +111,13 @@ def merge_spec(definition: TableDefinition) -> MergeSpec:
         raise _error(f"option {stray[0]!r} is for merge-engine = aggregation or partial-update, not {engine}")
     if engine is MergeEngine.FIRST_ROW and definition.sequence_field:
         raise _error("merge-engine = first-row keeps the row that came first: leave sequence.field out")
-    fields = _fields(definition, engine) if fieldwise else {}
-    return MergeSpec(engine, _deletes(definition, engine), definition.sequence_field, fields)
+    groups = _sequence_groups(definition, engine) if fieldwise else {}
+    deletes = _deletes(definition, engine, grouped=bool(groups))
+    fields = _fields(definition, engine, groups, deletes) if fieldwise else {}
+    return MergeSpec(engine, deletes, definition.sequence_field, fields)
 
 
-def _deletes(definition: TableDefinition, engine: MergeEngine) -> Deletes:
+def _deletes(definition: TableDefinition, engine: MergeEngine, *, grouped: bool) -> Deletes:
     options = definition.options
     ignored = bool(options["ignore-delete"])
     removes = [name for name in _REMOVES.values() if options[name]]
@@ -114,7 +129,7 @@ def _deletes(definition: TableDefinition, engine: MergeEngine) -> Deletes:
         return Deletes.IGNORE
     if removes or engine is MergeEngine.DEDUPLICATE:
         return Deletes.REMOVE
-    return Deletes.RETRACT if engine is MergeEngine.AGGREGATION else Deletes.REFUSE
+    return Deletes.RETRACT if engine is MergeEngine.AGGREGATION or grouped else Deletes.REFUSE
 
 
 _REMOVES: Mapping[MergeEngine, str] = {
@@ -123,9 +138,10 @@ _REMOVES: Mapping[MergeEngine, str] = {
 }
 
 
-def _fields(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, FieldMerge]:
+def _fields(
+    definition: TableDefinition, engine: MergeEngine, groups: Mapping[str, tuple[str, ...]], deletes: Deletes
+) -> Mapping[str, FieldMerge]:
     values = [c for c in definition.schema if c.name not in definition.primary_key]
-    groups = _sequence_groups(definition, engine)
     default = definition.options["fields.default-aggregate-function"] if engine is MergeEngine.AGGREGATION else None
     fields = {}
     for column in values:
@@ -141,15 +157,37 @@ def _fields(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, Fi
         field = FieldMerge(
             function,
             group or (),
-            bool(own.get("ignore-retract", False)),
+            bool(own.get("ignore-retract", False)) or _outside_of_groups(column.name, definition, engine, groups),
             str(own.get("list-agg-delimiter", ",")),
             bool(own.get("distinct", False)),
             tuple(own.get("nested-key", ())),
         )
         _check_field(column.name, column.type, field)
-        fields[column.name] = field
+        fields[column.name] = replace(field, in_turn=_in_turn(column, field, definition, deletes))
     _check_names(definition, {c.name for c in values})
     return fields
+
+
+def _outside_of_groups(
+    name: str, definition: TableDefinition, engine: MergeEngine, groups: Mapping[str, tuple[str, ...]]
+) -> bool:
+    """Whether a row that takes away leaves the column as it is, since its groups only are taken back."""
+    return engine is MergeEngine.PARTIAL_UPDATE and name not in groups and name != definition.sequence_field
+
+
+def _in_turn(column: Column, field: FieldMerge, definition: TableDefinition, deletes: Deletes) -> bool:
+    """See `FieldMerge.in_turn`."""
+    function, sequence = FUNCTIONS[field.function], definition.sequence_field
+    if column.name == sequence:
+        return False
+    if field.order_by and (deletes is Deletes.RETRACT or sequence is not None):
+        return True  # whether the key has a row, and which of equal rows in the group is the last
+    if column.name in field.order_by:
+        return False
+    ordered = function.ordered and (sequence is not None or bool(field.order_by))
+    # a commit that only takes away leaves a row without a value, and that is the first one then
+    begins = field.function == "first_value" and deletes is Deletes.RETRACT
+    return ordered or begins or function.rounds(column.type)
 
 
 def _sequence_groups(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, tuple[str, ...]]:

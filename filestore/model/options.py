@@ -62,7 +62,8 @@ OPTIONS: Mapping[str, Option] = {
             "boolean",
             flag,
             "false",
-            "With merge-engine = partial-update a -D removes the row; without it, it is an error.",
+            "With merge-engine = partial-update a -D removes the row; without it, it is an error, or in a table with "
+            "sequence groups takes its values back from the groups of which it has a sequence.",
         ),
         Option(
             "aggregation.remove-record-on-delete",
@@ -92,8 +93,8 @@ OPTIONS: Mapping[str, Option] = {
             "duration",
             duration,
             "1 d",
-            "With merge-engine = deduplicate and a sequence.field: how long a delete is remembered, so that a late row "
-            "with a lower sequence does not bring the key back.",
+            "With merge-engine = deduplicate and a sequence.field: how long at least a delete is remembered, so that a "
+            "late row with a lower sequence does not bring the key back.",
         ),
         Option(
             "write-mode",

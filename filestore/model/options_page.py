@@ -30,7 +30,8 @@ What is stored is one row, of the highest sequence that it has seen: a row that 
 counts before all of it, not between the rows that it was made of. So functions that *need order* give another result
 for rows that come out of order in several commits than in one (as in Paimon): let such rows come in order, or take a
 function that does not need it. `partial-update` without sequence groups is `last_non_null_value`, which does. And a
-delete that removes a row (`….remove-record-on-delete`) is not remembered: a late row brings its key back.
+delete that removes a row (`….remove-record-on-delete`) is not remembered: a late row brings its key back. When pending
+runs are folded (`write-mode = merge-on-read`) makes no difference to any of this: they are merged commit by commit.
 
 | function | takes | takes values back | needs order | |
 |---|---|---|---|---|

@@ -26,6 +26,7 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.overlay import PendingSlot, pending_slots
 from filestore.reading.slot_view import SlotView, slot_view
+from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.rows.keys import Key, changes, decode_key
 from filestore.rows.reshape import reshaped
@@ -281,11 +282,9 @@ def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
     if paired.any():
         values = frame_of(rows.drop_columns([_SIDE]))
         before, after = values.filter(pl.Series(first)), values.filter(pl.Series(second))
-        same = before.select(
-            pl.all_horizontal(pl.col(name).eq_missing(pl.lit(after[name])) for name in after.columns)
-        ).to_series()
-        wanted[np.flatnonzero(first)[same.to_numpy()]] = False
-        wanted[np.flatnonzero(second)[same.to_numpy()]] = False
+        same = same_rows(before, after)
+        wanted[np.flatnonzero(first)[same]] = False
+        wanted[np.flatnonzero(second)[same]] = False
     if wanted.any():
         told = _with_kinds(rows, kinds)
         yield told if wanted.all() else told.filter(pa.array(wanted))

@@ -19,15 +19,16 @@ from filestore.changelog.images import as_they_came, images, told
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.lookup.file_lookup import FileLookup
-from filestore.merge.fieldwise import merge_fields
 from filestore.merge.first_row import first_rows
 from filestore.merge.history import GROUP, STORED, History, Stored, group_starts, history
+from filestore.merge.in_turn import merge_history
 from filestore.merge.out_of_range import named_key
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.merging import MergeEngine
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.equality import same_rows
 from filestore.rows.fitting import checked
 from filestore.rows.frames import arrow_table
 from filestore.writing.deleted_keys import DeletedKeysWriter
@@ -161,16 +162,11 @@ def _merged(rows: pa.Table, starts: Rows, places: Sequence[_Place], definition: 
     names = definition.schema.names
     old = [Stored(place.groups, place.lookup.frame_at(place.positions, names)) for place in places]
     past = history(rows, starts, old, spec.sequence)
-    merged = merge_fields(past, spec, definition.primary_key)
+    merged = merge_history(past, spec, definition.primary_key)
     before = past.every_key(past.frame.filter(pl.col(STORED)).select(GROUP, *merged.rows.columns))
-    same = before.select(pl.all_horizontal(_equal(name, merged.rows) for name in merged.rows.columns)).to_series()
     alive = merged.alive.to_numpy()
-    changed = np.where(known, ~(alive & same.to_numpy()), alive)
+    changed = np.where(known, ~(alive & same_rows(before, merged.rows)), alive)
     return Outcome(past, before, merged.rows, known, alive, changed)
-
-
-def _equal(name: str, rows: pl.DataFrame) -> pl.Expr:
-    return pl.col(name).eq_missing(pl.lit(rows[name]))
 
 
 def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:

@@ -20,6 +20,7 @@ from filestore.files.parquet import ParquetReader
 from filestore.files.sink import ParquetSink
 from filestore.files.writer import TableFiles, encoding_of
 from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.merge.history import RUN_COLUMN
 from filestore.model.files import PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
@@ -114,7 +115,8 @@ def pending_chunks(
     Args:
         table: The table.
         slot: The slot of all runs.
-        runs: In the order in which they apply; `ORDINAL_COLUMN` tells it.
+        runs: In the order in which they apply; `ORDINAL_COLUMN` tells it. `RUN_COLUMN` comes with engines that have to
+            merge runs one after the other.
         columns: Which columns, the key among them; all if None. `KIND_COLUMN` always comes.
         wanted: Whose changes; all keys' if None. Row groups without any are not read.
     """
@@ -144,6 +146,7 @@ def _numbered(
     start = number << POSITION_BITS
     schema = run_schema(table.definition.schema)
     named = pa.schema([schema.field(name) for name in columns])
+    in_turn = table.definition.merging.in_turn
     with ParquetReader(table.storage, table.path(run.path)) as file:
         known = FileColumns.of(table.definition.schema, file)
         groups = None if wanted is None else wanted.in_groups(run, file)
@@ -158,4 +161,6 @@ def _numbered(
                 if not mask.any():
                     continue
             rows = known.read(file, group, columns).cast(named).append_column(ORDINAL_COLUMN, pa.array(ordinals))
+            if in_turn:
+                rows = rows.append_column(RUN_COLUMN, pa.repeat(pa.scalar(number, pa.int32()), rows.num_rows))
             yield rows if mask is None or mask.all() else rows.filter(pa.array(mask))

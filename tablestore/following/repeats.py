@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.rows.equality import by_bits
 from filestore.rows.frames import frame_of
 from log.transaction_ids import parse_transaction_id
 
@@ -176,7 +177,7 @@ def _hashed(parts: Sequence[tuple[int, pa.Table]], key: list[str]) -> pl.DataFra
     hashed = pl.DataFrame(
         {
             "key": rows.select(key).hash_rows(),
-            "row": rows.drop(KIND_COLUMN).hash_rows(_SEED),
+            "row": by_bits(rows.drop(KIND_COLUMN)).hash_rows(_SEED),
             "writer": pl.Series(writers, dtype=pl.UInt32),
             "gone": rows[KIND_COLUMN].is_in(_TAKES),
         }

@@ -155,6 +155,43 @@ def test_sequence_groups(store: Store) -> None:
     assert rows(table) == [{"id": 1, "a": None, "at_a": 2, "b": "b2", "c": None, "at_b": 1, "at_c": 2, "d": "d3"}]
 
 
+GROUPED = {
+    "merge-engine": "partial-update",
+    "fields.at.sequence-group": "t,n",
+    "fields.n.aggregate-function": "sum",
+    "fields.seen.sequence-group": "times",
+    "fields.times.aggregate-function": "count",
+}
+GROUPED_COLUMNS = "id BIGINT, at INT, t STRING, n BIGINT, seen INT, times INT, other STRING"
+
+
+def by_id(table: Table) -> list[Row]:
+    return sorted(rows(table), key=lambda row: row["id"])
+
+
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+def test_sequence_groups_take_values_back(store: Store, mode: str) -> None:
+    """As Paimon does: the group of which the row has a sequence loses its values, other columns stay."""
+    table = make(store, {**GROUPED, "write-mode": mode, "log.system": "none"}, GROUPED_COLUMNS)
+    put(table, (1, 5, "a", 10, 1, 1, "x", "+I"), (2, 5, "b", 1, None, None, "y", "+I"))
+    put(table, (1, 6, "a", 4, None, None, "z", "-D"), (2, 4, "late", 1, None, None, None, "-U"))
+    first = {"id": 1, "at": 6, "t": None, "n": 6, "seen": 1, "times": 1, "other": "x"}
+    assert by_id(table) == [first, {"id": 2, "at": 5, "t": "b", "n": 0, "seen": None, "times": 0, "other": "y"}]
+    put(table, (3, 9, "gone", 1, None, None, None, "-D"), (2, None, "none", 9, None, None, None, "-D"))
+    put(table, (1, 5, "late", 2, 3, 7, None, "+U"))
+    assert by_id(table)[0] == first | {"n": 8, "seen": 3, "times": 2}
+    assert [row["id"] for row in by_id(table)] == [1, 2]
+    table.compact(full=True)
+    assert_whole(table)
+
+
+def test_a_group_with_a_function_that_cannot_take_back_says_so(store: Store) -> None:
+    table = make(store, {**GROUPED, "fields.t.aggregate-function": "max"}, GROUPED_COLUMNS)
+    with pytest.raises(InvalidRequest, match=r"'t' has aggregate-function max.*ignore-retract") as caught:
+        put(table, (1, 5, "a", 10, 1, 1, "x", "-D"))
+    assert caught.value.code == "retract-refused"
+
+
 # --------------------------------------------------------------------------------------------------------------- races
 
 

@@ -34,6 +34,19 @@ ENGINES = {
     "partial-update": {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true"},
     "aggregation": {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum"},
     "first-row": {"merge-engine": "first-row", "ignore-delete": "true"},
+    "deduplicate by sequence": {"sequence.field": "n"},
+    "partial-update by sequence": {
+        "merge-engine": "partial-update",
+        "partial-update.remove-record-on-delete": "true",
+        "sequence.field": "n",
+    },
+    "listagg by sequence": {
+        "merge-engine": "aggregation",
+        "fields.t.aggregate-function": "listagg",
+        "fields.t.ignore-retract": "true",
+        "sequence.field": "n",
+    },
+    "sequence group": {"merge-engine": "partial-update", "fields.n.sequence-group": "t"},
 }
 
 
