@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from catalog_service.wire import ColumnSpec, CreateTable
 from filestore.errors import InvalidRequest
+from filestore.model.bounds import check_columns
 from filestore.model.definition import TableDefinition
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 _WORD = re.compile(r"\w+")
+_SHORT = 200  # characters of a type that is remembered
 _TYPE_HINT = "write types as in BIGINT, DECIMAL(10,2), ARRAY<STRING> or STRUCT<a: INT, b: DATE>"
 
 
@@ -92,6 +95,8 @@ def columns_of(request: CreateTable) -> TableColumns:
 
 
 def _listed(request: CreateTable) -> ColumnList:
+    if request.columns is not None:
+        check_columns(len(request.columns))
     if request.columns is None:
         return parse_column_list(request.sql_schema or "", request.primary_key)
     return ColumnList(tuple(_column(c, request.primary_key) for c in request.columns), request.primary_key)
@@ -170,7 +175,19 @@ def _column(spec: ColumnSpec, primary_key: Collection[str]) -> Column | Metadata
     return MetadataColumn(spec.name, _type(spec), key, spec.metadata.virtual, nullable, spec.comment)
 
 
+@lru_cache(maxsize=1024)
+def _known_type(text: str) -> pa.DataType | None:
+    """The type that a text says and nothing more; None for any other, of which `_type` says what is wrong with it."""
+    try:
+        columns = parse_columns(f"`c` {text}").columns
+    except InvalidRequest:
+        return None
+    return columns[0].type if columns == (Column("c", columns[0].type),) else None
+
+
 def _type(spec: ColumnSpec) -> pa.DataType:
+    if len(spec.type) < _SHORT and (known := _known_type(spec.type)) is not None:
+        return known
     # The column's own name, for the parser's messages, unless that is no name at all: `Schema` says so later.
     name = spec.name if _WORD.fullmatch(spec.name) else "c"
     try:

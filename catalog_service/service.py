@@ -39,6 +39,7 @@ from filestore import layout
 from filestore.ambient import Ambient, system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
+from filestore.model.bounds import check_comment
 from filestore.model.change_text import parse_change
 from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
@@ -136,10 +137,11 @@ class CatalogService:
         """The database, and whether it was made now.
 
         Raises:
-            InvalidRequest: ``bad-name``.
+            InvalidRequest: ``bad-name``, ``too-long``.
             AlreadyExists: ``database-exists``, unless `if_not_exists`.
         """
         name = fold_name("database", request.name)
+        check_comment(f"database {name!r}", request.comment)
         row, created = self._lifecycle.create_database(name, request.comment)
         if not created and not if_not_exists:
             raise AlreadyExists(

@@ -175,7 +175,9 @@ class AlterTable(RequestModel):
         json_schema_extra={"examples": [{"changes": ["ADD COLUMN note STRING AFTER id", "COMMENT 'One row an order'"]}]}
     )
 
-    changes: tuple[str, ...] = Field(min_length=1, description="As behind ALTER TABLE in SQL; all are made or none.")
+    changes: tuple[str, ...] = Field(
+        min_length=1, max_length=1000, description="As behind ALTER TABLE in SQL; all are made or none."
+    )
 
 
 class CurrentSnapshot(AnswerModel):

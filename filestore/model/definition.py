@@ -10,12 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Corrupt, InvalidRequest
+from filestore.model.bounds import Extent, check_extent
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.log_mode import LogMode, check_log, log_mode, tells_images, tells_input
 from filestore.model.merging import MergeEngine, MergeSpec, check_stray_options, merge_spec
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.table_options import TableOptions
-from filestore.model.text import check_text
+from filestore.model.text import check_text, name_list
 from filestore.model.types import is_key_type, to_sql
 
 __all__ = ["COLUMN_MAPPING", "TYPE_WIDENING", "TableDefinition", "check_definition"]
@@ -69,11 +70,11 @@ class TableDefinition:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
                 ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
-                ``bad-text``, or those of `check_fields`, `check_log` and
-                `TableOptions.parse`.
+                ``bad-text``, or those of `check_fields`, `check_extent`, `check_log` and `TableOptions.parse`.
         """
         check_fields(schema)
         _check_texts(options or {}, comment)
+        check_extent(Extent.of(schema, options or {}, comment))
         definition = cls(schema, tuple(primary_key), tuple(partition_by), TableOptions.parse(options or {}), comment)
         check_definition(definition)
         check_stray_options(definition)
@@ -261,7 +262,7 @@ def _check_key_column(column: Column) -> None:
 def _known(schema: Schema, name: str, role: str) -> None:
     if name not in schema:
         raise InvalidRequest(
-            f"{role} column {name!r} is not in the schema; its columns are {', '.join(schema.names)}",
+            f"{role} column {name!r} is not in the schema; its columns are {name_list(schema.names)}",
             code="unknown-column",
         )
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.bounds import Extent, check_extent
 from filestore.model.changes import (
     AddColumn,
     Change,
@@ -109,6 +110,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     after = before
     for change in changes:
         after = _applied(after, change, before)
+    check_extent(_extent(after), _extent(definition))
     check_definition(after)
     check_stray_options(after, before.schema.names)
     metadata = after.options["schema.evolution-mode"] == "metadata"
@@ -131,6 +133,10 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
 def shut_out(definition: TableDefinition) -> tuple[str, ...]:
     """For each feature that changes have switched on a sentence that says which readers it shuts out."""
     return tuple(_READERS[feature] for feature in sorted(definition.features))
+
+
+def _extent(definition: TableDefinition) -> Extent:
+    return Extent.of(definition.schema, definition.options.as_dict(), definition.comment)
 
 
 def _numbered(definition: TableDefinition) -> TableDefinition:

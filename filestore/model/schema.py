@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
-from filestore.model.text import check_text
+from filestore.model.text import check_text, name_list
 
 __all__ = ["Column", "Schema", "check_fields", "check_pattern"]
 
@@ -128,7 +128,7 @@ class Schema:
             return self._by_name[name]
         except KeyError:
             raise NotFound(
-                f"there is no column {name!r}; the columns are {', '.join(self.names)}", code="unknown-column"
+                f"there is no column {name!r}; the columns are {name_list(self.names)}", code="unknown-column"
             ) from None
 
     def select(self, names: Iterable[str]) -> Schema:

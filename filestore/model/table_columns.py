@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
-from filestore.model.text import check_text
+from filestore.model.text import check_text, name_list
 from filestore.model.types import quoted, to_sql
 
 __all__ = ["FIELD_KEY", "FIELD_VIRTUAL", "MetadataColumn", "TableColumns", "managed_schema"]
@@ -130,7 +130,7 @@ class TableColumns:
             if column.name in names:
                 raise InvalidRequest(
                     f"{role} column {column.name!r} is a METADATA column, which belongs to a message and not to the "
-                    f"row in it: the {role} consists of physical columns, which are {', '.join(self.physical.names)}",
+                    f"row in it: the {role} consists of physical columns, which are {name_list(self.physical.names)}",
                     code="metadata-column",
                 )
 

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["check_text", "check_texts"]
+__all__ = ["check_text", "check_texts", "name_list"]
 
 _WRONG = re.compile("[\0\ud800-\udfff]")
+_NAMES = 30  # that a message lists
 _SHOWN = 60  # characters of a bad text in the message
+
+
+def name_list(names: Sequence[str]) -> str:
+    """Names for a message, which stays readable with thousands of them."""
+    shown = ", ".join(names[:_NAMES])
+    return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
 
 
 def check_text(what: str, text: str) -> None:

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 from filestore.errors import InvalidRequest
+from filestore.model.bounds import Extent, check_extent
 from filestore.model.table_columns import TableColumns
 from filestore.model.text import check_text
 from log.connectors.options import (
@@ -65,7 +66,8 @@ class KafkaDeclaration:
             InvalidRequest: with a code of ``unknown-option``, ``missing-option``, ``bad-option-value``,
                 ``connector-properties``, ``connector-key``, ``connector-format``, ``startup-mode``,
                 ``malformed-policy``, ``sink-parallelism``, ``bad-text``, ``unknown-column``, ``nullable-key``,
-                ``key-type``, or those of `check_fields`, `project_fields`, `open_format` and `plan_read`.
+                ``key-type``, or those of `check_fields`, `check_extent`, `project_fields`, `open_format` and
+                `plan_read`.
                 Nothing outside was asked.
         """
         given = {name: str(value) for name, value in (options or {}).items()}
@@ -73,6 +75,7 @@ class KafkaDeclaration:
             check_text(f"option name {name!r}", name)
             check_text(f"option {name!r}", value)
         check_text("the table's comment", comment or "")
+        check_extent(Extent.of(columns.columns, given, comment))
         made = cls(columns, tuple(primary_key), tuple(sorted(given.items())), comment)
         check_options(made)
         check_key(made)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import check_fields, check_pattern
+from filestore.model.text import name_list
 from filestore.model.types import is_key_type, to_sql
 from log.connectors.options import (
     CONNECTOR,
@@ -84,7 +85,7 @@ def check_key(made: KafkaDeclaration) -> None:
     for name in made.primary_key:
         if name not in made.columns.names:
             raise InvalidRequest(
-                f"primary key column {name!r} is not among the columns, which are {', '.join(made.columns.names)}",
+                f"primary key column {name!r} is not among the columns, which are {name_list(made.columns.names)}",
                 code="unknown-column",
             )
         column = made.columns.physical.column(name)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.errors import InvalidRequest
+from filestore.model.text import name_list
 from log.formats.format import Decoded, Index, Malformed
 
 __all__ = ["FieldsInclude", "Projection", "disagreeing", "project_fields"]
@@ -81,7 +82,7 @@ def project_fields(
     for name in key_fields:
         if name not in schema.names:
             raise InvalidRequest(
-                f"key.fields names {name!r}, which is no column; the columns are {', '.join(schema.names)}",
+                f"key.fields names {name!r}, which is no column; the columns are {name_list(schema.names)}",
                 code="key-fields",
             )
         if not name.startswith(prefix) or name == prefix:

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
+from filestore.model.text import name_list
 from log.formats.avro_format import AvroConfluentFormat, AvroFormat, Registry
 from log.formats.avro_schema import check_avro_name, check_avro_type
 from log.formats.canal_json import CanalJsonFormat
@@ -65,7 +66,7 @@ def _check_types(name: str, schema: pa.Schema) -> None:
     check, check_name = _TYPES[name], check_avro_name if name.startswith("avro") else None
     if name == "raw" and len(schema) != 1:
         raise InvalidRequest(
-            f"raw holds one column, and there are {len(schema)}: {', '.join(schema.names)}", code="format-type"
+            f"raw holds one column, and there are {len(schema)}: {name_list(schema.names)}", code="format-type"
         )
     if name == "csv" and not len(schema):
         raise InvalidRequest("csv needs a column at least", code="format-type")

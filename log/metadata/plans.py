@@ -17,6 +17,7 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column
 from filestore.model.table_columns import MetadataColumn, TableColumns
+from filestore.model.text import name_list
 from filestore.model.types import to_sql
 from log.metadata.binding import Bound, bind, listed, writable
 from log.metadata.keys import MetadataKey, Origin
@@ -130,7 +131,7 @@ class WritePlan:
             if name not in self.declared.names and name != KIND_COLUMN:
                 raise InvalidRequest(
                     f"the rows have a column {name!r} that the table lacks; the columns to write are "
-                    f"{', '.join(self.declared.names)}",
+                    f"{name_list(self.declared.names)}",
                     code="unknown-column",
                 )
         if len(set(rows.column_names)) < len(rows.column_names):
@@ -153,7 +154,7 @@ def plan_read(columns: TableColumns, keys: Sequence[MetadataKey], names: Collect
     for name in names or ():
         if name not in columns.names:
             raise NotFound(
-                f"there is no column {name!r}; the columns are {', '.join(columns.names)}", code="unknown-column"
+                f"there is no column {name!r}; the columns are {name_list(columns.names)}", code="unknown-column"
             )
     wanted = [_bound(c, keys) for c in columns.columns if names is None or c.name in names]
     needed = {c.key.name for c in wanted if isinstance(c, Bound)}
