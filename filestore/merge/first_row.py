@@ -7,6 +7,7 @@ import polars as pl
 from filestore.merge.fieldwise import Merged, lasting
 from filestore.merge.history import GROUP, History
 from filestore.model.merging import MergeSpec
+from filestore.model.own_columns import is_own
 
 __all__ = ["first_rows"]
 
@@ -17,7 +18,7 @@ def first_rows(history: History, spec: MergeSpec) -> Merged:
     Raises:
         InvalidRequest: ``delete-refused``.
     """
-    names = [name for name in history.frame.columns if not name.startswith("_")]
+    names = [name for name in history.frame.columns if not is_own(name)]
     kept = lasting(history, spec).frame.group_by(GROUP, maintain_order=True).agg(pl.col(n).first() for n in names)
     rows = history.every_key(kept.with_columns(_alive=True))
     return Merged(rows.select(names), rows["_alive"].fill_null(False))

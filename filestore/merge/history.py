@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.own_columns import is_own
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.frames import with_entries
 from filestore.rows.keys import changes
@@ -83,7 +84,7 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
         sequence: Orders the rows of a key (null first, ties: the later one last), stored rows among them.
     """
     sizes = np.diff(np.append(starts, rows.num_rows))
-    names = [name for name in rows.column_names if not name.startswith("_")]
+    names = [name for name in rows.column_names if not is_own(name)]
     changes = _changes(rows, names, np.repeat(np.arange(len(starts)), sizes))
     run = [pl.lit(None, pl.Int32).alias(RUN_COLUMN)] if RUN_COLUMN in changes.columns else []
     parts = [*(_numbered(with_entries(part.rows.select(names)), part.groups, run) for part in stored), changes]

@@ -208,6 +208,21 @@ def _check_texts(options: Mapping[str, str], comment: str | None) -> None:
     check_text("the table's comment", comment or "")
 
 
+def _check_partition_column(column: Column) -> None:
+    if column.name.startswith("_"):
+        raise InvalidRequest(
+            f"partition column {column.name!r} begins with '_', and readers pass over folders that do: rename it, or "
+            "partition by another",
+            code="bad-column-name",
+        )
+    if not is_key_type(column.type) or pa.types.is_binary(column.type):
+        raise InvalidRequest(
+            f"partition column {column.name!r} is {to_sql(column.type)}: use a string, integer, boolean, decimal, "
+            "date or timestamp",
+            code="partition-type",
+        )
+
+
 def _check_columns(definition: TableDefinition) -> None:
     for role, names in (
         ("primary key", definition.primary_key),
@@ -220,13 +235,7 @@ def _check_columns(definition: TableDefinition) -> None:
     for name in definition.primary_key:
         _check_key_column(definition.schema.column(name))
     for name in definition.partition_by:
-        column = definition.schema.column(name)
-        if not is_key_type(column.type) or pa.types.is_binary(column.type):
-            raise InvalidRequest(
-                f"partition column {name!r} is {to_sql(column.type)}: use a string, integer, boolean, decimal, date "
-                "or timestamp",
-                code="partition-type",
-            )
+        _check_partition_column(definition.schema.column(name))
     if len(definition.partition_by) == len(definition.schema.columns):
         raise InvalidRequest("every column is a partition column: leave at least one", code="partition-type")
     missing = [c for c in definition.partition_by if c not in definition.primary_key]

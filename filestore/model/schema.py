@@ -15,11 +15,11 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model import types
+from filestore.model.own_columns import is_own
 from filestore.model.text import check_text, name_list
 
 __all__ = ["Column", "Schema", "check_fields", "check_pattern"]
 
-RESERVED_PREFIX = "_"
 ID_METADATA = "tablestore.id"
 CHANGES_METADATA = "delta.typeChanges"
 
@@ -272,9 +272,9 @@ def check_pattern(what: str, name: str) -> None:
 def _check_name(name: str) -> None:
     if not name or name != name.strip():
         raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
-    if name.startswith(RESERVED_PREFIX):
+    if is_own(name):
         raise InvalidRequest(
-            f"column name {name!r} begins with '_', which the store keeps for its own columns: rename it",
+            f"column name {name!r} is one of the store's own, which stand beside a table's columns: rename it",
             code="bad-column-name",
         )
     if bad := sorted(set(name) & set(" ,;{}()\n\t=")):

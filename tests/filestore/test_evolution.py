@@ -211,7 +211,7 @@ def test_what_may_be_widened() -> None:
         ([], "no-changes"),
         ([AddColumn("a", "INT")], "duplicate-column"),
         ([AddColumn("A", "INT")], "duplicate-column"),
-        ([AddColumn("_a", "INT")], "bad-column-name"),
+        ([AddColumn("_Kind", "INT")], "bad-column-name"),
         ([AddColumn("n", "STRUCT<q: INT, Q: INT>")], "duplicate-column"),
         ([AddColumn("n", "INT", first=True, after="a")], "bad-position"),
         ([AddColumn("n", "INTEGERS")], "unsupported-type"),

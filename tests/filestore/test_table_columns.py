@@ -135,7 +135,7 @@ REFUSED = {
     "x STRUCT<a: INT METADATA>": ("bad-column-list", "the STRUCT field 'a' cannot be METADATA"),
     "x INT, a INT METADATA DEFAULT 1": ("bad-column-list", "'DEFAULT 1' is not supported"),
     "x INT, X INT METADATA": ("duplicate-column", "compared without case"),
-    "x INT, _a INT METADATA": ("bad-column-name", "'_a'"),
+    "x INT, _row INT METADATA": ("bad-column-name", "'_row'"),
     "x INT, a TIME METADATA": ("unsupported-type", "column 'a' has type TIME"),
     "a INT METADATA, b INT METADATA": ("empty-schema", "declare at least one"),
     "x INT, a INT METADATA FROM 'k', b INT METADATA FROM 'k'": ("metadata-key", "'a' and 'b' would both write"),

@@ -2,17 +2,71 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
+from compaction.folding import fold_table
 from filestore.alter import alter
 from filestore.errors import InvalidRequest
 from filestore.model.changes import AddColumn, RenameColumn
+from filestore.model.own_columns import is_own
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_columns, parse_table_columns
 from log.connectors.declaration import KafkaDeclaration
 from tests.tables import assert_healthy, create, define, read, write
+
+MONGO = "_id STRING, `_class` STRING, _s STRUCT<_id: INT, _row: INT>, __v INT"
+
+
+@pytest.mark.parametrize("engine", ["deduplicate", "first-row", "partial-update"])
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+def test_names_with_an_underscore_are_the_users(folder: Path, engine: str, mode: str) -> None:
+    """``_id``, which each collection of MongoDB has, was refused; its columns were taken for the kernel's own."""
+    store = create(folder / "t", define(MONGO, ["_id"], merge__engine=engine, write__mode=mode))
+    first = {"_id": "a", "_class": "c", "_s": {"_id": 1, "_row": 2}, "__v": 3}
+    write(store, [first, {**first, "_id": "b"}])
+    write(store, [{**first, "__v": 4}])
+    fold_table(store, full=True)
+    expected = 3 if engine == "first-row" else 4
+    assert sorted(read(store), key=lambda row: row["_id"]) == [{**first, "__v": expected}, {**first, "_id": "b"}]
+    alter(store, (AddColumn("_rev", "INT"),))
+    assert set(read(store)[0]) == {"_id", "_class", "_s", "__v", "_rev"}
+    assert_healthy(store)
+
+
+def test_a_topic_may_have_them_and_a_partition_may_not() -> None:
+    columns = parse_table_columns(MONGO, ["_id"])
+    broker = {"topic": "t", "properties.bootstrap.servers": "h:1", "key.format": "json", "value.format": "json"}
+    made = KafkaDeclaration.of(columns, ["_id"], {"connector": "upsert-kafka", **broker})
+    assert made.key_fields == ("_id",)
+    with pytest.raises(InvalidRequest, match="partition column '_day' begins with '_'") as caught:
+        define("id INT, _day DATE", ["id", "_day"], partition_by=["_day"])
+    assert caught.value.code == "bad-column-name"
+
+
+OWN = re.compile(r"""["'](_[a-z]+(?:_[a-z]+)*_?)["']|with_columns\((_[a-z]+)=""")
+NO_COLUMNS = {
+    "_delta_log",
+    "_runs",
+    "_change_data",
+    "_overlays",
+    "_consumers",
+    "_log",
+    "_error",
+    "_before",
+    "_columns",
+    "_by_name",
+    "_opened",
+}
+
+
+@pytest.mark.parametrize("package", ["filestore", "compaction", "log", "tablestore"])
+def test_every_name_of_the_stores_own_columns_is_reserved(package: str) -> None:
+    root = Path(__file__).parents[2] / package
+    found = {name for file in root.rglob("*.py") for pair in OWN.findall(file.read_text()) for name in pair if name}
+    assert {name for name in found - NO_COLUMNS if not is_own(name)} == set()
 
 
 def test_a_struct_has_a_field_named_like_the_key(folder: Path) -> None:

@@ -34,7 +34,7 @@ def test_fields_say_what_sql_says() -> None:
     ("arguments", "code", "words"),
     [
         ({"name": ""}, "bad-column-name", "empty"),
-        ({"name": "_at"}, "bad-column-name", "'_at'"),
+        ({"name": "_Kind"}, "bad-column-name", "'_Kind'"),
         ({"name": 7}, "metadata-key", "the name of a metadata column is a text, not 7"),
         ({"key": ""}, "metadata-key", "the metadata key ''"),
         ({"key": 7}, "metadata-key", "the key of a metadata column is a text, not 7"),
