@@ -10,7 +10,8 @@ Others import only `catalog_service.client` and `catalog_service.wire`; the comm
     lanes        threads for requests, bounded by kind   bodies       bounds of what requests send
     stopping     what becomes of requests at the end     answering    from a request to a lane, and to an answer
     refusals     errors as answers                       documented_errors: the same in the OpenAPI document
-    wire, column_wire, lease_wire, messages: what crosses HTTP, as pydantic models
+    connecting   a client's connections, TLS             paths        warehouses' paths
+    wire, column_wire, lease_wire, page_wire, messages: what crosses HTTP, as pydantic models
     problems     errors as RFC 9457 documents, and back  pages        page tokens
     request_metrics  what is measured and logged of requests
     service      the use cases                           lifecycle    their steps, made safe against crashes

@@ -18,13 +18,13 @@ from starlette.exceptions import HTTPException
 from catalog_service.bodies import BoundedBodies
 from catalog_service.guard import GuardedRequests
 from catalog_service.lanes import Lanes
+from catalog_service.page_wire import Problem
 from catalog_service.problems import INTERNAL_ERROR, invalid_body, problem_of
 from catalog_service.refusals import problem_response, refusal
 from catalog_service.request_metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.routes import PREFIX, open_router, router
 from catalog_service.service import CatalogService
 from catalog_service.stopping import RunningRequests, StoppableRequests
-from catalog_service.wire import Problem
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.metrics.registry import Metrics
 

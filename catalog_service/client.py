@@ -11,13 +11,17 @@ Both raise the same errors with the same codes.
 
 from __future__ import annotations
 
-from typing import Protocol, Self
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from catalog_service.embedded import EmbeddedCatalog, local_path
-from catalog_service.lease_wire import LeaseInfo, LeaseRequest
-from catalog_service.remote import HttpCatalog
-from catalog_service.wire import AlterTable, CreateTable, SnapshotInfo, TableInfo
+from catalog_service.paths import local_path
 from filestore.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from catalog_service.embedded import EmbeddedCatalog
+    from catalog_service.lease_wire import LeaseInfo, LeaseRequest
+    from catalog_service.remote import HttpCatalog
+    from catalog_service.wire import AlterTable, CreateTable, SnapshotInfo, TableInfo
 
 __all__ = [
     "AlterTable",
@@ -32,6 +36,27 @@ __all__ = [
     "connect",
     "local_path",
 ]
+
+
+# Loaded when they are asked for: who lists the tables of a service needs neither SQLAlchemy nor Arrow, which take a
+# second.
+_HOMES = {
+    "EmbeddedCatalog": "catalog_service.embedded",
+    "HttpCatalog": "catalog_service.remote",
+    "LeaseInfo": "catalog_service.lease_wire",
+    "LeaseRequest": "catalog_service.lease_wire",
+    "AlterTable": "catalog_service.wire",
+    "CreateTable": "catalog_service.wire",
+    "SnapshotInfo": "catalog_service.wire",
+    "TableInfo": "catalog_service.wire",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """A name of `_HOMES`."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 class Catalog(Protocol):
@@ -129,11 +154,13 @@ def connect(target: str, token: str | None = None, database: str | None = None) 
     Args:
         target: The URL of a service, or a warehouse: a path on a local disk. One that is not there is empty, and
             made by `create_database`.
-        token: What the service wants, if anything.
+        token: What the service requires, if anything. Certificates of a private authority: `$TABLESTORE_CA_FILE` names
+            their file (PEM).
         database: Of an embedded catalog: the URL of its database; ``<warehouse>/catalog.db`` if None.
 
     Raises:
-        InvalidRequest: ``bad-url``, ``bad-path``, ``bad-database-url``, ``not-with-a-service``.
+        InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``, ``bad-path``, ``bad-database-url``,
+            ``not-with-a-service``.
         Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database does not answer. A service is first asked by the first call.
     """
@@ -143,5 +170,9 @@ def connect(target: str, token: str | None = None, database: str | None = None) 
                 "a catalog service has its own database: leave `database` out, or give a warehouse",
                 code="not-with-a-service",
             )
+        from catalog_service.remote import HttpCatalog  # see `_HOMES`
+
         return HttpCatalog(target, token)
+    from catalog_service.embedded import EmbeddedCatalog  # see `_HOMES`
+
     return EmbeddedCatalog(target, database)

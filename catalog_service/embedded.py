@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
@@ -11,12 +10,13 @@ from catalog_service.engine import default_database_url, is_there
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX
+from catalog_service.paths import local_path
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
-from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.errors import NotFound, Unsupported
 
-__all__ = ["EmbeddedCatalog", "local_path", "warehouse_and_database"]
+__all__ = ["EmbeddedCatalog", "warehouse_and_database"]
 
 
 class EmbeddedCatalog:
@@ -148,22 +148,6 @@ class EmbeddedCatalog:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def local_path(path: str) -> str:
-    """A warehouse's path as everybody means it: absolute, with ``~`` as the shell has it.
-
-    Raises:
-        InvalidRequest: ``bad-path``: it is empty, holds NUL, or names the home of nobody.
-    """
-    if not path or "\0" in path:
-        raise InvalidRequest(
-            f"{path!r} is not the path of a warehouse: name a folder, '.' for this one", code="bad-path"
-        )
-    try:
-        return str(Path(path).expanduser().absolute())
-    except RuntimeError as error:
-        raise InvalidRequest(f"warehouse {path!r}: {error}; write the whole path", code="bad-path") from error
 
 
 def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, str]:

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import ConfigDict, Field
 
-from catalog_service.wire import AnswerModel, RequestModel
+from catalog_service.messages import AnswerModel, RequestModel
 
 __all__ = ["LeaseInfo", "LeaseRequest"]
 

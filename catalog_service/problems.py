@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog_service.wire import Problem, Violation
+from catalog_service.page_wire import Problem, Violation
 from filestore.errors import (
     AlreadyExists,
     CommitUnknown,

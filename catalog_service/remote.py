@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Self, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from catalog_service.connecting import checked_url, connection_error, http_client, is_tls_error
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
+from catalog_service.page_wire import CreateDatabase, DatabasePage, Problem, TablePage
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.problems import MEDIA_TYPE, error_of
-from catalog_service.wire import (
-    AlterTable,
-    CreateDatabase,
-    CreateTable,
-    DatabasePage,
-    Problem,
-    SnapshotInfo,
-    TableInfo,
-    TablePage,
-)
 from filestore.ambient import Ambient, system_ambient
-from filestore.errors import InvalidRequest, Unavailable
+from filestore.errors import Unavailable
+
+if TYPE_CHECKING:
+    from catalog_service.wire import AlterTable, CreateTable, SnapshotInfo, TableInfo
 
 __all__ = ["HttpCatalog"]
 
 Answer = TypeVar("Answer", bound=BaseModel)
 
-# Making a table waits for a broker, at most; so long a silence means that nobody is there.
-_TIMEOUT = httpx.Timeout(120.0, connect=5.0)
 _GET_ATTEMPTS = 3
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class HttpCatalog:
@@ -49,19 +40,13 @@ class HttpCatalog:
         ambient: For the pauses between attempts.
 
     Raises:
-        InvalidRequest: ``bad-url``.
+        InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``.
     """
 
     def __init__(self, url: str, token: str | None = None, ambient: Ambient | None = None) -> None:
-        self.url = _checked(url)
+        self.url = checked_url(url)
         self._ambient = ambient or system_ambient()
-        self._http = httpx.Client(
-            base_url=f"{self.url}/api/v1",
-            timeout=_TIMEOUT,
-            headers={"Authorization": f"Bearer {token}"} if token else {},
-            # a proxy of the environment does not know our loopback
-            trust_env=urlsplit(url).hostname not in _LOOPBACK,
-        )
+        self._http = http_client(self.url, f"{self.url}/api/v1", token)
 
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
         """Creates a database."""
@@ -85,16 +70,22 @@ class HttpCatalog:
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
+        from catalog_service.wire import TableInfo  # brings Arrow, which lists do without
+
         path = f"{_database(database)}/tables"
         response = self._change("POST", path, {"if_not_exists": if_not_exists}, table)
         return self._parsed(TableInfo, response)
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
         """A table in full."""
+        from catalog_service.wire import TableInfo  # brings Arrow, which lists do without
+
         return self._get(TableInfo, _table(database, name), {"snapshot": with_snapshot})
 
     def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
         """Changes what a table is."""
+        from catalog_service.wire import SnapshotInfo  # brings Arrow, which lists do without
+
         return self._parsed(SnapshotInfo, self._change("PATCH", _table(database, name), {}, changes))
 
     def list_tables(self, database: str) -> list[str]:
@@ -140,14 +131,14 @@ class HttpCatalog:
         attempts = Retrying(
             stop=stop_after_attempt(_GET_ATTEMPTS),
             wait=wait_exponential(multiplier=0.1, max=1.0),
-            retry=retry_if_exception_type(httpx.TransportError),
+            retry=retry_if_exception(_may_pass),
             sleep=self._ambient.sleep,
             reraise=True,
         )
         try:
             response = attempts(self._http.get, path, params=_query(query))
         except httpx.TransportError as error:
-            raise self._no_answer(error) from error
+            raise connection_error(self.url, error) from error
         return self._parsed(kind, response)
 
     def _change(
@@ -158,7 +149,7 @@ class HttpCatalog:
         try:
             response = self._http.request(method, path, params=_query(query), content=content, headers=headers)
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-            raise self._no_answer(error) from error
+            raise connection_error(self.url, error) from error
         except httpx.TransportError as error:
             raise Unavailable(
                 f"the catalog service at {self.url} took the request and gave no answer ({error}): look "
@@ -187,14 +178,6 @@ class HttpCatalog:
             raise self._stranger(response) from error
         raise error_of(problem)
 
-    def _no_answer(self, error: httpx.TransportError) -> Unavailable:
-        return Unavailable(
-            f"no catalog service answers at {self.url} ({error}): start it with `tablestore serve`, or "
-            "correct the "
-            "address",
-            code="catalog-unreachable",
-        )
-
     def _stranger(self, response: httpx.Response) -> Unavailable:
         return Unavailable(
             f"{response.request.method} {response.request.url} was answered with status "
@@ -204,17 +187,9 @@ class HttpCatalog:
         )
 
 
-def _checked(url: str) -> str:
-    try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL as error:
-        raise InvalidRequest(f"{url!r} is not a URL: {error}", code="bad-url") from error
-    if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise InvalidRequest(
-            f"{url!r} is not the URL of a catalog service: write it as in http://127.0.0.1:8080",
-            code="bad-url",
-        )
-    return url.rstrip("/")
+def _may_pass(error: BaseException) -> bool:
+    """Whether to ask again: a certificate is as wrong the second time."""
+    return isinstance(error, httpx.TransportError) and not is_tls_error(error)
 
 
 def _database(name: str) -> str:

@@ -1,0 +1,151 @@
+"""What crosses HTTP of databases, lists, errors and the service; a part of `catalog_service.wire`.
+
+It needs no Arrow, so that a client that lists tables loads in a fraction of the time.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from catalog_service.messages import AnswerModel, RequestModel
+
+__all__ = [
+    "CatalogConfig",
+    "CreateDatabase",
+    "DatabaseInfo",
+    "DatabasePage",
+    "Health",
+    "Problem",
+    "TablePage",
+    "TableSummary",
+    "Violation",
+]
+
+_TABLE_ID = "6f1c2f0e-9d3b-4c39-8a53-0c7f0a2d7c11"
+_LOCATION = "/data/warehouse/shop/orders"
+_CREATED = "2026-11-21T12:00:00Z"
+
+
+class CreateDatabase(RequestModel):
+    """Body of ``POST /databases``."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "comment": "Orders and items"}]})
+
+    name: str = Field(description="ASCII letters, digits and underscores, a letter first; stored in lower case.")
+    comment: str | None = None
+
+
+class DatabaseInfo(AnswerModel):
+    """A database."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "name": "shop",
+                    "comment": "Orders and items",
+                    "location": "/data/warehouse/shop",
+                    "created_at": _CREATED,
+                }
+            ]
+        }
+    )
+
+    name: str
+    comment: str | None = None
+    location: str = Field(description="The folder or URL below which its tables lie.")
+    created_at: datetime
+
+
+class DatabasePage(AnswerModel):
+    """Databases by name."""
+
+    databases: list[DatabaseInfo]
+    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+
+
+class TableSummary(AnswerModel):
+    """A table in a list."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "database": "shop",
+                    "name": "orders",
+                    "table_id": _TABLE_ID,
+                    "location": _LOCATION,
+                    "comment": "One row an order",
+                    "created_at": _CREATED,
+                }
+            ]
+        }
+    )
+
+    database: str
+    name: str
+    table_id: str
+    connector: str | None = Field(None, description="As of the table in full.")
+    location: str | None = Field(description="Null of a table with a connector.")
+    comment: str | None = None
+    created_at: datetime
+
+
+class TablePage(AnswerModel):
+    """Tables by name."""
+
+    tables: list[TableSummary]
+    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+
+
+class CatalogConfig(AnswerModel):
+    """What a client may want to know before its first request."""
+
+    version: str = Field(description="Of Tablestore.", examples=["0.1.0"])
+    warehouse: str = Field(description="Where databases lie.", examples=["/data/warehouse"])
+    page_size: int = Field(description="Of a list that was not told otherwise.", examples=[100])
+    page_size_max: int = Field(examples=[1000])
+    endpoints: list[str] = Field(examples=[["GET /api/v1/databases"]])
+
+
+class Health(AnswerModel):
+    """The service answers; with `/ready` its database does, too."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Violation(BaseModel):
+    """One place of a request that does not fit."""
+
+    pointer: str = Field(description="Where, as a JSON pointer that begins with body, query or path.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """RFC 9457: what went wrong. Programs look at `code`; people read `detail`, which may change."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:tablestore:problem:not-found",
+                    "title": "Not found",
+                    "status": 404,
+                    "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
+                    "instance": "/api/v1/databases/shop/tables/orders",
+                    "code": "table-not-found",
+                }
+            ]
+        }
+    )
+
+    type: str = Field(description="The class of the error: what to do next.")
+    title: str
+    status: int
+    detail: str = Field(description="What was wrong with which value, and what to do.")
+    instance: str = Field(description="The path that was asked for.")
+    code: str = Field(description="Stable.")
+    errors: list[Violation] | None = Field(None, description="With `invalid-request`: each place.")
