@@ -22,7 +22,8 @@ def encode_segment(rows: pa.Table) -> memoryview:
 def decode_segment(payload: bytes, target: pa.Schema) -> pa.RecordBatch:
     """Its rows in the columns that are wanted; one that did not exist yet is null."""
     source = pa.ipc.open_stream(payload)
-    wanted = [i for i, name in enumerate(source.schema.names) if name in target.names]
+    known = set(target.names)
+    wanted = [i for i, name in enumerate(source.schema.names) if name in known]
     options = pa.ipc.IpcReadOptions(included_fields=wanted, use_threads=False)
     rows = project(pa.ipc.open_stream(payload, options=options).read_all(), target)
     return rows.combine_chunks().to_batches()[0]

@@ -43,7 +43,8 @@ def conform(rows: pa.RecordBatch | pa.Table, target: pa.Schema) -> pa.Table:
         InvalidRequest: ``log-rows``: a column is missing, cannot be cast without loss, or a row kind is
             unknown.
     """
-    missing = [name for name in target.names if name not in rows.schema.names]
+    own = set(rows.schema.names)
+    missing = [name for name in target.names if name not in own]
     if missing:
         raise InvalidRequest(
             f"the rows for the log lack column {missing[0]!r}; they have {', '.join(rows.schema.names)}",
@@ -84,8 +85,9 @@ def keys_of_deletes(rows: pa.Table, primary_key: Sequence[str]) -> pa.Table:
 
 def project(rows: pa.Table, target: pa.Schema) -> pa.Table:
     """Rows of an older schema in the columns of a newer one: a column that did not exist yet is null."""
+    own = set(rows.schema.names)
     arrays = [
-        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(rows.num_rows, field.type)
+        rows[field.name].cast(field.type) if field.name in own else pa.nulls(rows.num_rows, field.type)
         for field in target
     ]
     return pa.Table.from_arrays(arrays, schema=target)

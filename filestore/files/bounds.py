@@ -71,10 +71,10 @@ def row_group_bounds(
     # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
     proven = json.loads(file.stats)["minValues"]
     stored = {n: definition.schema.column(n).in_files for n in types if n not in definition.partition_by}
-    paths = [footer.schema.column(i).path for i in range(footer.num_columns)]
+    paths = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
     absent = [n for n, in_file in stored.items() if in_file not in paths]  # added to the table after the file
     safe = {n: f for n, f in stored.items() if f in proven or not pa.types.is_floating(types[n])}
-    leaves = {n: paths.index(in_file) for n, in_file in safe.items() if n not in absent}
+    leaves = {n: paths[in_file] for n, in_file in safe.items() if in_file in paths}
     known = [_of_row_group(footer.row_group(group), leaves) for group in range(footer.num_row_groups)]
     for group in known:
         group.nulls |= dict.fromkeys(absent, group.rows)

@@ -27,8 +27,9 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
         columns: Which columns, in the schema's order; all if None.
     """
     schema = table.definition.schema.to_arrow()
-    wanted = schema if columns is None else pa.schema([f for f in schema if f.name in set(columns)])
-    stored = [name for name in wanted.names if name not in dict(file.slot.partition)]
+    chosen, values = set(schema.names if columns is None else columns), dict(file.slot.partition)
+    wanted = pa.schema([f for f in schema if f.name in chosen])
+    stored = [name for name in wanted.names if name not in values]
     dead = positions(table.storage, table.location, file.vector).astype(np.int64)
     partition = tuple((n, v) for n, v in file.slot.partition if n in wanted.names)
     start = 0

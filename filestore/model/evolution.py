@@ -119,7 +119,8 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     renames = _renames(before.schema, after.schema) and not mapping
     rewrites = renames or (_widens(before.schema, after.schema) and not widening)
     features = {*([COLUMN_MAPPING] if mapping else []), *([TYPE_WIDENING] if widening else [])}
-    columns = tuple(_stored(column, before.schema, mapping, widening, new_name) for column in after.schema)
+    former = {column.id: column for column in before.schema}
+    columns = tuple(_stored(c, former.get(c.id), mapping, widening, new_name) for c in after.schema)
     result = replace(after, schema=Schema(columns), features=frozenset(features))
     return Evolution(
         definition if result == before else result,
@@ -165,9 +166,10 @@ def _added(before: Schema, after: Schema) -> list[Column]:
     return [column for column in after if column.id not in known]
 
 
-def _stored(column: Column, before: Schema, mapping: bool, widening: bool, new_name: Callable[[], str]) -> Column:
-    """The column with what is kept of its name and types in files."""
-    former = next((c for c in before if c.id == column.id), None)
+def _stored(
+    column: Column, former: Column | None, mapping: bool, widening: bool, new_name: Callable[[], str]
+) -> Column:
+    """The column with what is kept of its name and types in files, from its former state."""
     if mapping:
         column = replace(column, stored_name=former.in_files if former is not None else f"col-{new_name()}")
     if widening and former is not None and former.type != column.type:

@@ -143,9 +143,9 @@ def _fields(
 ) -> Mapping[str, FieldMerge]:
     values = [c for c in definition.schema if c.name not in definition.primary_key]
     default = definition.options["fields.default-aggregate-function"] if engine is MergeEngine.AGGREGATION else None
-    fields = {}
+    fields, given = {}, definition.options.of_fields()
     for column in values:
-        own = definition.options.of_field(column.name)
+        own = given.get(column.name, {})
         if column.name == definition.sequence_field and own:
             raise _error(
                 f"column {column.name!r} orders the rows and follows the last of them: leave {_named(own)} out"

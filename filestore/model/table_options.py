@@ -48,13 +48,13 @@ class TableOptions:
         """The options below a pass-through prefix, by the rest of their names."""
         return {name.removeprefix(prefix): value for name, value in self.given if name.startswith(prefix)}
 
-    def of_field(self, column: str) -> dict[str, Any]:
-        """What was given for a column, parsed, by the option's name; sequence groups left out."""
-        return {
-            option.name: option.parse(text)
-            for name, option, text in self._field_options()
-            if name == column and option.name != "sequence-group"
-        }
+    def of_fields(self) -> dict[str, dict[str, Any]]:
+        """What was given for each column, parsed, by the option's name; sequence groups left out."""
+        found: dict[str, dict[str, Any]] = {}
+        for name, option, text in self._field_options():
+            if option.name != "sequence-group":
+                found.setdefault(name, {})[option.name] = option.parse(text)
+        return found
 
     def field_columns(self) -> list[str]:
         """The columns that options of fields name; sequence groups left out."""

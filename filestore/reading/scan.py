@@ -93,10 +93,10 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
 
     Raises:
         NotFound: a column that is not there.
-        InvalidRequest: a column twice, or a condition that cannot be evaluated (see `Condition.of`).
+        InvalidRequest: no columns or one twice, or a condition that cannot be evaluated (see `Condition.of`).
     """
     definition = state.definition
-    schema = definition.schema.arrow_of(columns)
+    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
     files, pending = tuple(state.files.values()), pending_slots(state)
     if where is None:
         return ScanPlan(state.version, schema, files, None, pending)

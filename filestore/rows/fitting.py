@@ -65,12 +65,12 @@ def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
 
 def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: RowKind) -> pa.Table:
     """Rows of a slot as whole changes for the log: columns that they lack (a delete's, the partition's) put in."""
-    values = dict(slot.partition)
+    values, own = dict(slot.partition), set(rows.column_names)
     columns = {
         column.name: partition_column(values[column.name], column.type, rows.num_rows)
         if column.name in values
         else rows.column(column.name)
-        if column.name in rows.column_names
+        if column.name in own
         else pa.nulls(rows.num_rows, column.type)
         for column in definition.schema
     }
@@ -95,7 +95,8 @@ def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
     """
     _check_columns(rows, definition)
     required = [c.name for c in definition.schema if not c.nullable]
-    if KIND_COLUMN in rows.column_names:
+    kinds = rows.column(KIND_COLUMN) if KIND_COLUMN in rows.column_names else None
+    if kinds is not None:
         _check_kinds(rows.column(KIND_COLUMN), definition)
     for name in required:
         column = rows.column(name)
@@ -106,7 +107,7 @@ def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
                 f"primary key column {name!r} holds {column.null_count} nulls: filter or fill them",
                 code="null-key",
             )
-        if KIND_COLUMN in rows.column_names:
+        if kinds is not None:
             column = column.filter(adding(rows))
         if column.null_count:
             raise InvalidRequest(
@@ -123,8 +124,9 @@ def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
         *definition.sort_key,
         definition.sequence_field,
     }
+    own = set(rows.column_names)
     for column in definition.schema:
-        if column.name not in rows.column_names:
+        if column.name not in own:
             raise InvalidRequest(f"the rows lack the column {column.name!r}", code="missing-column")
         values = rows.column(column.name)
         if column.name in placing and values.type != column.type:

@@ -120,8 +120,8 @@ def partition_column(text: str | None, kind: pa.DataType, rows: int) -> pa.Array
 
 def with_partition(rows: pa.Table, partition: Partition, schema: pa.Schema) -> pa.Table:
     """A file's rows with the partition columns put in their places; only columns that `rows` or the partition have."""
-    values = dict(partition)
-    fields = [f for f in schema if f.name in values or f.name in rows.column_names]
+    values, own = dict(partition), set(rows.column_names)
+    fields = [f for f in schema if f.name in values or f.name in own]
     columns = [
         partition_column(values[f.name], f.type, rows.num_rows) if f.name in values else rows.column(f.name)
         for f in fields

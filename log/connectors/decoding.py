@@ -152,7 +152,8 @@ class RowDecoder:
         values: Decoded,
         messages: Incoming,
     ) -> pa.Table:
-        rows = physical.select([name for name in self.plan.produced.names if name in physical.column_names])
+        decoded = set(physical.column_names)
+        rows = physical.select([name for name in self.plan.produced.names if name in decoded])
         for key in self.plan.keys:
             if key.origin is Origin.CONNECTOR:
                 column = messages.metadata[key.name].take(pa.array(index))

@@ -82,8 +82,9 @@ def check_key(made: KafkaDeclaration) -> None:
     """Columns and the primary key."""
     check_fields(made.columns.columns)
     made.columns.check_physical("primary key", made.primary_key)
+    known = set(made.columns.names)
     for name in made.primary_key:
-        if name not in made.columns.names:
+        if name not in known:
             raise InvalidRequest(
                 f"primary key column {name!r} is not among the columns, which are {name_list(made.columns.names)}",
                 code="unknown-column",

@@ -79,8 +79,9 @@ def project_fields(
         InvalidRequest: ``key-fields``: one is no column, or is named twice, or lacks the prefix; or there is a prefix
             and the value has the key's columns.
     """
+    places = {name: at for at, name in enumerate(schema.names)}
     for name in key_fields:
-        if name not in schema.names:
+        if name not in places:
             raise InvalidRequest(
                 f"key.fields names {name!r}, which is no column; the columns are {name_list(schema.names)}",
                 code="key-fields",
@@ -97,8 +98,9 @@ def project_fields(
             "key.fields-prefix is for keys whose names the value has, too: set value.fields-include = EXCEPT_KEY",
             code="key-fields",
         )
-    key = tuple(schema.names.index(name) for name in key_fields)
-    value = tuple(i for i in range(len(schema)) if include is FieldsInclude.ALL or i not in key)
+    key = tuple(places[name] for name in key_fields)
+    left_out = set() if include is FieldsInclude.ALL else set(key)
+    value = tuple(i for i in range(len(schema)) if i not in left_out)
     return Projection(schema, key, value, prefix)
 
 

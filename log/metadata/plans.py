@@ -7,6 +7,7 @@ declares them. A `ReadPlan` and a `WritePlan` lead from one to the other; both a
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -122,20 +123,21 @@ class WritePlan:
         return _table(columns, self.produced, rows)
 
     def _check_names(self, rows: pa.Table) -> None:
+        declared = {*self.declared.names, KIND_COLUMN}
         for name in rows.column_names:
             if name in self.virtual:
                 raise InvalidRequest(
                     f"column {name!r} is VIRTUAL: it is read from messages and cannot be written. Leave it out",
                     code="virtual-column",
                 )
-            if name not in self.declared.names and name != KIND_COLUMN:
+            if name not in declared:
                 raise InvalidRequest(
                     f"the rows have a column {name!r} that the table lacks; the columns to write are "
                     f"{name_list(self.declared.names)}",
                     code="unknown-column",
                 )
-        if len(set(rows.column_names)) < len(rows.column_names):
-            twice = next(n for n in rows.column_names if rows.column_names.count(n) > 1)
+        twice, count = Counter(rows.column_names).most_common(1)[0] if rows.num_columns else ("", 0)
+        if count > 1:
             raise InvalidRequest(f"the rows have two columns {twice!r}: rename one", code="duplicate-column")
 
 
@@ -151,8 +153,9 @@ def plan_read(columns: TableColumns, keys: Sequence[MetadataKey], names: Collect
         InvalidRequest: as `bind`.
         NotFound: ``unknown-column`` among `names`.
     """
+    known = set(columns.names)
     for name in names or ():
-        if name not in columns.names:
+        if name not in known:
             raise NotFound(
                 f"there is no column {name!r}; the columns are {name_list(columns.names)}", code="unknown-column"
             )
@@ -217,7 +220,7 @@ def _table(columns: Sequence[pa.ChunkedArray], schema: pa.Schema, rows: pa.Table
 
 
 def _written(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
-    if field.name not in rows.column_names:
+    if rows.schema.get_field_index(field.name) < 0:
         if not field.nullable:
             raise InvalidRequest(
                 f"the rows lack the column {field.name!r}, which is NOT NULL: add it", code="missing-column"

@@ -108,7 +108,7 @@ def fresh_rows(
         where: Which rows.
     """
     definition, table = state.definition, store.files(state)
-    schema = definition.schema.arrow_of(columns)
+    schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
     changes = last_of_each_key(tail.changes(state), definition)
     if changes is None:
         yield from scan(table, plan_scan(state, columns, where))

@@ -64,8 +64,10 @@ def fitted(column: Column, given: DataType, wanted: DataType, path: str) -> Colu
 
 
 def _struct(column: Column, given: StructType, wanted: StructType, path: str) -> Column:
+    given_types = {field.name: field.dataType for field in given}
+    known = set(wanted.names)
     for name in given.names:
-        if name not in wanted.names:
+        if name not in known:
             raise InvalidRequest(
                 f"the rows have a field {path}.{name!r} that the table lacks; the fields of {path!r} are "
                 f"{', '.join(wanted.names)}",
@@ -73,8 +75,8 @@ def _struct(column: Column, given: StructType, wanted: StructType, path: str) ->
             )
     fields = []
     for field in wanted:
-        if field.name in given.names:
-            kind = given[field.name].dataType
+        if field.name in given_types:
+            kind = given_types[field.name]
             value = fitted(column.getField(field.name), kind, field.dataType, f"{path}.{field.name}")
         elif field.nullable:
             value = F.lit(None).cast(field.dataType)

@@ -11,7 +11,8 @@ import os
 import pickle
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -93,17 +94,20 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
     Raises:
         InvalidRequest: ``duplicate-column``, ``unknown-column``, ``missing-column`` or ``bad-type``.
     """
-    if twice := [name for name in df.columns if df.columns.count(name) > 1]:
+    names = df.columns
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise InvalidRequest(f"the rows have two columns {twice[0]!r}: rename one", code="duplicate-column")
     known = {*schema.names, KIND_COLUMN}
-    if unknown := [name for name in df.columns if name not in known]:
+    if unknown := [name for name in names if name not in known]:
         raise InvalidRequest(
             f"the rows have a column {unknown[0]!r} that the table lacks; its columns are {', '.join(schema.names)}",
             code="unknown-column",
         )
-    wanted = spark_type(schema)
-    columns = [_column(df, column, wanted[column.name].dataType) for column in schema.columns]
-    if KIND_COLUMN in df.columns:
+    given = {field.name: field.dataType for field in df.schema}
+    columns = [
+        _column(given, column, field.dataType) for column, field in zip(schema.columns, spark_type(schema), strict=True)
+    ]
+    if KIND_COLUMN in given:
         columns.append(F.col(KIND_COLUMN).cast(StringType()))
     try:
         return df.select(*columns)
@@ -111,13 +115,13 @@ def conformed(df: DataFrame, schema: Schema) -> DataFrame:
         raise InvalidRequest(f"the rows do not fit the table: {error}", code="bad-type") from error
 
 
-def _column(df: DataFrame, column: OwnColumn, wanted: DataType) -> Column:
+def _column(given: Mapping[str, DataType], column: OwnColumn, wanted: DataType) -> Column:
     name = column.name
-    if name not in df.columns:
+    if name not in given:
         if column.nullable:
             return F.lit(None).cast(wanted).alias(name)
         raise InvalidRequest(f"the rows lack the column {name!r}, which is NOT NULL", code="missing-column")
-    return fitted(_named(name), df.schema[name].dataType, wanted, name).alias(name)
+    return fitted(_named(name), given[name], wanted, name).alias(name)
 
 
 def _named(column: str) -> Column:
@@ -221,9 +225,10 @@ def _attempt(job: WriteJob, batches: Iterable[pa.RecordBatch], attempt: str) -> 
 
 def canonical(batches: Iterable[pa.RecordBatch], own: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Spark's Arrow in a table's own types: its timestamps carry the session's zone."""
+    known = {field.name: field.with_nullable(True) for field in own}
     for batch in batches:
         if batch.num_rows == 0:
             continue
-        fields = [own.field(f.name).with_nullable(True) if f.name in own.names else f for f in batch.schema]
+        fields = [known.get(field.name, field) for field in batch.schema]
         columns = [fit(pa.chunked_array([batch.column(f.name)]), f) for f in fields]
         yield from pa.table(columns, schema=pa.schema(fields)).to_batches()
