@@ -30,13 +30,14 @@ def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged
     """
     if RUN_COLUMN not in past.frame.columns:
         return merge_fields(past, spec, keys)
-    turn = pl.when(~pl.col(STORED)).then(pl.col(RUN_COLUMN)).rank("dense").over(GROUP)
-    frame = past.frame.with_columns(turn.alias(_TURN)).drop(RUN_COLUMN)
-    if frame[_TURN].max() == 1:
-        return merge_fields(History(frame.drop(_TURN), past.keys), spec, keys)
+    frame = past.frame.drop(RUN_COLUMN)
+    turns = _turns(past.frame.filter(~pl.col(STORED)))
+    if not turns.any():
+        return merge_fields(History(frame, past.keys), spec, keys)
     wide = _widened(frame, spec)
-    state, done = wide.filter(pl.col(STORED)).drop(_TURN).with_columns(pl.lit(True).alias(_ALIVE)), list[pl.DataFrame]()
-    for came in wide.filter(~pl.col(STORED)).sort(_TURN, maintain_order=True).partition_by(_TURN, include_key=False):
+    state, done = wide.filter(pl.col(STORED)).with_columns(pl.lit(True).alias(_ALIVE)), list[pl.DataFrame]()
+    changes = wide.filter(~pl.col(STORED)).with_columns(pl.Series(_TURN, turns)).sort(_TURN, maintain_order=True)
+    for came in changes.partition_by(_TURN, maintain_order=True, include_key=False):
         groups = came[GROUP].unique().sort()
         mine = pl.col(GROUP).is_in(groups.implode())
         done.append(state.filter(~mine))
@@ -45,6 +46,16 @@ def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged
     merged = pl.concat([*done, state]).sort(GROUP)
     names = [name for name in frame.columns if name in (*keys, *spec.fields)]
     return Merged(_narrowed(merged.select(names), frame.schema, spec, keys), merged[_ALIVE])
+
+
+def _turns(changes: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """For each change how many earlier runs have its key."""
+    runs = changes[RUN_COLUMN].to_numpy().astype(np.int64)
+    most = int(runs.max(initial=0)) + 1
+    pairs, place = np.unique(changes[GROUP].to_numpy() * most + runs, return_inverse=True)
+    groups = pairs // most
+    turns: npt.NDArray[np.int64] = np.arange(len(pairs)) - np.searchsorted(groups, groups)
+    return turns[place]
 
 
 def _step(rows: pl.DataFrame, groups: npt.NDArray[np.int64], spec: MergeSpec, keys: Sequence[str]) -> pl.DataFrame:

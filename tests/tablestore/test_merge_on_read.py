@@ -307,6 +307,47 @@ class TestRaces:
         assert assert_whole(orders, leftovers=False) == [{"id": 7, "n": 7, "t": "z"}]
 
 
+LATE: dict[str, tuple[dict[str, str], list[tuple[Any, ...]], list[tuple[Any, ...]]]] = {
+    "a late row of a removed key": (
+        {"merge-engine": "partial-update", "partial-update.remove-record-on-delete": "true", "sequence.field": "n"},
+        [(1, 5, "a", "+I"), (1, 7, None, "-D"), (1, 6, "late", "+I")],
+        [(1, 6, "late")],
+    ),
+    "listagg": (
+        {"merge-engine": "aggregation", "fields.t.aggregate-function": "listagg", "sequence.field": "n"},
+        [(1, 2, "b", "+I"), (1, 5, "c", "+I"), (1, 3, "a", "+I")],
+        [(1, 5, "a,b,c")],
+    ),
+    "last_non_null_value": (
+        {"merge-engine": "partial-update", "sequence.field": "n"},
+        [(1, 2, "first", "+I"), (1, 5, None, "+I"), (1, 3, "late", "+I")],
+        [(1, 5, "first")],
+    ),
+    "a value that only a sum of all fits": (
+        {"merge-engine": "aggregation", "fields.n.aggregate-function": "sum", "sequence.field": "t"},
+        [(1, 2**63 - 1, "a", "+I"), (1, 2**63 - 1, "c", "+I"), (1, -(2**63), "b", "+I")],
+        [(1, 2**63 - 2, "c")],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_it_makes_no_difference_when_runs_are_folded(store: Store, case: str) -> None:
+    """Folded at once, the rows were merged as if one commit had brought them."""
+    options, given_rows, wanted = LATE[case]
+    for number, after in enumerate([(), (0,), (1,), (0, 1)]):
+        if 1 in after and case == "a value that only a sum of all fits":
+            continue  # the sum is out of range there, and said to be
+        table = make(store, f"t{number}", **options, **LATER, **NO_LOG)
+        for at, row in enumerate(given_rows):
+            put(table, row)
+            if at in after:
+                fold_table(table.filestore, full=True)
+        assert [tuple(row.values()) for row in rows(table)] == wanted
+        fold_table(table.filestore, full=True)
+        assert [tuple(row.values()) for row in assert_whole(table)] == wanted
+
+
 KINDS = st.sampled_from(["+I", "+U", "-D"])
 CHANGE = st.tuples(
     st.integers(0, 6), st.none() | st.integers(-3, 3), st.none() | st.sampled_from(["a", "b", "cc"]), KINDS
