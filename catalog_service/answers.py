@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from catalog_service.column_wire import column_infos
 from catalog_service.definitions import connector_of, effective_options
 from catalog_service.lease_wire import LeaseInfo
-from catalog_service.schema import DatabaseRow, LeaseRow, TableRow, managed
+from catalog_service.schema import DatabaseRow, LeaseRow, TableEntry, TableRow, managed
 from catalog_service.wire import (
     CurrentSnapshot,
     DatabaseInfo,
@@ -32,16 +32,16 @@ def lease_info(row: LeaseRow) -> LeaseInfo:
     return LeaseInfo(table_id=row.table_id, owner=row.owner, expires_at=_time(row.expires_at_ms))
 
 
-def table_summary(row: TableRow, location: str | None) -> TableSummary:
+def table_summary(entry: TableEntry, location: str | None) -> TableSummary:
     """A table in a list."""
     return TableSummary(
-        database=row.database,
-        name=row.name,
-        table_id=row.table_id,
-        connector=connector_of(row.definition),
+        database=entry.database,
+        name=entry.name,
+        table_id=entry.table_id,
+        connector=entry.connector,
         location=location,
-        comment=row.definition.comment,
-        created_at=_time(row.created_at_ms),
+        comment=entry.comment,
+        created_at=_time(entry.created_at_ms),
     )
 
 

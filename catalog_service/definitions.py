@@ -25,6 +25,7 @@ from log.connectors.rules import check_times
 
 __all__ = [
     "columns_of",
+    "comment_in",
     "connector_of",
     "declaration_of",
     "decode_definition",
@@ -34,6 +35,7 @@ __all__ = [
 ]
 
 _WORD = re.compile(r"\w+")
+_REMEMBERED = 20_000  # characters of a definition that is kept decoded
 _SHORT = 200  # characters of a type that is remembered
 _TYPE_HINT = "write types as in BIGINT, DECIMAL(10,2), ARRAY<STRING> or STRUCT<a: INT, b: DATE>"
 
@@ -124,6 +126,10 @@ def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
 
 def decode_definition(text: str) -> TableDefinition | KafkaDeclaration:
     """Back from `encode_definition`. Not checked again: rules of later versions do not reach old tables."""
+    return _remembered(text) if len(text) < _REMEMBERED else _decoded(text)
+
+
+def _decoded(text: str) -> TableDefinition | KafkaDeclaration:
     stored = json.loads(text)
     if "metadata" in stored:
         return _declaration(stored)
@@ -134,6 +140,15 @@ def decode_definition(text: str) -> TableDefinition | KafkaDeclaration:
         TableOptions(tuple(sorted(stored["options"].items()))),
         stored["comment"],
     )
+
+
+def comment_in(text: str) -> str | None:
+    """The comment in a stored definition, which is read no further: of a list of tables nothing else is asked."""
+    comment: str | None = json.loads(text)["comment"]
+    return comment
+
+
+_remembered = lru_cache(maxsize=1024)(_decoded)  # a table is asked for again and again, and never becomes another
 
 
 def _encoded(declaration: KafkaDeclaration) -> dict[str, Any]:

@@ -4,19 +4,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Row, delete, exists, insert, literal, or_, select, update
+from sqlalchemy import Connection, Engine, Row, String, bindparam, delete, exists, insert, literal, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from catalog_service.definitions import connector_of, decode_definition, encode_definition
+from catalog_service.definitions import comment_in, connector_of, decode_definition, encode_definition
 from catalog_service.engine import now_ms, reading, writing
-from catalog_service.schema import DATABASES, LEASES, LOG_DEBTS, TABLES, DatabaseRow, LeaseRow, State, TableRow
+from catalog_service.schema import (
+    DATABASES,
+    LEASES,
+    LOG_DEBTS,
+    TABLES,
+    DatabaseRow,
+    LeaseRow,
+    State,
+    TableEntry,
+    TableRow,
+)
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["Repository", "database_not_found"]
 
 
 _KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
+
+
+# Made once: to make a statement costs more than to execute it.
+_TABLE_AND_DATABASE = (
+    select(TABLES, DATABASES.c.state.label("database_state"))
+    .select_from(
+        DATABASES.outerjoin(
+            TABLES, (TABLES.c.database == DATABASES.c.name) & (TABLES.c.name == bindparam("called", type_=String))
+        )
+    )
+    .where(DATABASES.c.name == bindparam("in_database", type_=String))
+)
 
 
 class Repository:
@@ -90,10 +112,11 @@ class Repository:
 
     # ------------------------------------------------------------------------------------------ tables
 
-    def tables(self, database: str, after: str | None, limit: int) -> list[TableRow]:
+    def tables(self, database: str, after: str | None, limit: int) -> list[TableEntry]:
         """ACTIVE tables by name, from behind `after`; `NotFound` without the ACTIVE database."""
+        columns = (TABLES.c.name, TABLES.c.table_id, TABLES.c.connector, TABLES.c.definition, TABLES.c.created_at_ms)
         query = (
-            select(TABLES)
+            select(*columns)
             .where(TABLES.c.database == database, TABLES.c.state == State.ACTIVE)
             .order_by(TABLES.c.name)
             .limit(limit)
@@ -102,13 +125,19 @@ class Repository:
             query = query.where(TABLES.c.name > after)
         with reading(self._engine) as connection:
             _require_active(connection, database)
-            return [_table(row) for row in connection.execute(query)]
+            rows = connection.execute(query).all()
+        return [
+            TableEntry(database, name, table_id, connector, comment_in(definition), created_at_ms)
+            for name, table_id, connector, definition, created_at_ms in rows
+        ]
 
     def table(self, database: str, name: str) -> TableRow | None:
         """A table of an ACTIVE database, in any state; `NotFound` without the database."""
         with reading(self._engine) as connection:
-            _require_active(connection, database)
-            return _find_table(connection, database, name)
+            row = connection.execute(_TABLE_AND_DATABASE, {"in_database": database, "called": name}).one_or_none()
+        if row is None or row.database_state != State.ACTIVE:
+            raise database_not_found(database)
+        return None if row.name is None else _table(row)
 
     def leftover(self, database: str, name: str) -> TableRow | None:
         """A table in any state of a database in any state."""

@@ -26,6 +26,7 @@ __all__ = [
     "DatabaseRow",
     "LeaseRow",
     "State",
+    "TableEntry",
     "TableRow",
     "managed",
 ]
@@ -114,6 +115,18 @@ class TableRow:
     definition: TableDefinition | KafkaDeclaration
     created_at_ms: int
     keeps_topic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """A table in a list: what is said of it without reading what it was created as."""
+
+    database: str
+    name: str
+    table_id: str
+    connector: str | None
+    comment: str | None
+    created_at_ms: int
 
 
 def managed(row: TableRow) -> TableDefinition:

@@ -21,7 +21,7 @@ from catalog_service.locks import NameLocks
 from catalog_service.names import fold_name
 from catalog_service.reach import Reach
 from catalog_service.repository import Repository, database_not_found
-from catalog_service.schema import State, TableRow
+from catalog_service.schema import State, TableEntry, TableRow
 from catalog_service.tables import ManagedTables, TableSteps
 from catalog_service.wire import (
     AlterTable,
@@ -331,9 +331,10 @@ class CatalogService:
     def _location(self, row: TableRow) -> str:
         return self._lifecycle.physical(row).location
 
-    def _summary(self, row: TableRow) -> TableSummary:
-        location = None if isinstance(row.definition, KafkaDeclaration) else self._location(row)
-        return answers.table_summary(row, location)
+    def _summary(self, entry: TableEntry) -> TableSummary:
+        managed = entry.connector is None
+        location = layout.table_location(self.warehouse, entry.database, entry.name) if managed else None
+        return answers.table_summary(entry, location)
 
     def _database_location(self, name: str) -> str:
         return layout.join(self.warehouse, name)

@@ -9,7 +9,7 @@ import typer
 
 from filestore.errors import InvalidRequest
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Defaults, Token
-from tablestore.cli.opening import open_store
+from tablestore.cli.opening import open_catalog, open_store
 from tablestore.cli.output import note, print_json, print_lines
 
 __all__ = ["create", "databases", "defaults_of", "drop", "names_of", "options_of", "tables"]
@@ -19,8 +19,8 @@ _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or
 
 def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
     """List the databases."""
-    with open_store(catalog, token) as store:
-        _print_names(store.list_databases(), as_json)
+    with open_catalog(catalog, token) as opened:
+        _print_names(opened.list_databases(), as_json)
 
 
 def tables(
@@ -30,9 +30,9 @@ def tables(
     as_json: AsJson = False,
 ) -> None:
     """List the tables, as DB.TABLE."""
-    with open_store(catalog, token) as store:
-        wanted = store.list_databases() if database is None else [database]
-        _print_names([f"{d}.{table}" for d in wanted for table in store.list_tables(d)], as_json)
+    with open_catalog(catalog, token) as opened:
+        wanted = opened.list_databases() if database is None else [database]
+        _print_names([f"{d}.{table}" for d in wanted for table in opened.list_tables(d)], as_json)
 
 
 def create(  # noqa: PLR0913  # a command's options are its arguments

@@ -46,8 +46,8 @@ def open_store(
 
 @contextmanager
 def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
-    """Connects to the catalog alone. Errors as of `open_store`."""
-    from catalog_service.client import connect  # brings SQLAlchemy
+    """Connects to the catalog alone, which loads in a fraction of the time of a store. Errors as of `open_store`."""
+    from catalog_service.client import connect  # brings what the catalog needs, once it is opened
 
     _require_there(catalog)
     with connect(catalog, token=token) as opened:
@@ -55,7 +55,7 @@ def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
 
 
 def _require_there(catalog: str) -> None:
-    from catalog_service.client import local_path  # brings SQLAlchemy
+    from catalog_service.client import local_path
 
     if "://" not in catalog and not Path(local_path(catalog)).is_dir():
         raise NotFound(
