@@ -16,8 +16,9 @@ from filestore.model.table_columns import TableColumns, managed_schema
 from log.connectors.declaration import KafkaDeclaration
 from log.connectors.options import CONNECTOR, Connector
 from log.connectors.properties import named_brokers
+from log.formats.malformed import Policy
 from tablestore.ingesting.ingestion import Ingestion
-from tablestore.ingesting.learning import learned
+from tablestore.ingesting.learning import learned, teaches
 from tablestore.ingesting.source import first_message, raw_topic
 from tablestore.ingesting.targets import ManagedTarget, Target, TopicTarget
 from tablestore.table import Table
@@ -74,10 +75,11 @@ def _made(
     """The table, with the columns and the key that the messages tell, as far as they are not given."""
     known, key, value = columns, None, b""
     if columns is None or not asked.primary_key:
-        sample = first_message(source, ambient)
+        strict = source.policy is Policy.FAIL
+        sample = first_message(source, lambda value: teaches(value, strict=strict), ambient)
         if sample is None:
             raise InvalidRequest(
-                f"topic {asked.topic} has no messages yet, which would tell the columns and the key of {asked.into}: "
+                f"topic {asked.topic} has no changes yet, which would tell the columns and the key of {asked.into}: "
                 "give both, or begin when there are some",
                 code="empty-topic",
             )

@@ -14,7 +14,9 @@ from log.formats.connect_messages import schemas_of
 from log.formats.connect_schema import Described, described
 from log.formats.debezium_envelopes import row_schema
 
-__all__ = ["has_schema", "key_names", "learned", "new_columns", "row_of"]
+__all__ = ["has_schema", "key_names", "learned", "new_columns", "row_of", "teaches"]
+
+_WITH_ROWS, _WITHOUT_ROWS = ("c", "r", "u", "d"), ("t", "m")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,31 @@ def has_schema(value: bytes) -> bool | None:
     """Whether a message is ``{"schema": …, "payload": …}``; None if it is no JSON object at all."""
     document = _object(value)
     return None if document is None else "payload" in document and "op" not in document
+
+
+def teaches(value: bytes, *, strict: bool) -> bool:
+    """Whether a message is one that a table's columns and key are learned from.
+
+    A truncation or a message of the application has no row, and often no key. What cannot be read is passed over where
+    malformed messages are; otherwise it is taken, and the error says what it lacks.
+
+    Args:
+        value: The message's value.
+        strict: A malformed message fails the ingestion.
+    """
+    document = _object(value)
+    wrapped = document is not None and "payload" in document and "op" not in document
+    payload = document["payload"] if document is not None and wrapped else document
+    if not isinstance(payload, dict) or not isinstance(payload.get("op"), str):
+        return strict
+    if payload["op"] not in _WITH_ROWS:
+        return strict and payload["op"] not in _WITHOUT_ROWS
+    readable = not wrapped or document is None or document.get("schema") is None or _describes_rows(value)
+    return strict or readable
+
+
+def _describes_rows(value: bytes) -> bool:
+    return any(row_of(schema) is not None for schema in schemas_of([value]))
 
 
 def key_names(key: bytes | None) -> tuple[str, ...]:

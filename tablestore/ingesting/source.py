@@ -104,8 +104,10 @@ def _described(value: bytes | None) -> bytes | None:
     return b'{"schema":null,"payload":%b}' % value if value is not None and has_schema(value) is False else value
 
 
-def first_message(raw: KafkaDeclaration, ambient: Ambient) -> tuple[bytes | None, bytes] | None:
-    """Key and value of a message that has a value; None if the topic holds none.
+def first_message(
+    raw: KafkaDeclaration, fits: Callable[[bytes], bool], ambient: Ambient
+) -> tuple[bytes | None, bytes] | None:
+    """Key and value of a message whose value fits; None if the topic holds none.
 
     Raises:
         NotFound: ``topic-not-found``.
@@ -114,7 +116,7 @@ def first_message(raw: KafkaDeclaration, ambient: Ambient) -> tuple[bytes | None
     from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
     from log.kafka.declared_topic import DeclaredTopic
 
-    topic, sample = DeclaredTopic(raw, ambient), _Sample()
+    topic, sample = DeclaredTopic(raw, ambient), _Sample(fits)
     starts = topic.first_offsets(topic.partitions())
     for _ in follow_from(raw, topic, starts, lambda: True, ambient, sample):
         if sample.found is not None:
@@ -123,15 +125,17 @@ def first_message(raw: KafkaDeclaration, ambient: Ambient) -> tuple[bytes | None
 
 
 class _Sample:
-    """Takes a look at messages."""
+    """Takes a look at messages, up to the first that fits."""
 
     wanted: Sequence[str] = ()
 
-    def __init__(self) -> None:
+    def __init__(self, fits: Callable[[bytes], bool]) -> None:
+        self._fits = fits
         self.found: tuple[bytes | None, bytes] | None = None
 
     def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
         """No rows."""
         pairs = zip(messages.keys, messages.values, strict=True)
-        self.found = self.found or next(((key, value) for key, value in pairs if value is not None), None)
+        if self.found is None:
+            self.found = next(((key, value) for key, value in pairs if value is not None and self._fits(value)), None)
         return pa.table({}), ()

@@ -17,7 +17,7 @@ from log.connectors.decoding import Incoming
 from log.formats.connect_columns import columns_of
 from log.formats.connect_schema import described
 from tablestore.ingesting.beginning import check_target
-from tablestore.ingesting.learning import key_names, learned, new_columns
+from tablestore.ingesting.learning import key_names, learned, new_columns, teaches
 from tablestore.ingesting.source import EvolvingDecoder, raw_topic
 from tests.tablestore.ingesting.debezium import ID, TEXT, Messages, decimal, instant
 
@@ -53,6 +53,25 @@ POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**insta
 def test_every_member_has_a_column(said: dict[str, Any], kind: str) -> None:
     schema = {"type": "struct", "fields": [{**said, "field": "c"}]}
     assert columns_of(described(json.dumps(schema))) == tuple(parse_columns(f"c {kind}"))
+
+
+def test_which_message_a_table_is_learned_from() -> None:
+    """Garbage or a truncation at the topic's beginning was taken for what all messages are."""
+    for described_ in (True, False):
+        messages = Messages({"id": ID, "name": TEXT}, described=described_)
+        for op in ("c", "r", "u", "d"):
+            _, value = messages.change(op, {"id": 1, "name": "a"}, {"id": 1, "name": "b"})
+            assert teaches(value, strict=True)
+            assert teaches(value, strict=False)
+        for op in ("t", "m"):
+            _, value = messages.change(op, None, {"id": 1, "name": "a"})
+            assert not teaches(value, strict=True)
+            assert not teaches(value, strict=False)
+    _, value = Messages({"id": ID}).change("c", None, {"id": 1})
+    unreadable = value.replace(b'"type":"struct"', b'"type":7')
+    for garbage in (b"", b"\xff", b"7", b"[]", b"{}", b'{"op":7}', b'{"payload":[]}', b'{"op":"x"}', unreadable):
+        assert teaches(garbage, strict=True)
+        assert not teaches(garbage, strict=False)
 
 
 @pytest.mark.parametrize(
