@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
+    AclOperation,
     AdminClient,
     ConfigEntry,
     ConfigResource,
@@ -20,7 +21,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from filestore.ambient import Ambient
 from log.kafka.causes import Causes, LastingError, spoken_protocol
 
-__all__ = ["COORDINATOR_MOVES", "Admin", "broker_setting", "described", "led", "made", "retried"]
+__all__ = ["COORDINATOR_MOVES", "Admin", "broker_setting", "described", "led", "made", "require_write", "retried"]
 
 T = TypeVar("T")
 
@@ -98,9 +99,9 @@ class Admin(AdminClient):
         return KafkaException(KafkaError(cause.code(), f"{cause.str()}; {self._causes.text}"))
 
 
-def described(admin: Admin, topic: str) -> TopicDescription | None:
-    """A topic as the brokers know it; None if they do not."""
-    asked = admin.describe_topics(TopicCollection([topic]))[topic]
+def described(admin: Admin, topic: str, *, rights: bool = False) -> TopicDescription | None:
+    """A topic as the brokers know it, if asked with what this user may do with it; None if they do not."""
+    asked = admin.describe_topics(TopicCollection([topic]), include_authorized_operations=rights)[topic]
     try:
         found: TopicDescription = admin.answer(asked)
     except KafkaException as error:
@@ -108,6 +109,14 @@ def described(admin: Admin, topic: str) -> TopicDescription | None:
             return None
         raise
     return found
+
+
+def require_write(found: TopicDescription) -> None:
+    """Raises `KafkaException` if this user may not write a topic that was described with rights."""
+    if AclOperation.WRITE not in found.authorized_operations:
+        raise KafkaException(
+            KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, f"WRITE on topic {found.name} is not allowed")
+        )
 
 
 def made(admin: Admin, topic: NewTopic) -> None:

@@ -18,7 +18,7 @@ from log.connectors.declaration import KafkaDeclaration
 from log.connectors.options import Semantic
 from log.connectors.ranges import PartitionRange, starting_offsets
 from log.connectors.startup import Startup, StartupMode
-from log.kafka.admin import Admin, broker_setting, described, led, made
+from log.kafka.admin import Admin, broker_setting, described, led, made, require_write
 from log.kafka.declared_settings import client_settings, reads_committed, timeout_seconds
 from log.kafka.settings import TIMEOUT_LIMIT, own_timeout_too_long, translated
 
@@ -106,6 +106,14 @@ class DeclaredTopic:
         letters = self._declaration["scan.dead-letter-topic"]
         found, *_ = [self._there(name) for name in (self.name, letters) if name is not None]
         return str(found.topic_id), tuple(sorted(p.id for p in found.partitions))
+
+    def require_writable(self) -> None:
+        """`NotFound` (``topic-not-found``): it is gone. `InvalidRequest` (``log-not-authorized``): no right to."""
+        with translated(f"writing topic {self.name}", self._declaration):
+            found = described(self._admin, self.name, rights=True)
+            if found is not None:
+                require_write(found)
+        self._there(self.name)
 
     def _there(self, name: str) -> TopicDescription:
         found = self._found(name)

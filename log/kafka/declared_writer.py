@@ -20,6 +20,8 @@ from log.connectors.options import Semantic
 from log.formats.malformed import DeadLetter
 from log.kafka.declared_once import Mark, Numbered
 from log.kafka.declared_settings import producer_settings, timeout_seconds
+from log.kafka.declared_topic import DeclaredTopic
+from log.kafka.sending import TOPIC_IN_DOUBT
 from log.kafka.settings import translated
 from log.rows import slices
 
@@ -210,6 +212,8 @@ class _Sink:
         """Waits until all are delivered, and commits; before that `last` may add to the transaction."""
         with translated(self._action, self._table):
             left = self._producer.flush(_PATIENCE_SECONDS)
+        if self._reports.problem is not None and self._reports.problem.code() in TOPIC_IN_DOUBT:
+            DeclaredTopic(self._table, self._ambient).require_writable()
         self._reports.check(self._action, left)
         if last is not None:
             last(self._producer)

@@ -15,7 +15,7 @@ from log.formats.log_record import Messages
 from log.kafka.settings import TOMBSTONE_HEADER, topic_of, translated
 from log.store import LogConfig
 
-__all__ = ["Sender"]
+__all__ = ["TOPIC_IN_DOUBT", "Sender"]
 
 _Headers = list[tuple[str, str | bytes | None]]
 _Reporter = Callable[[KafkaError | None, Message], None]
@@ -25,12 +25,14 @@ _FLIGHT_BYTES = 64 << 20
 _PIECE = 1000
 """Messages that are objects of Python at a time: few enough to stay in the processor's cache."""
 _POLL_SECONDS = 0.05
-_TOPIC_GONE = frozenset(
+TOPIC_IN_DOUBT = frozenset(
     {
         KafkaError.UNKNOWN_TOPIC_OR_PART,
         KafkaError._UNKNOWN_TOPIC,
         KafkaError._UNKNOWN_PARTITION,
         KafkaError._DESTROY,  # of the client's own object of the topic
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._PURGE_QUEUE,  # the transaction failed, as without the right
     }
 )
 _PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
@@ -117,8 +119,8 @@ class Sender:
 
     @property
     def topic_in_doubt(self) -> bool:
-        """Whether messages were refused as they are where the topic is gone."""
-        return any(problem.code() in _TOPIC_GONE for problem in self._problems)
+        """Whether messages were refused as they are where the topic or the right to write it is gone."""
+        return any(problem.code() in TOPIC_IN_DOUBT for problem in self._problems)
 
     def flush(self) -> None:
         """Waits until every message was answered.

@@ -223,9 +223,9 @@ class KafkaLog:
         """The coordinator's view of a transaction."""
         return self._transactions.describe(transaction_id)
 
-    def require_topic(self) -> None:
-        """`NotFound` (``log-not-found``): the brokers no longer have the topic."""
-        self._topic.require()
+    def require_writable(self) -> None:
+        """`NotFound` (``log-not-found``): the topic is gone. `InvalidRequest` (``log-not-authorized``): no right."""
+        self._topic.require_writable()
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """What the partitions' leaders hold of a producer."""

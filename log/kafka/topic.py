@@ -22,7 +22,7 @@ from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponenti
 
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
-from log.kafka.admin import Admin, broker_setting, described, led, made
+from log.kafka.admin import Admin, broker_setting, described, led, made, require_write
 from log.kafka.requests import Address
 from log.kafka.settings import (
     TIMEOUT_LIMIT,
@@ -90,10 +90,10 @@ class Topic:
         with translated(f"looking for topic {self.name}", self._config):
             return self._described() is not None
 
-    def require(self) -> None:
-        """`NotFound` (``log-not-found``) if the brokers do not have it."""
-        with translated(f"looking for topic {self.name}", self._config):
-            self._required()
+    def require_writable(self) -> None:
+        """`NotFound` (``log-not-found``) if it is gone, `InvalidRequest` (``log-not-authorized``) without the right."""
+        with translated(f"writing topic {self.name}", self._config):
+            require_write(self._required(rights=True))
 
     def check_adoptable(self) -> None:
         """Sees that the topic that is there fits, and that nothing was ever written to it."""
@@ -221,11 +221,11 @@ class Topic:
         found: DescribeClusterResult = self._admin.answer(self._admin.describe_cluster())
         return found
 
-    def _described(self) -> TopicDescription | None:
-        return described(self._admin, self.name)
+    def _described(self, *, rights: bool = False) -> TopicDescription | None:
+        return described(self._admin, self.name, rights=rights)
 
-    def _required(self) -> TopicDescription:
-        found = self._described()
+    def _required(self, *, rights: bool = False) -> TopicDescription:
+        found = self._described(rights=rights)
         if found is None:
             config = self._config
             raise NotFound(

@@ -40,8 +40,8 @@ class TransactionDesk(Protocol):
     def describe(self, transaction_id: str) -> TransactionState | None:
         """The coordinator's view."""
 
-    def require_topic(self) -> None:
-        """`NotFound`: the topic is gone."""
+    def require_writable(self) -> None:
+        """`NotFound`: the topic is gone. `InvalidRequest`: this user may not write it."""
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """The partitions' view."""
@@ -114,12 +114,13 @@ class KafkaLogWriter:
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
-        """Says that the topic is gone, where the client says only that a message was not delivered."""
+        """Says that the topic or the right is gone, where the client says only that a message was not delivered."""
         try:
             yield
-        except (Unavailable, NotFound):
-            if self._sender.topic_in_doubt:
-                self._desk.require_topic()
+        except (Unavailable, NotFound) as error:
+            # A client that gave up for good (`translated`) does so without the right, too.
+            if self._sender.topic_in_doubt or isinstance(error.__cause__, SystemError):
+                self._desk.require_writable()
             raise
 
     def _connect(self) -> Producer:

@@ -1,0 +1,131 @@
+"""A broker with ACLs: the rights of PROTOCOL.md section 7.3 are enough for each operation, and errors name others."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from filestore.errors import InvalidRequest, Unavailable
+from tablestore import Store
+from tests.servers.kafka import KafkaBroker
+from tests.waiting import until
+
+pytestmark = pytest.mark.kafka
+
+TOPIC, IDS, CLUSTER = (
+    (ResourceType.TOPIC, "*"),
+    (ResourceType.TRANSACTIONAL_ID, "*"),
+    (ResourceType.BROKER, "kafka-cluster"),
+)
+CREATE, WRITE = (
+    [(TOPIC, "CREATE"), (TOPIC, "DESCRIBE"), (TOPIC, "DESCRIBE_CONFIGS"), (CLUSTER, "DESCRIBE_CONFIGS")],
+    [(TOPIC, "READ"), (TOPIC, "WRITE"), (IDS, "WRITE")],
+)
+
+
+class GuardedBroker(KafkaBroker):
+    """Has a second listener where ``ann`` logs in, who may do nothing until she is allowed to."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as trial:
+            trial.bind(("127.0.0.1", 0))
+            self.guarded = f"127.0.0.1:{trial.getsockname()[1]}"
+        super().__init__(folder)
+
+    def _base_settings(self) -> dict[str, str]:
+        base = super()._base_settings()
+        login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_ann="pw";'
+        return base | {
+            "listeners": f"{base['listeners']},GUARDED://{self.guarded}",
+            "advertised.listeners": f"{base['advertised.listeners']},GUARDED://{self.guarded}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,GUARDED:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.guarded.plain.sasl.jaas.config": login,
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+        }
+
+    def options(self) -> dict[str, str]:
+        """Of a table whose log lies there."""
+        login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
+        login |= {"sasl.username": "ann", "sasl.password": "pw"}
+        given = {f"log.kafka.properties.{name}": value for name, value in login.items()}
+        return {"log.system": "kafka", "log.kafka.bootstrap.servers": self.guarded, **given}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
+    with GuardedBroker(tmp_path_factory.mktemp("guarded")) as running:
+        yield running
+
+
+@pytest.fixture
+def allow(broker: GuardedBroker) -> Callable[..., None]:
+    """Gives ann these rights and no others."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    any_ = AclBindingFilter(
+        ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+    )
+
+    def give(rights: list[tuple[tuple[ResourceType, str], str]]) -> None:
+        for gone in admin.delete_acls([any_]).values():
+            gone.result()
+        bindings = [
+            AclBinding(
+                kind, name, ResourcePatternType.LITERAL, "User:ann", "*", AclOperation[what], AclPermissionType.ALLOW
+            )
+            for (kind, name), what in rights
+        ]
+        for made in admin.create_acls(bindings).values() if bindings else ():
+            made.result()
+        until(lambda: len(admin.describe_acls(any_).result()) == len(rights), what="the rights hold")
+
+    return give
+
+
+@pytest.mark.parametrize("transactions", ["true", "false"])
+def test_the_rights_of_the_page_are_enough_for_each_operation(
+    broker: GuardedBroker, allow: Callable[..., None], store: Store, transactions: str
+) -> None:
+    options = {**broker.options(), "log.kafka.transactions": transactions}
+    spare = [IDS, CLUSTER] if transactions == "false" else []
+    rows = pa.table({"id": [1], "v": [1]})
+    allow([right for right in CREATE if right[0] not in spare])
+    store.create_table("shop.orders", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+
+    allow([(TOPIC, "READ"), (IDS, "WRITE")])
+    with pytest.raises(InvalidRequest, match=r"WRITE on topic shop\.orders.* is not allowed") as caught:
+        store.managed_table("shop.orders").write(rows)
+    assert caught.value.code == "log-not-authorized"
+    allow([right for right in WRITE if right[0] not in spare])
+    store.managed_table("shop.orders").write(rows)
+    store.managed_table("shop.orders").recover()
+
+    allow([(TOPIC, "READ")])
+    assert [b.num_rows for b in store.managed_table("shop.orders").follow(version=0, stop=1)] == [1]
+
+    allow([])
+    assert store.managed_table("shop.orders").scan().to_polars().rows() == [(1, 1)]
+    allow([(TOPIC, "DESCRIBE")])
+    assert store.managed_table("shop.orders").log_status()
+    allow([(TOPIC, "ALTER_CONFIGS"), (TOPIC, "DESCRIBE")])
+    store.managed_table("shop.orders").alter("SET TBLPROPERTIES ('log.retention' = '3 h')")
+    allow([(TOPIC, "DESCRIBE")])
+    with pytest.raises(Unavailable, match=r"is dropped.*Topic authorization failed") as left:
+        store.drop_table("shop.orders")
+    assert left.value.code == "log-left"
+    allow([(TOPIC, "DELETE")])
+    store.drop_table("shop.orders")
