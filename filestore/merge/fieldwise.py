@@ -21,7 +21,7 @@ from filestore.model.functions import FUNCTIONS
 from filestore.model.merging import Deletes, FieldMerge, MergeEngine, MergeSpec
 from filestore.model.rowkind import RowKind
 
-__all__ = ["Merged", "fitting", "lasting", "merge_fields", "undivided"]
+__all__ = ["Merged", "fitting", "lasting", "merge_fields", "needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,10 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
     there = counting.where(pl.col(ADDS)) if spec.engine is MergeEngine.PARTIAL_UPDATE else counting
     alive = there.every_key(there.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
     columns: dict[str, pl.Series] = {name: named[name] for name in keys}
-    by_view = sorted(spec.fields.items(), key=lambda field: _view(field[1]))
-    for view, fields in groupby(by_view, key=lambda field: _view(field[1])):
-        columns |= _merged(_seen(counting, *view), dict(fields), named)
+    by_view = sorted((_view(name, field, spec), name) for name, field in spec.fields.items())
+    for view, names in groupby(by_view, key=lambda seen: seen[0]):
+        fields = {name: spec.fields[name] for _, name in names}
+        columns |= _merged(_seen(counting, *view), fields, named)
     rows = pl.DataFrame([columns[name].alias(name) for name in history.frame.columns if name in columns])
     return Merged(rows, alive["_alive"].fill_null(False))
 
@@ -70,9 +71,9 @@ def lasting(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> Hist
     """
     if spec.deletes is Deletes.RETRACT or history.frame[ADDS].all():
         if not history.frame[ADDS].all():
-            _check_retractions(spec)
-            for name in undivided(spec):
-                check_divisors(history, name, keys)
+            _check_retractions(history, spec)
+            for name in _undivided(spec):
+                check_divisors(_given(history, spec.fields[name].order_by), name, keys)
         return history
     deletes = pl.col(KIND).eq_missing(str(RowKind.DELETE))
     if spec.deletes is Deletes.REFUSE and history.frame.select(deletes.any()).item():
@@ -88,7 +89,7 @@ def lasting(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> Hist
     return history.where(pl.col(ADDS))
 
 
-def undivided(spec: MergeSpec) -> list[str]:
+def _undivided(spec: MergeSpec) -> list[str]:
     """Columns of which some values cannot be taken back, whatever the stored row is."""
     if spec.deletes is not Deletes.RETRACT:
         return []
@@ -100,11 +101,21 @@ def _cures(spec: MergeSpec) -> str:
     return f"ignore-delete = true{removes}"
 
 
-def _check_retractions(spec: MergeSpec) -> None:
+def needed(spec: MergeSpec) -> list[str]:
+    """Columns by which `lasting` tells what cannot be merged, whatever the stored row is."""
+    orders = (name for field in spec.fields.values() for name in field.order_by)
+    return list(dict.fromkeys([*_undivided(spec), *orders]))
+
+
+def _check_retractions(history: History, spec: MergeSpec) -> None:
+    """Refuses what a column cannot take back. The first half of an update is no loss to a sequence group."""
+    taken = history.where(~pl.col(ADDS))
+    if spec.engine is MergeEngine.PARTIAL_UPDATE:
+        taken = taken.where(pl.col(KIND) == str(RowKind.DELETE))
     for name, field in spec.fields.items():
-        if name == spec.sequence or name in field.order_by:
-            continue  # it follows the last row, whatever that one does
-        if not field.ignore_retract and not FUNCTIONS[field.function].retracts:
+        if not _follows(name, field, spec) and not field.ignore_retract and not FUNCTIONS[field.function].retracts:
+            if not _given(taken, field.order_by).frame.height:
+                continue
             raise InvalidRequest(
                 f"the rows take values away (-U or -D), and column {name!r} has aggregate-function {field.function}, "
                 f"which cannot take them back: set fields.{name}.ignore-retract = true, or use another function",
@@ -115,16 +126,27 @@ def _check_retractions(spec: MergeSpec) -> None:
 _View = tuple[tuple[str, ...], bool]
 
 
-def _view(field: FieldMerge) -> _View:
+def _view(name: str, field: FieldMerge, spec: MergeSpec) -> _View:
     """Columns with the same one see the same rows in the same order."""
-    return field.order_by, field.ignore_retract
+    takes_back = _follows(name, field, spec) or FUNCTIONS[field.function].retracts
+    return field.order_by, field.ignore_retract or not takes_back
+
+
+def _follows(name: str, field: FieldMerge, spec: MergeSpec) -> bool:
+    """Whether the column orders rows: it is what the last of them has, whatever that one does."""
+    return name == spec.sequence or name in field.order_by
+
+
+def _given(history: History, order_by: Sequence[str]) -> History:
+    """The rows of a sequence group: those that have one of its sequences."""
+    return history.where(pl.any_horizontal(pl.col(name).is_not_null() for name in order_by)) if order_by else history
 
 
 def _seen(history: History, order_by: Sequence[str], ignore_retract: bool) -> History:
     seen = history.where(pl.col(ADDS)) if ignore_retract and not history.frame[ADDS].all() else history
     if not order_by:
         return seen
-    given = seen.where(pl.any_horizontal(pl.col(name).is_not_null() for name in order_by))
+    given = _given(seen, order_by)
     order = [GROUP, *order_by]
     return History(given.frame.sort(order, nulls_last=False, maintain_order=True), given.keys)
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.merge.fieldwise import lasting, undivided
+from filestore.merge.fieldwise import lasting, needed
 from filestore.merge.history import group_starts, history
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
@@ -58,5 +58,5 @@ def _refuse(rows: pa.Table, definition: TableDefinition) -> None:
     """Rows that the engine cannot merge are refused now: at the fold nobody could take them back."""
     if KIND_COLUMN in rows.column_names:
         spec, keys = definition.merging, definition.primary_key
-        told = rows.select([*keys, *undivided(spec), KIND_COLUMN])
+        told = rows.select([*keys, *needed(spec), KIND_COLUMN])
         lasting(history(told, group_starts(told, definition.sort_key), (), None), spec, keys)

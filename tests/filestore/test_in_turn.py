@@ -18,7 +18,7 @@ from filestore.merge.fieldwise import Merged
 from filestore.merge.history import RUN_COLUMN, Stored, group_starts, history
 from filestore.merge.in_turn import merge_history
 from filestore.model.functions import FUNCTIONS
-from filestore.model.merging import Deletes, MergeSpec
+from filestore.model.merging import Deletes, MergeEngine, MergeSpec
 from filestore.model.types import to_sql
 from filestore.rows.equality import same_rows
 from tests.filestore.test_fieldwise import CASES, KINDS, SMALL, field_of
@@ -31,6 +31,7 @@ ROUGH = st.sampled_from([0.1, 0.2, -0.3, 0.0, -0.0, 1e300, math.nan, math.inf])
 MORE = [(case, pa.float64(), ROUGH) for case in ("sum", "product", "min", "max", "last_non_null_value")]
 KEYS = st.sampled_from([0, 0, 0, 1])
 PUTS = {"-U": "+U", "-D": "+I"}
+HALVES = {"-D": "-U"}
 
 
 @st.composite
@@ -106,7 +107,10 @@ def histories(draw: st.DrawFn) -> tuple[MergeSpec, pa.Schema, Commits, set[int]]
     sizes = draw(st.sampled_from([(1, 1, 1), (1, 1, 1, 1), (1, 2, 1), (2, 1, 1, 2), (1, 1, 2, 1, 1)]))
     commits = [[draw(row) for _ in range(size)] for size in sizes]
     if not takes(definition.merging):
-        commits = [[{**row, "_kind": PUTS.get(row["_kind"], row["_kind"])} for row in commit] for commit in commits]
+        spec = definition.merging
+        grouped = spec.engine is MergeEngine.PARTIAL_UPDATE and spec.deletes is Deletes.RETRACT
+        mergeable = HALVES if grouped else PUTS
+        commits = [[{**row, "_kind": mergeable.get(row["_kind"], row["_kind"])} for row in some] for some in commits]
     cuts = draw(st.sampled_from([set[int](), set[int](), {1}, {2}, {1, 3}]))
     return definition.merging, definition.schema.to_arrow(), commits, cuts
 

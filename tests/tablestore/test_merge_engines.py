@@ -185,11 +185,17 @@ def test_sequence_groups_take_values_back(store: Store, mode: str) -> None:
     assert_whole(table)
 
 
-def test_a_group_with_a_function_that_cannot_take_back_says_so(store: Store) -> None:
-    table = make(store, {**GROUPED, "fields.t.aggregate-function": "max"}, GROUPED_COLUMNS)
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+def test_a_group_with_a_function_that_cannot_take_back_says_so(store: Store, mode: str) -> None:
+    """A delete does, of that group; the first half of an update leaves the column as it is."""
+    options = {**GROUPED, "fields.t.aggregate-function": "max", "write-mode": mode, "log.system": "none"}
+    table = make(store, options, GROUPED_COLUMNS)
     with pytest.raises(InvalidRequest, match=r"'t' has aggregate-function max.*ignore-retract") as caught:
         put(table, (1, 5, "a", 10, 1, 1, "x", "-D"))
     assert caught.value.code == "retract-refused"
+    put(table, (1, 5, "a", 10, 1, 1, "x", "+I"))
+    put(table, (1, 6, "b", 10, None, None, "x", "-U"), (1, None, None, None, 1, 1, None, "-D"))
+    assert rows(table) == [{"id": 1, "at": 6, "t": "a", "n": 0, "seen": 1, "times": 0, "other": "x"}]
 
 
 # --------------------------------------------------------------------------------------------------------------- races
