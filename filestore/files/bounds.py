@@ -17,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.files.footers import Footer
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.rows.frames import polars_schema
@@ -64,23 +65,34 @@ def file_bounds(files: Iterable[DataFile], columns: Sequence[str], definition: T
 
 
 def row_group_bounds(
-    footer: pq.FileMetaData, file: DataFile, columns: Sequence[str], definition: TableDefinition
+    opened: Iterable[tuple[Footer, DataFile]], columns: Sequence[str], definition: TableDefinition
 ) -> Bounds:
-    """What a file's footer says of its row groups."""
+    """What files' footers say of their row groups, one file's after the other's."""
     types = _bounded_types(columns, definition)
-    # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
-    proven = json.loads(file.stats)["minValues"]
     stored = {n: definition.schema.column(n).in_files for n in types if n not in definition.partition_by}
-    paths = {footer.schema.column(i).path: i for i in range(footer.num_columns)}
-    absent = [n for n, in_file in stored.items() if in_file not in paths]  # added to the table after the file
-    safe = {n: f for n, f in stored.items() if f in proven or not pa.types.is_floating(types[n])}
-    leaves = {n: paths[in_file] for n, in_file in safe.items() if in_file in paths}
-    known = [_of_row_group(footer.row_group(group), leaves) for group in range(footer.num_row_groups)]
+    known = [group for footer, file in opened for group in _of_row_groups(footer, file, stored, types)]
+    return _bounds(known, types, frozenset(types) - frozenset(stored))
+
+
+def _of_row_groups(
+    footer: Footer, file: DataFile, stored: Mapping[str, str], types: Mapping[str, pa.DataType]
+) -> list[_Known]:
+    leaves = {name: footer.leaf(in_file) for name, in_file in stored.items()}
+    absent = [name for name, leaf in leaves.items() if leaf is None]  # added to the table after the file
+    floating = {name for name in stored if pa.types.is_floating(types[name])}
+    # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
+    proven = json.loads(file.stats)["minValues"] if floating else {}
+    safe = {
+        name: leaf
+        for name, leaf in leaves.items()
+        if leaf is not None and (name not in floating or stored[name] in proven)
+    }
+    groups = range(footer.metadata.num_row_groups)
+    known = [_of_row_group(footer.metadata.row_group(group), safe) for group in groups]
     for group in known:
         group.nulls |= dict.fromkeys(absent, group.rows)
-    for group in known:
         _add_partition(group, file, types)
-    return _bounds(known, types, frozenset(types) - frozenset(stored))
+    return known
 
 
 def _bounded_types(columns: Sequence[str], definition: TableDefinition) -> dict[str, pa.DataType]:

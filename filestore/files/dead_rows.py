@@ -9,10 +9,11 @@ import numpy.typing as npt
 from pyroaring import BitMap64
 
 from filestore.delta.vectors import bitmap
+from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.storage import Storage
 
-__all__ = ["DeadRows"]
+__all__ = ["DeadRows", "dead_rows_of"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -43,12 +44,33 @@ class DeadRows:
         if self._bits is None and len(rows) <= _FEW:
             dead = BitMap64(array("Q", rows.astype(np.uint64).tobytes())) & self._dead
             return np.isin(rows, np.array(dead.to_array(), dtype=np.int64), invert=True)
-        if self._bits is None:
-            self._bits = self._as_bits(self._dead)
-        alive: Mask = np.equal(self._bits[rows >> 3] >> (rows & 7).astype(np.uint8) & 1, 0)
+        bits = self._as_bits(self._dead)
+        alive: Mask = np.equal(bits[rows >> 3] >> (rows & 7).astype(np.uint8) & 1, 0)
         return alive
 
+    def alive_between(self, start: int, end: int) -> Mask:
+        """For each row from one position to before another whether it is alive."""
+        if self._dead is None:
+            return np.ones(end - start, dtype=np.bool_)
+        bits = self._as_bits(self._dead)[start >> 3 : (end + 7) >> 3]
+        dead = np.unpackbits(bits, count=end - (start & ~7), bitorder="little")[start & 7 :]
+        return np.equal(dead, 0)
+
     def _as_bits(self, dead: BitMap64) -> npt.NDArray[np.uint8]:
-        mask = np.zeros(self._rows, dtype=np.bool_)
-        mask[np.array(dead.to_array(), dtype=np.int64)] = True
-        return np.packbits(mask, bitorder="little")
+        if self._bits is None:
+            mask = np.zeros(self._rows, dtype=np.bool_)
+            mask[np.array(dead.to_array(), dtype=np.int64)] = True
+            self._bits = np.packbits(mask, bitorder="little")
+        return self._bits
+
+
+def dead_rows_of(table: TableFiles, file: DataFile) -> DeadRows:
+    """Those of a file, from the table's cache if the vector was read before."""
+
+    def read() -> tuple[DeadRows, int]:
+        dead = DeadRows(table.storage, table.location, file)
+        return dead, dead.nbytes
+
+    if table.cache is None or file.vector is None:
+        return read()[0]
+    return table.cache.decoded(("dead", table.path(file.path)), file.vector, read)

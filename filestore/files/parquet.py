@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filestore.errors import Corrupt
+from filestore.errors import Corrupt, NotFound
 from filestore.files.bloom import BloomFilter
 from filestore.storage import Storage
 
@@ -93,9 +93,11 @@ class ParquetReader:
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Around the decoding of a file: what a decoder says of damaged bytes becomes `Corrupt`."""
+    """Around the decoding of a file: damaged bytes are `Corrupt`, and a file that is gone is `NotFound`."""
     try:
         yield
+    except FileNotFoundError as error:  # the footer was known already
+        raise NotFound(f"file {path} does not exist", code="file-not-found") from error
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         raise Corrupt(
             f"{path} cannot be read as Parquet ({error}): restore the file, or the table to an earlier state; "

@@ -21,7 +21,7 @@ import pyarrow as pa
 from filestore.cache.columns import LookupCache
 from filestore.files.bloom import value_hashes
 from filestore.files.columns import FileColumns
-from filestore.files.dead_rows import DeadRows
+from filestore.files.dead_rows import DeadRows, dead_rows_of
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import TableFiles
@@ -212,15 +212,8 @@ class FileLookup:
 
     def _alive(self, rows: Rows) -> npt.NDArray[np.bool_]:
         if self._dead is None:
-            self._dead = self._dead_rows()
+            self._dead = dead_rows_of(self._table, self._file)
         return self._dead.alive(rows)
-
-    def _dead_rows(self) -> DeadRows:
-        def read() -> tuple[DeadRows, int]:
-            dead = DeadRows(self._table.storage, self._table.location, self._file)
-            return dead, dead.nbytes
-
-        return read()[0] if self._cache is None else self._cache.decoded(self._name, self._file.vector, read)
 
     # ------------------------------------------------------------------------------------------ from the cache
 

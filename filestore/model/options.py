@@ -177,7 +177,8 @@ OPTIONS: Mapping[str, Option] = {
             "size",
             size,
             "256 mb",
-            "Memory of a process for what look-ups keep there: files' dead rows, and columns of small files.",
+            "Memory of a process for what look-ups and scans keep there: files' footers and dead rows, and columns of "
+            "small files.",
         ),
         Option(
             "lookup.cache-max-disk-size",

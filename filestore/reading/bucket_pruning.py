@@ -1,11 +1,11 @@
-"""Which buckets may hold a wanted row: those of the keys that a condition names, if it names whole bucket keys. Pure.
+"""The keys that a condition names, if it names whole keys, and the buckets that hold them. Pure.
 
 Understood are `column = literal` and `column IN (…)`, joined by AND with anything else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import polars as pl
@@ -17,7 +17,7 @@ from filestore.reading.pruning import equalities
 from filestore.rows.bucketing import bucket_of
 from filestore.rows.frames import arrow_table, polars_schema
 
-__all__ = ["wanted_buckets"]
+__all__ = ["wanted_buckets", "wanted_keys"]
 
 _MOST_KEYS = 4096
 
@@ -27,6 +27,17 @@ def wanted_buckets(condition: pl.Expr, definition: TableDefinition) -> frozenset
     names = definition.bucket_key
     if definition.buckets == 1 or not names:
         return None
+    keys = _named_keys(condition, names, definition)
+    return None if keys is None else frozenset(bucket_of(keys, names, definition.buckets).tolist())
+
+
+def wanted_keys(condition: pl.Expr, definition: TableDefinition) -> pa.Table | None:
+    """The primary keys, each once, that rows can have for which the condition is true; None if it names no keys."""
+    return _named_keys(condition, definition.primary_key, definition) if definition.primary_key else None
+
+
+def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefinition) -> pa.Table | None:
+    """All values that those columns can have together; None if a column is not named, or they are too many."""
     schema = pa.schema([definition.schema.to_arrow().field(name).with_nullable(True) for name in names])
     known = _values(equalities(condition), polars_schema(schema))
     if set(known) != set(names):
@@ -35,8 +46,7 @@ def wanted_buckets(condition: pl.Expr, definition: TableDefinition) -> frozenset
     if keys > _MOST_KEYS:
         return None
     frames = [known[name].to_frame() for name in names]
-    rows = reduce(lambda left, right: left.join(right, how="cross"), frames)
-    return frozenset(bucket_of(arrow_table(rows, schema), names, definition.buckets).tolist())
+    return arrow_table(reduce(lambda left, right: left.join(right, how="cross"), frames), schema)
 
 
 def _exact(literal: pl.DataType, column: pl.DataType) -> bool:

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
-from filestore.lookup.file_lookup import FileLookup
-from filestore.lookup.key_match import HASH, with_hashes
+from filestore.lookup.key_match import HASH
+from filestore.lookup.located import located
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.reading.key_filters import AskedKeys
@@ -58,7 +58,7 @@ def get_rows(
         for part in (
             _of_merged_slot(table, state, pending[slot], probes, values)
             if slot in pending
-            else _of_slot(table, _by_live_rows(live.get(slot, ())), probes, values)
+            else _of_slot(table, live.get(slot, ()), probes, values)
         )
     ]
     if not parts:
@@ -79,10 +79,6 @@ def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
     return keys
 
 
-def _by_live_rows(files: Sequence[DataFile]) -> list[DataFile]:
-    return sorted(files, key=lambda file: file.live_rows, reverse=True)
-
-
 def _of_merged_slot(
     table: TableFiles,
     state: TableState,
@@ -99,7 +95,7 @@ def _of_merged_slot(
         left = left.join(decided.keys, on=keys, how="anti", maintain_order="left")
     rest = probes.filter(pc.is_in(probes.column(_NUMBER), left[_NUMBER].to_arrow()))
     if rest.num_rows:
-        yield from _of_slot(table, _by_live_rows(state.slots().get(pending.slot, ())), rest, values)
+        yield from _of_slot(table, state.slots().get(pending.slot, ()), rest, values)
 
 
 def _of_slot(
@@ -109,16 +105,8 @@ def _of_slot(
     values: Sequence[str],
 ) -> Iterator[pa.Table]:
     """The key columns, the numbers and the wanted columns of the rows that the files hold."""
-    asked = with_hashes(probes.select([*table.definition.primary_key, _NUMBER]), table.definition.sort_key)
-    for file in files:
-        if not asked.num_rows:
-            return
-        lookup = FileLookup(table, file, cache=table.cache)
-        left = np.ones(asked.num_rows, dtype=np.bool_)
-        for match in lookup.find(asked):
-            rows = asked.drop_columns(HASH).take(pa.array(match.probes))
-            stored = lookup.rows_at(match.positions, values) if values else rows.select([])
-            left[match.probes] = False
-            yield pa.table([*rows.columns, *stored.columns], names=[*rows.column_names, *stored.column_names])
-        lookup.close()
-        asked = asked.filter(pa.array(left))
+    keys = probes.select([*table.definition.primary_key, _NUMBER])
+    for _, lookup, asked, match in located(table, files, keys):
+        rows = asked.drop_columns(HASH).take(pa.array(match.probes))
+        stored = lookup.rows_at(match.positions, values) if values else rows.select([])
+        yield pa.table([*rows.columns, *stored.columns], names=[*rows.column_names, *stored.column_names])

@@ -14,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.files.bounds import file_bounds, row_group_bounds
+from filestore.files.footers import Footer
 from filestore.files.parquet import ParquetReader
 from filestore.lookup.key_match import bounds_between
 from filestore.model.definition import TableDefinition
@@ -90,7 +91,7 @@ class KeyCondition:
 
     def in_groups(self, run: PendingRun, parquet: ParquetReader) -> Mask:
         """See `filestore.writing.pending.KeyFilter`."""
-        bounds = row_group_bounds(parquet.footer, run.as_file(), self._columns, self.definition)
+        bounds = row_group_bounds([(Footer.of(parquet), run.as_file())], self._columns, self.definition)
         return may_hold(self.condition.expression, bounds)
 
     def of_rows(self, rows: pa.Table) -> Mask:

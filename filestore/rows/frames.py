@@ -22,9 +22,13 @@ def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
     """The frame with exactly that schema: what polars made of its types and forgot of NOT NULL is put back."""
-    rows = frame.to_arrow(compat_level=pl.CompatLevel.newest())  # string views: strings are copied once, by the cast
-    columns = [_typed(rows.column(field.name), field.type) for field in schema]
-    return pa.table(columns, schema=schema)
+    views = [column for column in frame.get_columns() if column.dtype in (pl.String, pl.Binary)]
+    rest = [column for column in frame.get_columns() if column.dtype not in (pl.String, pl.Binary)]
+    # Polars copies strings once. Arrow's cast of views does not know how many bytes it needs, and takes memory twice.
+    texts = pl.DataFrame(views).to_arrow(compat_level=pl.CompatLevel.oldest())
+    others = pl.DataFrame(rest).to_arrow(compat_level=pl.CompatLevel.newest())
+    found = dict(zip((*texts.column_names, *others.column_names), (*texts.columns, *others.columns), strict=True))
+    return pa.table([_typed(found[field.name], field.type) for field in schema], schema=schema)
 
 
 def with_entries(frame: pl.DataFrame) -> pl.DataFrame:

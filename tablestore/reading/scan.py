@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import polars as pl
 import pyarrow as pa
 
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
 from filestore.reading.predicate import Predicate
-from filestore.reading.scan import plan_scan, scan
+from filestore.reading.scan import plan_scan, scan, scan_frames
+from filestore.rows.frames import polars_schema
 from filestore.table import FileStore
 from tablestore.reading.fresh import LogTail, fresh_rows
 from tablestore.reading.results import Results
@@ -50,6 +52,15 @@ class Scan(Results):
             return fresh_rows(self.filestore, self.state, self.tail, columns, self.where)
         plan = plan_scan(self.state, columns, self.where)
         return scan(self.filestore.files(self.state), plan)
+
+    def to_polars(self) -> pl.DataFrame:
+        """All rows as a polars frame: as they are decoded, without a copy of their strings in between."""
+        if self.tail is not None or not self.schema.names:
+            return Results.to_polars(self)  # super() does not work in a class with slots
+        plan = plan_scan(self.state, self.columns, self.where)
+        with self.filestore.reading(self.state.version):
+            frames = list(scan_frames(self.filestore.files(self.state), plan))
+        return pl.concat([pl.DataFrame(schema=polars_schema(plan.schema)), *frames])
 
 
 def _cheapest(definition: TableDefinition) -> str:

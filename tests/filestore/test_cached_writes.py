@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -22,6 +22,7 @@ from filestore.alter import alter
 from filestore.ambient import system_ambient
 from filestore.cache.columns import LookupCache
 from filestore.delta.state import TableState
+from filestore.files import row_groups
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.change_text import parse_changes
@@ -115,18 +116,28 @@ def test_a_table_is_the_same_byte_by_byte(kind: str, limits: str, steps: list[An
 
 @pytest.mark.parametrize("limits", ["defaults", "on-disk"])
 @pytest.mark.parametrize("kind", ["images-and-sequence", "partial-update"])
-def test_the_third_write_reads_no_stored_file(folder: Path, kind: str, limits: str) -> None:
+def test_the_third_write_reads_no_stored_file(
+    folder: Path, kind: str, limits: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     definition = define("id STRING, s INT, v STRING", ["id"], **KINDS[kind], **LIMITS[limits])
     store = create(folder / "t", definition)
     write(store, [{"id": f"{n}", "s": 0, "v": "a"} for n in range(100)])
     [first] = store.state().files
     storage = FaultyStorage(store.storage)
     store = reopen(store, storage)
-    opened = []
+    opened, decoded, decode = [], [], row_groups._decoded
+
+    def decoding(files: Sequence[row_groups.RowGroups], *rest: Any) -> Any:
+        decoded.extend(file.path for file in files)
+        return decode(files, *rest)
+
+    monkeypatch.setattr(row_groups, "_decoded", decoding)
     for number in range(4):
         storage.calls.clear()
+        decoded.clear()
         write(store, [{"id": f"{n}", "s": number, "v": f"{number}"} for n in range(0, 100, 10 + number)])
-        opened.append(any(call.path.endswith(first) for call in storage.calls))
+        paths = [*decoded, *(call.path for call in storage.calls)]
+        opened.append(any(path.endswith(first) for path in paths))
     assert opened == [True, True, False, False]
     assert (cache_of(store).disk_bytes > 0) == (limits == "on-disk")
     assert (cache_of(store).memory_bytes > 0) == (limits == "defaults")

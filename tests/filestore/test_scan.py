@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
-from filestore.files.row_groups import RowGroups
+from filestore.files.row_groups import Stretch
 from filestore.model.schema import Schema
 from filestore.reading import scan as scan_module
 from filestore.reading.predicate import Predicate
@@ -282,9 +282,9 @@ def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatc
     seen = []
     frame = scan_module._frame
 
-    def counted(plan: ScanPlan, groups: RowGroups, group: int, keys: Any) -> pl.DataFrame | None:
-        seen.append(group)
-        return frame(plan, groups, group, keys)
+    def counted(plan: ScanPlan, stretch: Stretch, keys: Any) -> pl.DataFrame | None:
+        seen.extend(stretch.parts)
+        return frame(plan, stretch, keys)
 
     monkeypatch.setattr(scan_module, "_frame", counted)
     scan_table(store.files(store.state()), plan)

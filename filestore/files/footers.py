@@ -1,0 +1,79 @@
+"""Footers of data files. A data file never changes, so whoever reads a table again need not parse them again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from filestore.files.parquet import ParquetReader
+from filestore.files.writer import TableFiles
+
+__all__ = ["Footer", "footer_of"]
+
+_EXPANDED = 4  # a parsed footer takes about so many times the bytes that it takes in the file
+
+
+@dataclass(frozen=True, eq=False)
+class Footer:
+    """What a file says of itself.
+
+    Attributes:
+        metadata: Row groups and their statistics.
+        schema: The columns, as Arrow has them.
+    """
+
+    metadata: pq.FileMetaData
+    schema: pa.Schema
+
+    @classmethod
+    def of(cls, parquet: ParquetReader) -> Footer:
+        """That of an open file."""
+        return cls(parquet.footer, parquet.arrow_schema)
+
+    @cached_property
+    def types(self) -> Mapping[str, pa.DataType]:
+        """The top-level columns' types, by name."""
+        return {field.name: field.type for field in self.schema}
+
+    @cached_property
+    def starts(self) -> npt.NDArray[np.int64]:
+        """The first row of each row group, and the number of rows at the end."""
+        groups = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
+        return np.cumsum([0, *groups])
+
+    @cached_property
+    def size(self) -> int:
+        """The bytes of all columns, uncompressed but encoded."""
+        return sum(self.metadata.row_group(i).total_byte_size for i in range(self.metadata.num_row_groups))
+
+    @cached_property
+    def _leaves(self) -> Mapping[str, int]:
+        columns = self.metadata.schema
+        return {columns.column(n).path: n for n in range(len(columns))}
+
+    def leaf(self, column: str) -> int | None:
+        """Which of the leaf columns a top-level column is; None if the file does not have it."""
+        return self._leaves.get(column)
+
+
+def footer_of(table: TableFiles, path: str) -> Footer:
+    """The footer of a data file, from the table's cache if it was read before.
+
+    Raises:
+        NotFound: There is no such file.
+        Corrupt: ``data-file``.
+    """
+    whole = table.path(path)
+
+    def read() -> tuple[Footer, int]:
+        with ParquetReader(table.storage, whole) as parquet:
+            footer = Footer.of(parquet)
+        return footer, footer.metadata.serialized_size * _EXPANDED
+
+    return read()[0] if table.cache is None else table.cache.decoded(("footer", whole), None, read)
