@@ -50,6 +50,7 @@ format: env  ## Format the code and mend what ruff can mend
 
 bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench $(ARGS)
+	@$(BIN)/python -m tests.bench.reads
 	@$(BIN)/python -m tests.bench.log
 	@$(BIN)/python -m tests.bench.latency
 
