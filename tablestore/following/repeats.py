@@ -1,8 +1,8 @@
 """What a reader of an eventual log was told already: records that a commit writes again (log/PROTOCOL.md section 5.2).
 
-A task that is tried again writes what the attempt before it wrote, and the commit tells the keys of attempts that it
-does not name once more. Nobody takes back what is in the log, so a reader that gives records as they come meets the
-same one two or three times. The rule, bucket by bucket:
+A task that is tried again writes what the attempt before it wrote, and the commit repeats keys whose last record is of
+an attempt that it does not name. Nobody takes back what is in the log, so a reader that gives records as they come
+meets the same one two or three times. The rule, bucket by bucket:
 
     A record is a repeat if it says of its key what another transaction of the same commit said last of it,
     and nobody has said anything else of that key since.
