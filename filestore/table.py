@@ -7,15 +7,12 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import deltalake
-from deltalake.exceptions import DeltaError
-
 from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.delta.commit import Committed, Rebaser, base_expired, commit
 from filestore.delta.conflict import Proposal
 from filestore.delta.create import create
-from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
 from filestore.files.writer import TableFiles
@@ -128,8 +125,31 @@ class FileStore:
             raise
 
     def version_at(self, timestamp_ms: int) -> int:
-        """The newest version committed at or before that time."""
+        """The newest version committed at or before that time.
+
+        Raises:
+            NotFound: ``no-such-version``: the table is younger, or that time is still to come and nobody knows what
+                will be committed until then; ``snapshot-expired``.
+        """
+        self._require_come(timestamp_ms)
         return self.log.version_at(timestamp_ms)
+
+    def version_to_follow(self, timestamp_ms: int) -> int:
+        """The version after which whatever was committed later than that time comes; errors as of `version_at`."""
+        self._require_come(timestamp_ms)
+        return self.log.version_to_follow(timestamp_ms)
+
+    def _require_come(self, timestamp_ms: int) -> None:
+        if timestamp_ms <= self.ambient.now_ms():
+            return
+        newest = self.state()
+        if timestamp_ms > newest.timestamp_ms:  # which a faster clock may have written
+            raise NotFound(
+                f"{show_time(timestamp_ms)} is still to come: the newest version of {self.location} is "
+                f"{newest.version}, of {show_time(newest.timestamp_ms)}; take an earlier time, "
+                "or none for the newest version",
+                code="no-such-version",
+            )
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
         """Snapshots that can be read, newest first: at most `limit`, all older than version `before`."""
@@ -185,6 +205,9 @@ class FileStore:
 
     def _checkpoint(self) -> None:
         """Only speeds readers up: a failure is logged, since the commit stands."""
+        import deltalake  # here and not above: readers do not need it
+        from deltalake.exceptions import DeltaError
+
         try:
             deltalake.DeltaTable(self.location).create_checkpoint()
         except (DeltaError, OSError) as error:

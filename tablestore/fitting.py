@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import bisect
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.errors import InvalidRequest
-from filestore.model.types import to_sql
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.types import canonical, to_sql
 from tablestore.layouts import Picked, holds_union
 
 __all__ = ["fit"]
 
 _MAX_ELEMENTS = 2**31 - 1
+_SHOWN = 80  # characters of a bad value in the message
+_EXAMPLES = (
+    (pa.types.is_date, "2026-01-31"),
+    (pa.types.is_timestamp, "2026-01-31 12:00:00"),
+    (pa.types.is_boolean, "true or false"),
+)
+
+
+class _Unfit(Exception):
+    """A part of a column does not become the table's type; `fit` finds the row."""
 
 
 def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
@@ -31,10 +43,13 @@ def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
             f"column {field.name!r} is {given}, and a union does not fit {to_sql(wanted)}: choose one of its types",
             code="bad-value",
         )
+    chunks: list[pa.Array] = []
     try:
-        chunks = [_checked(chunk, field) for chunk in column.chunks]
-    except (pa.ArrowException, IndexError) as error:
-        raise _misfit(field.name, given, wanted, str(error)) from error
+        for chunk in column.chunks:
+            chunks.append(_checked(chunk, field))
+    except (pa.ArrowException, IndexError, _Unfit) as error:
+        why = str(error) if isinstance(error, _Unfit) else "one does not become the other, so cast it"
+        raise _named(column, len(chunks), field, why) from error
     return pa.chunked_array(chunks, wanted)
 
 
@@ -57,16 +72,13 @@ def _fitted(given: Picked, wanted: pa.DataType, path: str) -> pa.Array:
         return _fitted_struct(given, wanted, path)
     if pa.types.is_list(wanted) or pa.types.is_map(wanted):
         return _fitted_lists(given, wanted, path)
-    try:
-        return _cast(given.plain(), wanted, path)
-    except pa.ArrowException as error:
-        raise _misfit(path, given.values.type, wanted, str(error)) from error
+    return _cast(given.plain(), wanted)
 
 
 def _fitted_lists(given: Picked, wanted: pa.DataType, path: str) -> pa.Array:
     lists = given.lists()
     if lists is None or pa.types.is_map(given.values.type) != pa.types.is_map(wanted):
-        raise _misfit(path, given.values.type, wanted, "one is a list or a map, the other is not")
+        raise _Unfit(f"only one of both is a list or a map at {path!r}")
     offsets, elements = lists
     if offsets[-1] > _MAX_ELEMENTS:
         raise InvalidRequest(
@@ -86,7 +98,7 @@ def _fitted_lists(given: Picked, wanted: pa.DataType, path: str) -> pa.Array:
 def _fitted_struct(given: Picked, wanted: pa.StructType, path: str) -> pa.Array:
     kind = given.values.type
     if not pa.types.is_struct(kind):
-        raise _misfit(path, kind, wanted, "it is no struct")
+        raise _Unfit(f"the rows have no struct at {path!r}")
     fields, own = given.fields(), {field.name for field in wanted}
     if len(fields) < kind.num_fields:
         raise InvalidRequest(f"{path!r} is {kind}, with two fields of one name: rename one", code="duplicate-column")
@@ -105,7 +117,7 @@ def _fitted_struct(given: Picked, wanted: pa.StructType, path: str) -> pa.Array:
     return pa.StructArray.from_arrays(children, fields=list(wanted), mask=pa.array(~given.valid()))
 
 
-def _cast(values: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
+def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
     """Arrow's cast, which refuses much that would change a value, and where it does not, a look at the way back."""
     given = values.type
     if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
@@ -122,12 +134,8 @@ def _cast(values: pa.Array, wanted: pa.DataType, path: str) -> pa.Array:
         same = pc.equal(pc.is_inf(result), pc.is_inf(values))
     else:
         return result
-    changed = pc.index(pc.fill_null(same, True), False).as_py()
-    if changed >= 0:
-        raise InvalidRequest(
-            f"column {path!r} is {given} and holds {values[changed].as_py()}, which does not fit {wanted}",
-            code="bad-value",
-        )
+    if pc.index(pc.fill_null(same, True), False).as_py() >= 0:
+        raise _Unfit("the cast would change a value")
     return result
 
 
@@ -141,8 +149,61 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _misfit(path: str, given: pa.DataType, wanted: pa.DataType, why: str) -> InvalidRequest:
-    return InvalidRequest(f"column {path!r} is {given} and does not fit {wanted}: {why}", code="bad-value")
+def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> InvalidRequest:
+    """The error for the first value that does not fit; for the types if not even an empty column fits.
+
+    Args:
+        column: What was given.
+        whole: How many of its chunks fit.
+        field: The table's.
+        why: What is wrong if the types alone do not fit.
+    """
+    chunk, kind = column.chunk(whole), to_sql(field.type)
+    if not _fits(chunk.slice(0, 0), field):
+        return InvalidRequest(
+            f"column {field.name!r} is {kind}, and the rows have {_in_sql(chunk.type)}: {why}", code="bad-value"
+        )
+    # bisect looks for the first prefix that does not fit, so that a million rows need 20 casts
+    place = bisect.bisect_left(range(len(chunk)), True, key=lambda row: not _fits(chunk.slice(0, row + 1), field))
+    row = sum(map(len, column.chunks[:whole])) + place
+    return InvalidRequest(
+        f"column {field.name!r} is {kind}, and {_shown(chunk, place)} in row {row} (the first is 0) does not fit: "
+        f"{_advice(chunk.type, field.type)}",
+        code="bad-value",
+    )
+
+
+def _in_sql(kind: pa.DataType) -> str:
+    try:
+        return to_sql(canonical(kind))
+    except Unsupported:
+        return f"Arrow's {kind}"
+
+
+def _fits(chunk: pa.Array, field: pa.Field) -> bool:
+    try:
+        _checked(chunk, field)
+    except (pa.ArrowException, IndexError, _Unfit):
+        return False
+    return True
+
+
+def _shown(chunk: pa.Array, place: int) -> str:
+    try:
+        chunk.slice(place, 1).validate(full=True)
+        value = chunk[place].as_py()
+    except (pa.ArrowException, IndexError):
+        return "a damaged value"
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+
+
+def _advice(given: pa.DataType, wanted: pa.DataType) -> str:
+    if _is_text(given):
+        for is_kind, example in _EXAMPLES:
+            if is_kind(wanted):
+                return f"write it as {example}"
+    return "correct it or leave its row out"
 
 
 def _check_inner_nulls(values: pa.Array, path: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -14,17 +14,18 @@ from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
-from filestore.metrics.registry import Metrics
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.storage import LocalStorage
 from log.connectors.options import CONNECTOR
 from tablestore.defaults import table_defaults
 from tablestore.handle import TableHandle
-from tablestore.ingesting.beginning import Asked, begin
-from tablestore.ingesting.ingestion import Ingestion
-from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
+
+if TYPE_CHECKING:
+    from filestore.metrics.registry import Metrics
+    from tablestore.ingesting.ingestion import Ingestion
+    from tablestore.kafka_table import KafkaTable
 
 __all__ = ["Store", "connect"]
 
@@ -195,6 +196,8 @@ class Store:
             InvalidRequest: ``no-schema``, ``no-primary-key``, ``empty-topic``, ``other-table``, or as `create_table`.
             Unavailable: the brokers do not answer.
         """
+        from tablestore.ingesting.beginning import Asked, begin  # brings the formats of messages
+
         key, own, read = tuple(primary_key), options or {}, source_options or {}
         return begin(self, Asked(topic, into, servers, columns, key, own, read), self._ambient)
 
@@ -221,6 +224,8 @@ class Store:
     def _open(self, info: TableInfo) -> Table | KafkaTable:
         declaration = info.declaration()
         if declaration is not None:
+            from tablestore.kafka_table import KafkaTable  # likewise
+
             return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
         assert info.location is not None, "a managed table without files"
         where = info.database, info.name, info.table_id, info.location

@@ -17,7 +17,7 @@ from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.storage import Storage
 
-__all__ = ["Commit", "DeltaLog"]
+__all__ = ["Commit", "DeltaLog", "show_time"]
 
 Read = TypeVar("Read")
 
@@ -157,13 +157,13 @@ class DeltaLog:
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
         if not found and versions and versions[0] > 0:
             raise NotFound(
-                f"the version of {self.location} at {_iso(timestamp_ms)} has expired; the oldest that is left is "
+                f"the version of {self.location} at {show_time(timestamp_ms)} has expired; the oldest that is left is "
                 f"{versions[0]}: take a later time",
                 code="snapshot-expired",
             )
         if not found:
             raise NotFound(
-                f"{self.location} did not exist at {_iso(timestamp_ms)}: take a later time", code="no-such-version"
+                f"{self.location} did not exist at {show_time(timestamp_ms)}: take a later time", code="no-such-version"
             )
         return versions[found - 1]
 
@@ -230,7 +230,7 @@ class DeltaLog:
         return TableState.initial(version, [*actions, *info])
 
 
-def _iso(timestamp_ms: int) -> str:
+def show_time(timestamp_ms: int) -> str:
     """A time for people; one that no calendar of Python holds stays a number."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat()

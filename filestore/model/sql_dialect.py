@@ -2,9 +2,14 @@
 
 They are constraints of a column, so METADATA and VIRTUAL are words only behind a column's type: elsewhere they are
 names. ``BYTES``, Flink's word for BINARY, is known as well, since it stands in each example of the key ``headers``.
+
+Each type keeps the words in which it was written: sqlglot's types are those of many databases, and names that mean
+different things (VARCHAR2 and STRING, INT8 here and in PostgreSQL) become one of them.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 from sqlglot import TokenType, exp
 from sqlglot.dialects.spark import Spark
@@ -12,7 +17,10 @@ from sqlglot.parser import Parser
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["ColumnListDialect", "MetadataConstraint"]
+__all__ = ["WRITTEN", "ColumnListDialect", "MetadataConstraint"]
+
+WRITTEN = "written"
+"""Where in a type's ``meta`` its words are, in upper case."""
 
 _FORM = "write it as in `at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`"
 
@@ -49,6 +57,15 @@ class ColumnListDialect(Spark):
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
         """Tokens to expressions."""
+
+        def _parse_types(self, *arguments: Any, **named: Any) -> exp.Expression | None:
+            """As sqlglot does, and keeps the words."""
+            start = self._index
+            kind: exp.Expression | None = super()._parse_types(*arguments, **named)
+            if isinstance(kind, exp.DataType):
+                words = (word for token in self._tokens[start : self._index] for word in token.text.upper().split())
+                kind.meta[WRITTEN] = tuple(words)
+            return kind
 
         CONSTRAINT_PARSERS = {  # noqa: RUF012
             **Spark.Parser.CONSTRAINT_PARSERS,

@@ -5,20 +5,14 @@ What a condition says of whole files is in `filestore.reading.pruning`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import polars as pl
-import pyarrow as pa
-import sqlglot
 from polars.exceptions import PolarsError
-from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Schema
-from filestore.reading.condition_text import ConditionDialect, problem_of, without_comments
 from filestore.rows.frames import polars_schema
 
 __all__ = ["Condition", "Predicate"]
@@ -29,8 +23,6 @@ Predicate = str | pl.Expr
 A text has no subqueries: it is checked before polars sees it (`filestore.reading.condition_text`)."""
 
 _POLARS_PREFIX = "_POLARS_"
-_ISNAN = re.compile(r"\bis_?nan\s*\(", re.IGNORECASE)
-_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, exp.In)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +50,7 @@ class Condition:
         columns = _columns(expression, where, schema)
         problem = _problem(expression, schema)
         if problem is not None and isinstance(where, str):
-            expression = _parsed(_with_typed_literals(without_comments(where), schema), where)
+            expression = _typed(where, schema)
             problem = _problem(expression, schema)
         if problem is not None:
             raise _bad(where, problem)
@@ -79,10 +71,21 @@ class Condition:
 
 def _checked(where: str) -> pl.Expr:
     """The text as polars reads it, if polars may see it: see `filestore.reading.condition_text`."""
+    # Here and not above: they bring sqlglot, which who reads without a condition shall not wait for.
+    from filestore.reading.condition_text import problem_of, without_comments
+    from filestore.reading.condition_words import with_isnan
+
     text = without_comments(where)
     if (problem := problem_of(text)) is not None:
         raise _bad(where, problem)
-    return _parsed(_with_isnan(text), where)
+    return _parsed(with_isnan(text), where)
+
+
+def _typed(where: str, schema: Schema) -> pl.Expr:
+    from filestore.reading.condition_text import without_comments
+    from filestore.reading.condition_words import with_typed_literals
+
+    return _parsed(with_typed_literals(without_comments(where), schema), where)
 
 
 def _parsed(text: str, where: str) -> pl.Expr:
@@ -90,22 +93,6 @@ def _parsed(text: str, where: str) -> pl.Expr:
         return pl.sql_expr(text)
     except PolarsError as error:
         raise _bad(where, str(error)) from error
-
-
-def _with_isnan(text: str) -> str:
-    """The text with ``isnan(x)`` in words of polars' SQL, which lacks it: there a NaN is equal to itself."""
-    if _ISNAN.search(text) is None:
-        return text
-
-    def spelled(node: exp.Expression) -> exp.Expression:
-        if not isinstance(node, exp.IsNan):
-            return node
-        return exp.paren(exp.EQ(this=exp.paren(node.this), expression=exp.cast(exp.Literal.string("NaN"), "DOUBLE")))
-
-    try:
-        return sqlglot.parse_one(text, read=ConditionDialect).transform(spelled).sql(ConditionDialect)
-    except (SqlglotError, RecursionError):
-        return text
 
 
 def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str, ...]:
@@ -154,35 +141,3 @@ def _problem(expression: pl.Expr, schema: Schema) -> str | None:
 
 def _bad(where: Predicate, problem: str) -> InvalidRequest:
     return InvalidRequest(f"cannot filter by {str(where)!r}: {problem.splitlines()[0]}", code="bad-predicate")
-
-
-def _with_typed_literals(text: str, schema: Schema) -> str:
-    """The text with ``'2026-01-31'`` beside a date or time column read as that type: SQL does so, polars refuses."""
-    try:
-        tree = sqlglot.parse_one(text, read=ConditionDialect)
-    except SqlglotError:
-        return text
-    for column in list(tree.find_all(exp.Column)):
-        kind = _temporal(schema.column(column.name).type) if column.name in schema else None
-        if kind is None or not isinstance(column.parent, _COMPARISONS):
-            continue
-        for literal in list(column.parent.iter_expressions()):
-            if plain := _untyped(literal, kind):
-                literal.replace(exp.cast(plain.copy(), kind, dialect=ConditionDialect))
-    try:
-        return tree.sql(ConditionDialect)
-    except RecursionError:
-        return text
-
-
-def _temporal(kind: pa.DataType) -> str | None:
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMP" if kind.tz is None else "TIMESTAMPTZ"
-    return "DATE" if pa.types.is_date32(kind) else None
-
-
-def _untyped(literal: object, kind: str) -> exp.Literal | None:
-    """The string literal that is to be read as `kind`; a TIMESTAMP without a zone is one in UTC."""
-    if isinstance(literal, exp.Cast) and kind == "TIMESTAMPTZ" and literal.to.sql(ConditionDialect) == "TIMESTAMP":
-        literal = literal.this
-    return literal if isinstance(literal, exp.Literal) and literal.is_string else None

@@ -6,12 +6,13 @@ import json
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import httpx
-
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+
+if TYPE_CHECKING:
+    import httpx
 
 __all__ = ["SchemaRegistry"]
 
@@ -64,6 +65,8 @@ class SchemaRegistry:
         return known
 
     def _answer(self, method: str, path: str, body: Mapping[str, str] | None, what: str) -> dict[str, Any]:
+        import httpx  # here and not above: tables without a registry do not wait for it
+
         headers = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"

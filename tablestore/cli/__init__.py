@@ -8,10 +8,11 @@
     follow     follow                                       care      doctor, compact
     ingest     ingest                                       alter     alter
     show       show                                         partitions  list, drop, expire
+    files      rows for write (imports Arrow and polars)
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor
 
-Nothing here but `text` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
+Nothing here but `text` and `files` imports Arrow, polars, Spark or SQL when it is imported: ``--help`` answers at once.
 """
 
 from tablestore.cli.app import app, main

@@ -8,7 +8,7 @@ import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, TableName, Token
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import note
+from tablestore.cli.output import confirm, note
 
 __all__ = ["alter"]
 
@@ -40,7 +40,7 @@ def alter(
         for reader in plan.readers:
             note(reader)
         if plan.readers and not yes:
-            typer.confirm("Go on?", abort=True, err=True)
+            confirm("Go on?")
         snapshot = table.alter(*changes)
     rewritten = snapshot.metrics.get("rows_rewritten", 0)
     note(f"version {snapshot.version}" + (f" ({rewritten:,} rows written anew)" if rewritten else ""))

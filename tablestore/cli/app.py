@@ -7,7 +7,8 @@ from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from pydantic import ValidationError
+from typer.core import TyperCommand, TyperGroup
 
 from filestore.errors import TableStoreError
 from tablestore.cli import (
@@ -36,21 +37,45 @@ class _InOrder(TyperGroup):
         return list(self.commands)
 
 
-class _Commands(_InOrder):
+_PLAIN = {
+    "int_parsing": "{input!r} is not a whole number",
+    "int_from_float": "{input!r} is not a whole number",
+    "float_parsing": "{input!r} is not a number",
+    "greater_than_equal": "{input} is too small: the least is {ge}",
+    "less_than_equal": "{input} is too large: the most is {le}",
+    "value_error": "{error}",
+}
+"""What is wrong with a value, for each kind of error of pydantic, by which typer checks them."""
+
+
+class _Command(TyperCommand):
     """Turns an error that the project raises on purpose into one line and exit code 1; usage errors give 2."""
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except typer.BadParameter as error:
+            error.message = _in_plain_words(error)
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except TableStoreError as error:
-            complain(error)
+            complain(error, options={p.name: p.opts[0] for p in self.params if p.name and p.opts[0].startswith("--")})
             raise typer.Exit(1) from error
 
 
+def _in_plain_words(error: typer.BadParameter) -> str:
+    found = error.__cause__.errors() if isinstance(error.__cause__, ValidationError) else []
+    if not found or found[0]["type"] not in _PLAIN:
+        return error.message
+    return _PLAIN[found[0]["type"]].format(input=found[0]["input"], **found[0].get("ctx", {}))
+
+
 app = typer.Typer(
-    cls=_Commands,
+    cls=_InOrder,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
@@ -93,11 +118,11 @@ _PARTITIONS: dict[str, Callable[..., None]] = {
 
 for _panel, _commands in _PANELS.items():
     for _name, _command in _commands.items():
-        app.command(_name, rich_help_panel=_panel)(_command)
+        app.command(_name, cls=_Command, rich_help_panel=_panel)(_command)
 
 _partitions = typer.Typer(cls=_InOrder, no_args_is_help=True, rich_markup_mode="rich")
 for _name, _command in _PARTITIONS.items():
-    _partitions.command(_name)(_command)
+    _partitions.command(_name, cls=_Command)(_command)
 app.add_typer(_partitions, name="partitions", help="List, drop and expire partitions.", rich_help_panel="Care")
 
 

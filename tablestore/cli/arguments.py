@@ -10,7 +10,6 @@ import typer
 
 __all__ = [
     "DEFAULT_WAREHOUSE",
-    "AsJson",
     "Catalog",
     "Columns",
     "Defaults",
@@ -64,6 +63,7 @@ Defaults = Annotated[
     ),
 ]
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-OutputFormat = Annotated[Format, typer.Option("--format", "-f", help="Aligned columns, or one JSON object a line.")]
+OutputFormat = Annotated[
+    Format, typer.Option("--format", "-f", help="For people, or JSON for programs: of rows one object a line.")
+]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns, in this order.")]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_table
 from tablestore.cli.output import note, print_json, print_lines, print_table
 
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["compact", "doctor"]
 
 
-def doctor(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+def doctor(
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
+) -> None:
     """Check every invariant of a table on its stored bytes. Changes nothing. Exit code 1 if one is broken."""
     with open_table(name, catalog, token) as table:
         report = table.examine()
-    if as_json:
+    if output is Format.JSON:
         print_json(_as_dict(name, report))
     else:
         _print_report(name, report)

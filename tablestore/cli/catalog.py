@@ -8,31 +8,31 @@ from typing import Annotated
 import typer
 
 from filestore.errors import InvalidRequest
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, Defaults, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
 from tablestore.cli.opening import open_catalog, open_store
-from tablestore.cli.output import note, print_json, print_lines
+from tablestore.cli.output import confirm, note, print_json, print_lines
 
 __all__ = ["create", "databases", "defaults_of", "drop", "names_of", "options_of", "tables"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
 
-def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE) -> None:
     """List the databases."""
     with open_catalog(catalog, token) as opened:
-        _print_names(opened.list_databases(), as_json)
+        _print_names(opened.list_databases(), output)
 
 
 def tables(
     database: Annotated[str | None, typer.Argument(metavar="DB", help="Of this database only.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
-    as_json: AsJson = False,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """List the tables, as DB.TABLE."""
     with open_catalog(catalog, token) as opened:
         wanted = opened.list_databases() if database is None else [database]
-        _print_names([f"{d}.{table}" for d in wanted for table in opened.list_tables(d)], as_json)
+        _print_names([f"{d}.{table}" for d in wanted for table in opened.list_tables(d)], output)
 
 
 def create(  # noqa: PLR0913  # a command's options are its arguments
@@ -99,7 +99,7 @@ def drop(
     """Drop a table with its files and its log, or a database. The topic of a table with a connector stays."""
     with open_store(catalog, token) as store:
         if not yes:
-            typer.confirm(f"Drop {name} for good?", abort=True, err=True)
+            confirm(f"Drop {name} for good?")
         if "." in name:
             store.drop_table(name, if_exists=if_exists)
         else:
@@ -126,8 +126,8 @@ def defaults_of(given: str | None) -> dict[str, str]:
     return options_of([part for part in parts if part.strip()], "--defaults, $TABLESTORE_DEFAULTS")
 
 
-def _print_names(names: list[str], as_json: bool) -> None:
-    if as_json:
+def _print_names(names: list[str], output: Format) -> None:
+    if output is Format.JSON:
         print_json(names)
     else:
         print_lines(names)

@@ -99,8 +99,10 @@ def _serving(metrics: Metrics | None, port: int | None, host: str) -> Iterator[N
 
 
 def _once(worker: Compactor, duties: Sequence[Duty]) -> None:
-    failed = [_work(worker, duty) for duty in duties]
-    if any(failed):
+    worked = [_work(worker, duty) for duty in duties]
+    if not any(done for done, _ in worked):
+        note(f"nothing was due: {', '.join(duty.name for duty in duties)}")
+    if any(failed for _, failed in worked):
         raise typer.Exit(1)
 
 
@@ -120,16 +122,17 @@ def _scheduled(worker: Compactor, duties: Sequence[Duty], every: float | None, c
     run_until(worker.stopping, duties, triggers, work)
 
 
-def _work(worker: Compactor, duty: Duty) -> bool:
-    """Does a duty for all tables; whether one failed."""
-    failed = False
+def _work(worker: Compactor, duty: Duty) -> tuple[int, bool]:
+    """Does a duty for all tables; for how many there was something to do or to say, and whether one failed."""
+    tables, failed = 0, False
     for outcome in worker.run(duty):
+        tables += 1
         if outcome.error is not None:
             complain(outcome.error, f"{outcome.table} {outcome.duty}")
         else:
             print_lines([f"{outcome.table} {outcome.duty}: {outcome.done}"])
         failed |= outcome.failed
-    return failed
+    return tables, failed
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from filestore.errors import TableStoreError
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_any_table, open_table
 from tablestore.cli.output import print_json, print_table
 
@@ -20,7 +20,7 @@ __all__ = ["describe", "snapshots"]
 
 
 def describe(
-    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
     """Show what a table is and holds: columns, key, options, version, rows, files, its log or topic.
 
@@ -34,7 +34,7 @@ def describe(
         detail = table.detail()
         if isinstance(table, Table):
             detail |= _log(table)
-        if as_json:
+        if output is Format.JSON:
             print_json(detail)
         else:
             detail["schema"] = detail["schema"].replace(", `", "\n`")
@@ -46,12 +46,12 @@ def snapshots(
     limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only so many, the newest ones.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
-    as_json: AsJson = False,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """Show a table's history, newest first: each version with the log offsets that it covers."""
     with open_table(name, catalog, token) as table:
         history = table.snapshots(limit)
-    if as_json:
+    if output is Format.JSON:
         print_json([_as_dict(s) for s in history])
         return
     print_table(

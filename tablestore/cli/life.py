@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token, moment
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token, moment
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import note, print_json, print_lines, print_table
+from tablestore.cli.output import confirm, note, print_json, print_lines, print_table
 
 __all__ = ["consumers", "expire", "maintain", "orphans", "rollback", "tag", "tags"]
 
@@ -19,13 +19,15 @@ _Timestamp = Annotated[
 ]
 
 
-def tags(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False) -> None:
+def tags(
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
+) -> None:
     """List a table's tags, with the versions that they keep from expiring."""
     with open_table(name, catalog, token) as table:
         found = table.tags()
     rows = [(t.name, t.version, _time(t.timestamp_ms), _time(t.created_ms), t.automatic) for t in found]
     titles = ["tag", "version", "committed", "created", "automatic"]
-    if as_json:
+    if output is Format.JSON:
         print_json([dict(zip(titles, row, strict=True)) for row in rows])
     else:
         print_table(titles, rows, right=["version"])
@@ -69,7 +71,7 @@ def rollback(  # a command's options are its arguments
         raise typer.BadParameter("say where to: give one of --version, --timestamp and --tag")
     with open_table(name, catalog, token) as table:
         if not yes:
-            typer.confirm(f"Roll {name} back?", abort=True, err=True)
+            confirm(f"Roll {name} back?")
         snapshot = table.rollback(version, timestamp=timestamp, tag=tag)
     note(f"version {snapshot.version} holds the rows of that version again")
 
@@ -79,12 +81,12 @@ def expire(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
-    as_json: AsJson = False,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """Let old versions expire, as the options snapshot.* say; tags and consumers keep theirs."""
     with open_table(name, catalog, token) as table:
         done = table.expire(dry_run=dry_run)
-    if as_json:
+    if output is Format.JSON:
         print_json(
             {"first": done.first, "versions": done.versions, "files": done.files, "log_entries": done.log_entries}
         )
@@ -101,7 +103,7 @@ def consumers(
     forget: Annotated[str | None, typer.Option("--forget", metavar="ID", help="Forget this one.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
-    as_json: AsJson = False,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """List the readers that keep versions from expiring, and what they have still to read; or forget one."""
     with open_table(name, catalog, token) as table:
@@ -116,7 +118,7 @@ def consumers(
         if (lag := lags.get(c.id)) is not None
     ]
     titles = ["consumer", "version", "heard of", "versions behind", "records behind"]
-    if as_json:
+    if output is Format.JSON:
         print_json([dict(zip(titles, row, strict=True)) for row in found])
     else:
         print_table(titles, found, right=["version", "versions behind", "records behind"])
@@ -130,12 +132,12 @@ def orphans(  # a command's options are its arguments
     ] = 24,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
-    as_json: AsJson = False,
+    output: OutputFormat = Format.TABLE,
 ) -> None:
     """List the files that no version names, or remove them. Those of writers at work stay."""
     with open_table(name, catalog, token) as table:
         found = table.remove_orphans(timedelta(hours=older_than_hours), dry_run=not remove)
-    if as_json:
+    if output is Format.JSON:
         print_json([{"path": o.path, "kind": o.kind, "bytes": o.size, "modified": _time(o.modified_ms)} for o in found])
     else:
         print_lines(o.path for o in found)

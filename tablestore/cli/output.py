@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from filestore.errors import TableStoreError
 
-__all__ = ["complain", "note", "print_json", "print_lines", "print_table"]
+__all__ = ["complain", "confirm", "note", "print_json", "print_lines", "print_table"]
 
 _PIPE_WIDTH = 10_000
+_SWITCHED_ON = re.compile(r"\b([a-z_]+)\s?=\s?true\b", re.IGNORECASE)
 
 
-def complain(error: TableStoreError, of: str = "") -> None:
-    """One red line: ``error[code]: message``, behind what it is the error of, if there is more than one such thing."""
-    message = " ".join(error.message.split())
+def complain(error: TableStoreError, of: str = "", options: Mapping[str, str] | None = None) -> None:
+    """One red line: ``error[code]: message``.
+
+    Args:
+        error: What to say.
+        of: What it is the error of, if there is more than one such thing.
+        options: The command's options by the names of their arguments: an error that speaks of ``if_not_exists=true``
+            means ``--if-not-exists`` here.
+    """
+    known = options or {}
+    message = _SWITCHED_ON.sub(lambda found: known.get(found[1], found[0]), " ".join(error.message.split()))
     where = f"{of}: " if of else ""
     _errors().print(Text(f"{where}error[{error.code}]: {message}", style="red"))
 
@@ -30,10 +43,30 @@ def note(text: str) -> None:
     _errors().print(Text(text, style="dim"))
 
 
+def confirm(question: str) -> None:
+    """Goes on if the user says yes; otherwise the command ends with exit code 1 and has changed nothing."""
+    try:
+        agreed = typer.confirm(question, err=True)
+    except typer.Abort:
+        note("nobody answered, so nothing was changed: --yes goes on without asking")
+        raise typer.Exit(1) from None
+    if not agreed:
+        note("nothing was changed")
+        raise typer.Exit(1)
+
+
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines as they are, in one piece, and flushed: a reader at the other end of a pipe has them at once."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
-    sys.stdout.flush()
+    """Lines as they are, in one piece, and flushed: a reader at the other end of a pipe has them at once.
+
+    If that reader is gone, as ``head`` is when it has its lines, the command ends quietly and with the exit code of
+    programs that SIGPIPE ends. The signal itself stays off: it would also end a process whose server hangs up.
+    """
+    try:
+        sys.stdout.write("".join(f"{line}\n" for line in lines))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        raise SystemExit(128 + signal.SIGPIPE) from None
 
 
 def print_json(value: Any) -> None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, AsJson, Catalog, TableName, Token
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
 from tablestore.cli.opening import open_table
-from tablestore.cli.output import note, print_json, print_table
+from tablestore.cli.output import confirm, note, print_json, print_table
 
 if TYPE_CHECKING:
     from tablestore import Snapshot
@@ -22,12 +22,12 @@ _Specs = Annotated[
 
 
 def list_partitions(
-    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, as_json: AsJson = False
+    name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
     """List a table's partitions with their rows, changes that wait for a fold, files, bytes, and when they expire."""
     with open_table(name, catalog, token) as table:
         found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
-    if as_json:
+    if output is Format.JSON:
         print_json(found)
         return
     print_table(
@@ -64,7 +64,7 @@ def drop(
     with open_table(name, catalog, token) as table:
         specs = [parse_spec(text) for text in partitions]
         if not yes:
-            typer.confirm(f"Drop {' and '.join(partitions)} of {name}?", abort=True, err=True)
+            confirm(f"Drop {' and '.join(partitions)} of {name}?")
         _told(name, table.drop_partitions(specs), "no rows there")
 
 

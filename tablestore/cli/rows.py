@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +24,6 @@ from tablestore.cli.opening import open_any_table, open_table
 from tablestore.cli.output import note, print_lines
 
 if TYPE_CHECKING:
-    import polars as pl
     import pyarrow as pa
 
     from tablestore import Snapshot
@@ -74,6 +72,9 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     with (open_any_table if now else open_table)(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
         if isinstance(table, Table):
+            if timestamp is not None and version is None and tag is None:
+                version, timestamp = table.version_at(timestamp), None
+                note(f"version {version} was the newest at that time")
             batches = table.scan(wanted, where, version, fresh, timestamp=timestamp, tag=tag).to_batches()
         else:
             batches = table.scan(wanted, where).to_batches()
@@ -165,12 +166,15 @@ def write(
     """
     if overwrite and overwrite_partitions:
         raise typer.BadParameter("give only one of them", param_hint="--overwrite, --overwrite-partitions")
+    from tablestore.cli.files import read_rows  # brings polars
+
     if not (overwrite or overwrite_partitions):
         with open_any_table(name, catalog, token) as table:
-            written = table.write(_read(file))
+            written = table.write(read_rows(file, table.schema))
     else:
         with open_table(name, catalog, token) as managed:
-            written = managed.write(_read(file), overwrite="dynamic" if overwrite_partitions else overwrite)
+            rows = read_rows(file, managed.schema)
+            written = managed.write(rows, overwrite="dynamic" if overwrite_partitions else overwrite)
     if isinstance(written, int):
         note(f"{written:,} messages")
     else:
@@ -180,31 +184,3 @@ def write(
 def _tell(snapshot: Snapshot) -> None:
     counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
     note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))
-
-
-def _read(file: Path) -> pl.DataFrame:
-    import polars as pl
-
-    kind = file.suffix.lower()
-    try:
-        match kind:
-            case ".parquet":
-                return pl.read_parquet(file)
-            case ".csv":
-                # texts: the table's types decide what they become, not what the first lines look like
-                return pl.read_csv(file, infer_schema=False)
-            case ".json" | ".ndjson" | ".jsonl":
-                return _read_json(file.read_bytes())
-            case "" if str(file) == "-":
-                return _read_json(sys.stdin.buffer.read())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise typer.BadParameter(f"{file} cannot be read: {error}", param_hint="FILE") from error
-    raise typer.BadParameter(f"{file}: not one of .parquet, .csv, .json, .ndjson", param_hint="FILE")
-
-
-def _read_json(text: bytes) -> pl.DataFrame:
-    import polars as pl
-
-    if text.lstrip().startswith(b"["):
-        return pl.read_json(text, infer_schema_length=None)
-    return pl.read_ndjson(text, infer_schema_length=None)

@@ -112,5 +112,5 @@ def start_of(files: FileStore, asked: Asked) -> Start:
     elif rows:
         version = files.version_at(milliseconds(meant.timestamp))
     else:
-        version = files.log.version_to_follow(milliseconds(meant.timestamp))
+        version = files.version_to_follow(milliseconds(meant.timestamp))
     return Start(version, rows)

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from catalog_service import problems
-from catalog_service.client import CreateTable, EmbeddedCatalog, HttpCatalog, connect
+from catalog_service.client import CreateTable, EmbeddedCatalog, connect
+from catalog_service.remote import HttpCatalog
 from catalog_service.server import serving
 from filestore import errors
 from filestore.ambient import Ambient

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -12,6 +16,7 @@ import pytest
 
 from tablestore import Store, Table
 from tests.cli.conftest import Run
+from tests.cli.programs import ROOT
 from tests.integration.test_eventual_log import between
 from tests.warehouses import rows
 
@@ -83,7 +88,7 @@ def test_lists(run: Run, store: Store, orders: Table) -> None:
     assert run("databases").stdout.split() == ["other", "shop"]
     assert run("tables").stdout.split() == ["other.things", "shop.orders"]
     assert run("tables", "shop").stdout.split() == ["shop.orders"]
-    assert json.loads(run("tables", "--json").stdout) == ["other.things", "shop.orders"]
+    assert json.loads(run("tables", "--format", "json").stdout) == ["other.things", "shop.orders"]
 
 
 def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
@@ -106,7 +111,7 @@ def test_describe(run: Run, orders: Table) -> None:
     assert "primary key" in shown
     assert "`id` BIGINT NOT NULL" in shown
     assert re.search(r"^log +0: start 0, covered \d+, stable \d+, end \d+, held_back 0$", shown, re.MULTILINE)
-    detail = json.loads(run("describe", "shop.orders", "--json").stdout)
+    detail = json.loads(run("describe", "shop.orders", "--format", "json").stdout)
     assert (detail["rows"], detail["version"], detail["primary_key"]) == (2, 1, ["id"])
     assert {bucket: found["covered"] for bucket, found in detail["log"].items()} == detail["log_offsets"]
     assert {found["held_back"] for found in detail["log"].values()} == {0}
@@ -115,7 +120,7 @@ def test_describe(run: Run, orders: Table) -> None:
 def test_snapshots_newest_first_with_their_offsets(run: Run, orders: Table) -> None:
     put(orders, 1, 2)
     last = orders.write(pa.table({"id": [1], "_kind": ["-D"]}))
-    found = json.loads(run("snapshots", "shop.orders", "--json").stdout)
+    found = json.loads(run("snapshots", "shop.orders", "--format", "json").stdout)
     assert [s["version"] for s in found] == [2, 1, 0]
     assert found[0]["log_offsets"] == {str(b): end for b, end in last.log_offsets.items()}
     lines = run("snapshots", "shop.orders", "--limit", 2).stdout.splitlines()
@@ -241,7 +246,7 @@ def test_the_doctor_is_content(run: Run, orders: Table) -> None:
     result = run("doctor", "shop.orders")
     assert result.exit_code == 0
     assert "shop.orders at version 1: healthy" in result.stdout
-    assert json.loads(run("doctor", "shop.orders", "--json").stdout)["healthy"] is True
+    assert json.loads(run("doctor", "shop.orders", "--format", "json").stdout)["healthy"] is True
 
 
 def test_compact(run: Run, orders: Table) -> None:
@@ -376,3 +381,98 @@ def test_a_fresh_scan_is_one_of_now(run: Run, orders: Table) -> None:
     put(orders, 1)
     assert "error[bad-time-travel]" in run("scan", "shop.orders", "--fresh", "--version", 1).stderr
     assert run("scan", "shop.orders", "--fresh", "--format", "json").stdout.count("OPEN") == 1
+
+
+# ------------------------------------------------------------------------- typical mistakes that strangers made
+
+
+MISTAKES = {
+    ("create", "shop"): (1, "use it, or pass --if-not-exists"),
+    ("create", "shop.orders", "id BIGINT"): (1, "use it, or pass --if-not-exists"),
+    ("create", "shop.x", "id BIGINT, name VARCHR"): (1, "at 'VARCHR'"),
+    ("create", "shop.x", "id BIGINT, name VARCHAR2(20)"): (1, "column 'name' has type VARCHAR2(20)"),
+    ("drop", "shop", "-y"): (1, "drop them first, or pass --cascade"),
+    ("drop", "shop.orders"): (1, "nobody answered, so nothing was changed: --yes goes on"),
+    ("rollback", "shop.orders", "--version", "0"): (1, "--yes goes on without asking"),
+    ("scan", "shop.orders", "--version", "abc"): (2, "'abc' is not a whole number"),
+    ("scan", "shop.orders", "--limit", "-1"): (2, "-1 is too small: the least is 0"),
+    ("scan", "shop.orders", "--format", "xml"): (2, "'xml' is not one of 'table', 'json'."),
+    ("scan", "shop.orders", "--timestamp", "2099-01-01"): (1, "2099-01-01T00:00:00+00:00 is still to come"),
+    ("follow", "shop.orders", "--timestamp", "2099-01-01", "--until", "1"): (1, "is still to come"),
+    ("orphans", "shop.orders", "--older-than-hours", "x"): (2, "'x' is not a number"),
+    ("serve", "--port", "99999"): (2, "99999 is too large: the most is 65535"),
+    ("get", "shop.orders", "abc"): (1, "column 'id' is BIGINT, and 'abc' in row 0"),
+    ("write", "shop.orders", "none.csv"): (2, "none.csv cannot be read: No such file or directory"),
+    ("write", "shop.orders", "-"): (2, "standard input cannot be read: it is empty"),
+    ("write", "shop.orders", "x.xlsx"): (2, "the name ends with none of .parquet, .csv"),
+}
+FOREIGN_WORDS = re.compile(
+    r"=true|=True|Input should be|Value error|Aborted|large_string|int64|truncate_ragged|os error"
+)
+
+
+def test_a_mistake_is_answered_in_the_words_of_the_command_line(run: Run, orders: Table, tmp_path: Path) -> None:
+    (tmp_path / "x.xlsx").touch()
+    for command, (code, said) in MISTAKES.items():
+        files = [str(tmp_path / part) if part.endswith((".csv", ".xlsx")) else part for part in command]
+        result = run(*files, stdin="")
+        words = " ".join(result.output.replace("│", " ").split())
+        assert result.exit_code == code, (command, words)
+        assert said in words.replace(f"{tmp_path}/", ""), (command, words)
+        assert not FOREIGN_WORDS.search(words), (command, words)
+    assert rows(orders) == []
+
+
+FILES = {
+    "bad.csv": ("id,status\n1,A\nx2,B\n", "column 'id' is BIGINT, and 'x2' in row 1 (the first is 0) does not fit"),
+    "ragged.csv": ("id,status\n1,A\n2,B,C\n", "line 3 has 3 fields, and the header names 2 columns"),
+    "empty.csv": ("", "it is empty: the first line has the names of the columns"),
+    "cut.json": ('{"id": 1}\n{"id": 2,\n', "line 2 is not a JSON object: '{\"id\": 2,'"),
+    "values.json": ("[1, 2]", "it is neither one JSON object a line nor one array of objects"),
+    "float.json": ('{"id": 1}\n{"id": 1.5}\n', "and 1.5 in row 1 (the first is 0) does not fit"),
+}
+
+
+def test_a_bad_file_is_said_with_its_line_or_row(run: Run, orders: Table, tmp_path: Path) -> None:
+    for name, (text, said) in FILES.items():
+        (tmp_path / name).write_text(text)
+        result = run("write", "shop.orders", tmp_path / name)
+        words = " ".join(result.output.replace("│", " ").split())
+        assert result.exit_code, name
+        assert said in words, (name, words)
+    assert rows(orders) == []
+    assert run("write", "shop.orders", "-", stdin="[]").exit_code == 0
+
+
+def test_a_scan_of_a_time_says_which_version_that_was(run: Run, orders: Table) -> None:
+    put(orders, 1)
+    when = orders.snapshots(1)[0].timestamp
+    put(orders, 2)
+    result = run("scan", "shop.orders", "--timestamp", when.isoformat(), "-f", "json")
+    assert json.loads(result.stdout)["id"] == 1
+    assert "version 1 was the newest at that time" in result.stderr
+
+
+def test_every_command_that_prints_has_the_same_switch_for_json(run: Run, orders: Table) -> None:
+    for command in (
+        ("databases",),
+        ("tables",),
+        ("describe", "shop.orders"),
+        ("scan", "shop.orders"),
+        ("snapshots", "shop.orders"),
+    ):
+        assert run(*command, "--format", "json").exit_code == 0
+        assert run(*command, "--json").exit_code == 2
+
+
+def test_a_reader_that_has_enough_ends_a_command_quietly(orders: Table, store: Store) -> None:
+    put(orders, *range(50_000), status="x" * 50)
+    scan = [sys.executable, "-m", "tablestore.cli", "scan", "shop.orders", "-f", "json", "-c", store.target]
+    with subprocess.Popen(
+        scan, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as program:
+        assert program.stdout is not None and program.stderr is not None
+        assert program.stdout.readline().startswith(b"{")
+        program.stdout.close()
+        assert program.stderr.read() == b""
+        assert program.wait(60) == 128 + signal.SIGPIPE

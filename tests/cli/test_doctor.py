@@ -38,7 +38,7 @@ def test_a_truncated_file_is_found_and_named(start: Start, orders: Table) -> Non
 @pytest.mark.slow
 def test_the_same_as_json(start: Start, orders: Table) -> None:
     path = damaged(orders)
-    program = start("doctor", "shop.orders", "--json")
+    program = start("doctor", "shop.orders", "--format", "json")
     assert program.wait() == 1
     report = json.loads("\n".join(program.out.lines))
     assert report["healthy"] is False

@@ -36,7 +36,7 @@ def test_it_is_made_listed_described_and_dropped(run: Run) -> None:
     made = create(run, *servers)
     assert made.exit_code == 0, made.stderr
     assert run("tables").stdout == "shop.pay\n"
-    described = json.loads(run("describe", "shop.pay", "--json").stdout)
+    described = json.loads(run("describe", "shop.pay", "--format", "json").stdout)
     assert (described["connector"], described["topic"], described["primary_key"]) == ("upsert-kafka", "pay", ["id"])
     assert "geheim" not in run("describe", "shop.pay").stdout
     dropped = run("drop", "shop.pay", "--yes")

@@ -23,14 +23,14 @@ def busy(store: Store) -> Table:
 
 def test_a_tag_is_made_listed_read_and_deleted(busy: Table, run: Run) -> None:
     assert run("tag", "shop.busy", "eod", "--version", 3).exit_code == 0
-    (listed,) = json.loads(run("tags", "shop.busy", "--json").stdout)
+    (listed,) = json.loads(run("tags", "shop.busy", "--format", "json").stdout)
     assert (listed["tag"], listed["version"], listed["automatic"]) == ("eod", 3, False)
     assert "eod" in run("tags", "shop.busy").stdout
     again = run("tag", "shop.busy", "eod", "--version", 4)
     assert (again.exit_code, "error[tag-exists]" in again.stderr) == (1, True)
     assert run("tag", "shop.busy", "eod", "--delete", "--version", 4).exit_code == 2
     assert run("tag", "shop.busy", "eod", "--delete").exit_code == 0
-    assert json.loads(run("tags", "shop.busy", "--json").stdout) == []
+    assert json.loads(run("tags", "shop.busy", "--format", "json").stdout) == []
 
 
 def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
@@ -45,7 +45,7 @@ def test_a_rollback_asks_first(busy: Table, run: Run) -> None:
 
 
 def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
-    planned = json.loads(run("expire", "shop.busy", "--dry-run", "--json").stdout)
+    planned = json.loads(run("expire", "shop.busy", "--dry-run", "--format", "json").stdout)
     assert planned["versions"] == 6
     assert busy.filestore.state().version == 7
     done = run("expire", "shop.busy")
@@ -57,7 +57,7 @@ def test_an_expiry_can_be_looked_at_first(busy: Table, run: Run) -> None:
 
 def test_consumers_are_listed_and_forgotten(busy: Table, run: Run) -> None:
     busy.consumer("report").register(3)
-    (listed,) = json.loads(run("consumers", "shop.busy", "--json").stdout)
+    (listed,) = json.loads(run("consumers", "shop.busy", "--format", "json").stdout)
     assert (listed["consumer"], listed["version"]) == ("report", 3)
     assert "report" in run("consumers", "shop.busy").stdout
     assert run("consumers", "shop.busy", "--forget", "report").exit_code == 0
@@ -70,6 +70,6 @@ def test_orphans_are_removed_only_if_that_is_asked_for(busy: Table, run: Run) ->
     assert run("orphans", "shop.busy").stdout == "", "it is young"
     listed = run("orphans", "shop.busy", "--older-than-hours", 0)
     assert listed.stdout.splitlines() == ["bucket-00000/x.parquet"]
-    again = json.loads(run("orphans", "shop.busy", "--older-than-hours", 0, "--remove", "--json").stdout)
+    again = json.loads(run("orphans", "shop.busy", "--older-than-hours", 0, "--remove", "--format", "json").stdout)
     assert [(o["path"], o["kind"], o["bytes"]) for o in again] == [("bucket-00000/x.parquet", "data file", 4)]
     assert run("orphans", "shop.busy", "--older-than-hours", 0).stdout == ""

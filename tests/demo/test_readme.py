@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tablestore
+from catalog_service.server import serving
 from tablestore.cli import app
 from tests.cli.programs import ROOT
 from tests.servers.kafka import KafkaBroker
@@ -67,7 +71,8 @@ def test_the_lines_about_a_normalizer_run(
 def test_the_lines_for_spark_run(tmp_path: Path) -> None:
     """In a process of their own, as a user runs them: the folder is relative, and Spark begins where they begin."""
     program = tmp_path / "readme.py"
-    program.write_text("\n".join(blocks()[:2]) + "\nspark.stop()\n", encoding="utf-8")
+    (plain,) = (block for block in blocks() if "SparkSession.builder" in block)
+    program.write_text("\n".join([*blocks()[:2], plain]) + "\nspark.stop()\n", encoding="utf-8")
     # the JVM's first compiler alone: the program ends before the second has paid for itself
     environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
     done = subprocess.run(
@@ -144,6 +149,22 @@ def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.M
     execute(blocks()[0], names)
     execute(next(block for block in blocks() if "orders.alter(" in block), names)
     assert names["orders"].schema.names == ["id", "note", "state", "amount"]
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_lines_for_curl_run(tmp_path: Path) -> None:
+    lines = re.findall(r"^curl .*$", (ROOT / "README.md").read_text(encoding="utf-8"), re.M)
+    with serving(str(tmp_path)) as url:
+        asked = [line.replace("http://127.0.0.1:8080", url).replace("curl ", "curl -sSf ", 1) for line in lines]
+        answers = [subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True) for line in asked]
+    assert json.loads(answers[-1].stdout)["primary_key"] == ["id"]
+
+
+def test_the_lines_for_pip_name_extras_that_exist() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    top = "\n".join(text.splitlines()[:20])
+    assert {"spark", "postgres"} <= set(re.findall(r"\[(\w+)\]", top)) <= set(extras)
 
 
 def test_the_ten_lines_are_about_ten() -> None:

@@ -129,7 +129,7 @@ REFUSED = {
     "x INT, a INT VIRTUAL": ("bad-column-list", "no METADATA is right before it"),
     "x INT, a INT METADATA NOT NULL VIRTUAL": ("bad-column-list", "no METADATA is right before it"),
     "x INT, a INT VIRTUAL METADATA": ("bad-column-list", "no METADATA is right before it"),
-    "x INT, a METADATA": ("bad-column-list", "cannot read the column list"),
+    "x INT, a METADATA": ("bad-column-list", "column 'a' has no type"),
     "x INT, a METADATA INT": ("bad-column-list", "cannot read the column list"),
     "x INT, a INT `METADATA`": ("bad-column-list", "cannot read the column list"),
     "x STRUCT<a: INT METADATA>": ("bad-column-list", "the STRUCT field 'a' cannot be METADATA"),

@@ -32,6 +32,7 @@ def test_versions_grow_with_time_whatever_the_clocks_say(skews: list[int]) -> No
         times = [round(s.timestamp.timestamp() * 1000) for s in reversed(store.snapshots())]
         assert times == sorted(set(times)), "strictly"
         assert all(later <= max(NOW, *(NOW + s for s in skews)) + len(skews) for later in times)
+        clock.ms = max(clock.ms, times[-1] + 1000)
         for version, time in enumerate(times):
             assert store.version_at(time) == version
             following = times[version + 1] if version + 1 < len(times) else time + 1000
@@ -41,6 +42,25 @@ def test_versions_grow_with_time_whatever_the_clocks_say(skews: list[int]) -> No
         assert_healthy(store)
         history = deltalake.DeltaTable(store.location).history()
         assert [entry["inCommitTimestamp"] for entry in reversed(history)] == times
+
+
+def test_a_time_that_is_still_to_come_is_refused(folder: Path) -> None:
+    """Found by a stranger: the year 2099 read as now, without a word."""
+    clock = Clock(NOW, step_ms=0)
+    store = create(folder / "t", define(COLUMNS, ["id"]), ambient=seeded(1, clock))
+    write(store, [{"id": 1, "v": 1}])
+    newest = store.state().timestamp_ms
+    clock.ms = newest + MINUTE
+    for at in (newest, newest + 1, newest + MINUTE):
+        assert store.version_at(at) == store.version_to_follow(at) == 1
+    for find in (store.version_at, store.version_to_follow):
+        with pytest.raises(
+            NotFound, match=r"is still to come: the newest version of .* is 1, of 2023-11-14T22:13:20"
+        ) as caught:
+            find(newest + MINUTE + 1)
+        assert caught.value.code == "no-such-version"
+    clock.ms = newest - MINUTE  # a clock that is slow: what another wrote is there all the same
+    assert store.version_at(newest) == 1
 
 
 @pytest.fixture

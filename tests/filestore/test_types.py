@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pyarrow as pa
 import pytest
@@ -138,6 +139,56 @@ def test_delta_types_of_later_versions_are_refused(delta: str) -> None:
 def test_sql_types_that_are_not_ours_are_refused(sql: str) -> None:
     with pytest.raises(InvalidRequest):
         parse_type(sql)
+
+
+def test_names_of_other_databases_are_refused_and_not_guessed() -> None:
+    """Found by a stranger: VARCHAR2 became STRING, INT8 a TINYINT, and TIMESTAMP WITHOUT TIME ZONE an instant."""
+    elsewhere = "VARCHAR2 NVARCHAR2 NVARCHAR CLOB CHAR NUMBER INT1 INT2 INT4 INT8 INT64 FLOAT8 UINT MEDIUMINT BIT UUID"
+    for name in (*elsewhere.split(), "INT UNSIGNED", "INT[]"):
+        for sql in (name, f"ARRAY<{name}>", f"STRUCT<a: {name}>"):
+            with pytest.raises(InvalidRequest, match=f"column 'c' has type {re.escape(name)}, which") as caught:
+                parse_type(sql)
+            assert caught.value.code == "unsupported-type"
+
+
+def test_lengths_that_nothing_enforces_are_refused_with_advice() -> None:
+    for sql, instead in {
+        "VARCHAR(20)": "STRING",
+        "INT(11)": "INT",
+        "BINARY(16)": "BINARY",
+        "TIMESTAMP(9)": "TIMESTAMP",
+        "TIMESTAMP_NTZ(7)": "TIMESTAMP_NTZ",
+    }.items():
+        with pytest.raises(InvalidRequest, match=f"{re.escape(sql)}, and .*: write {instead}$"):
+            parse_type(sql)
+
+
+def test_names_that_are_accepted_beside_sparks() -> None:
+    for sql, same in {
+        "BOOL": "BOOLEAN",
+        "byte": "TINYINT",
+        "SHORT": "SMALLINT",
+        "INTEGER": "INT",
+        "LONG": "BIGINT",
+        "REAL": "FLOAT",
+        "double  precision": "DOUBLE",
+        "NUMERIC(12, 2)": "DECIMAL(12,2)",
+        "DEC": "DECIMAL(10,0)",
+        "TEXT": "STRING",
+        "VARCHAR": "STRING",
+        "BYTES": "BINARY",
+        "TIMESTAMPTZ": "TIMESTAMP",
+        "TIMESTAMP(3) WITH LOCAL TIME ZONE": "TIMESTAMP",
+        "TIMESTAMP_LTZ(3)": "TIMESTAMP",
+        "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP_NTZ",
+    }.items():
+        assert parse_type(f"MAP<STRING, {sql}>") == parse_type(f"MAP<STRING, {same}>")
+
+
+def test_a_bad_column_list_says_where() -> None:
+    for text, said in {"id BIGINT, name VARCHR": "at 'VARCHR'", "id BIGINT, name": "column 'name' has no type"}.items():
+        with pytest.raises(InvalidRequest, match=said):
+            parse_columns(text)
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,9 @@ def test_an_open_transaction_of_another_program_is_reported(
     status = table.log_status()[0]
     assert status.waits_for == (found,)
     assert status.stable == found.start < status.end
-    shown = CliRunner(env={"TABLESTORE_CATALOG": store.target}).invoke(app, ["describe", "shop.orders", "--json"])
+    shown = CliRunner(env={"TABLESTORE_CATALOG": store.target}).invoke(
+        app, ["describe", "shop.orders", "--format", "json"]
+    )
     (sentence,) = json.loads(shown.stdout)["log_waits_for"]
     assert f"for transaction {other}, which another program has begun" in sentence
     producer.abort_transaction(30)

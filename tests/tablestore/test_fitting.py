@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from random import Random
 from typing import Any
 
@@ -141,3 +142,35 @@ def test_the_widest_integers_fit_the_widest_decimals() -> None:
     assert fitted(pa.array([2**64 - 1], pa.uint64()), pa.decimal128(20, 0)) == [2**64 - 1]
     assert fitted(pa.array([-(2**63)], pa.int64()), pa.decimal128(38, 19)) == [-(2**63)]
     assert refused(pa.array([1], pa.int64()), pa.decimal128(38, 38)) == "bad-value"
+
+
+def test_a_value_that_does_not_fit_is_named_with_its_row_and_the_types_of_sql() -> None:
+    """Found by a stranger: "column 'n' is large_string and does not fit int8: Failed to parse string", and no row."""
+    texts = pa.chunked_array([["1", "2"], [], ["3", "x" * 200, "5"]])
+    cases = {
+        pa.int8(): (texts, "column 'c' is TINYINT, and 'xx", "in row 3 (the first is 0) does not fit: correct it"),
+        pa.date32(): (texts, "column 'c' is DATE, and '1' in row 0", "write it as 2026-01-31"),
+        pa.int16(): (
+            pa.chunked_array([[1], [2, 70_000]]),
+            "column 'c' is SMALLINT, and 70000 in row 2 ",
+            "does not fit",
+        ),
+        pa.list_(pa.field("element", pa.int8())): (
+            pa.chunked_array([[[1], None, [2, 300]]]),
+            "column 'c' is ARRAY<TINYINT>, and [2, 300] in row 2 ",
+            "does not fit",
+        ),
+        pa.decimal128(4, 2): (pa.chunked_array([[1.25, 1.125]]), "DECIMAL(4,2), and 1.125 in row 1 ", "does not fit"),
+        pa.map_(pa.string(), pa.int8()): (
+            texts,
+            "column 'c' is MAP<STRING, TINYINT>, and the rows have STRING",
+            "a map",
+        ),
+        pa.date64(): (pa.chunked_array([[True]]), "and the rows have BOOLEAN", "cast it"),
+    }
+    for wanted, (column, *said) in cases.items():
+        with pytest.raises(InvalidRequest) as caught:
+            fit(column, pa.field("c", pa.date32() if wanted == pa.date64() else wanted))
+        assert caught.value.code == "bad-value"
+        assert all(words in caught.value.message for words in said), caught.value.message
+        assert not re.search(r"int8|int16|large_string|date32|decimal128|Failed to parse", caught.value.message)
