@@ -256,10 +256,11 @@ def _inserted(columns: Sequence[Column], column: Column, after: str | None, *, f
         return [column, *columns]
     if after == column.name:
         raise InvalidRequest(f"column {after!r} cannot stand behind itself: name another", code="bad-position")
-    names = Schema(tuple(columns))
     assert after is not None
-    names.column(after)  # raises NotFound
-    at = names.names.index(after) + 1
+    names = [c.name for c in columns]
+    if after not in names:
+        Schema(tuple(columns)).column(after)  # raises NotFound
+    at = names.index(after) + 1
     return [*columns[:at], column, *columns[at:]]
 
 

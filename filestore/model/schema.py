@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -269,7 +270,9 @@ def check_pattern(what: str, name: str) -> None:
         )
 
 
+@lru_cache(maxsize=1 << 14)
 def _check_name(name: str) -> None:
+    """Kept for the names of a wide table: each of the changes of an ALTER makes a schema anew."""
     if not name or name != name.strip():
         raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
     if is_own(name):

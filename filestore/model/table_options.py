@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -21,6 +21,11 @@ class TableOptions:
     """The options that a table was given, checked. Defaults are not stored, so a later default reaches it."""
 
     given: tuple[tuple[str, str], ...] = ()
+    _texts: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
+
+    def __post_init__(self) -> None:
+        """Keeps the texts by name: a table has an option for each column, and asks for some of them as often."""
+        object.__setattr__(self, "_texts", dict(self.given))
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> TableOptions:
@@ -37,7 +42,7 @@ class TableOptions:
     def __getitem__(self, name: str) -> Any:
         """The parsed value, or the parsed default (None where there is none)."""
         option = OPTIONS[name]
-        text = dict(self.given).get(name, option.default)
+        text = self._texts.get(name, option.default)
         return None if text is None else option.parse(text)
 
     def milliseconds(self, name: str) -> int:
@@ -97,8 +102,8 @@ def _refuse_unknown_field_option(name: str) -> None:
 def _check(name: str, value: str) -> None:
     if any(name.startswith(prefix) and name != prefix for prefix in PREFIXES):
         return
-    field = _field_option(name)
-    option = field[1] if field else OPTIONS.get(name)
+    of_column = _field_option(name)
+    option = of_column[1] if of_column else OPTIONS.get(name)
     if option is None:
         _refuse_unknown_field_option(name)
         near = difflib.get_close_matches(name, OPTIONS, n=1, cutoff=0.5)

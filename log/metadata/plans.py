@@ -159,7 +159,8 @@ def plan_read(columns: TableColumns, keys: Sequence[MetadataKey], names: Collect
             raise NotFound(
                 f"there is no column {name!r}; the columns are {name_list(columns.names)}", code="unknown-column"
             )
-    wanted = [_bound(c, keys) for c in columns.columns if names is None or c.name in names]
+    chosen = known if names is None else set(names)
+    wanted = [_bound(c, keys) for c in columns.columns if c.name in chosen]
     needed = {c.key.name for c in wanted if isinstance(c, Bound)}
     used = tuple(key for key in keys if key.name in needed)
     physical = [pa.field(c.name, c.type, c.nullable) for c in wanted if isinstance(c, Column)]
