@@ -139,8 +139,9 @@ class KafkaTable:
             columns: Which columns; all if None. ``_kind`` comes always, last.
             where: A SQL condition or a polars expression; of a ``-D`` only the key's columns are known.
             options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
-            mode: ``"upsert"``, or ``"changelog"``: complete changes, each update as the row before (``-U``) and after
-                it (``+U``), a delete with the row as it was; a new key is ``+I``, and what changes nothing is left out.
+            mode: ``"upsert"``: each message; or ``"changelog"``: complete changes, an update as the row before (``-U``)
+                and after it (``+U``), a delete with the row as it was; a new key is ``+I``, and what changes nothing is
+                left out. Of a key that has several messages in one look at the topic there is one change.
                 What is known of the keys lies in a temporary folder meanwhile.
 
         Raises:

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
-from filestore.errors import InvalidRequest, TableStoreError, Unavailable
+from filestore.errors import InvalidRequest, Unavailable
 from log.kafka.connection import Connection, Reader, Writer, parse_servers
 
 __all__ = ["Address", "Request", "Requests", "require_ok", "settled"]
@@ -56,6 +56,7 @@ class Requests:
         self._timeout = timeout
         self._ambient = ambient
         self._connections: dict[Address, Connection] = {}
+        self._answered = False
 
     def close(self) -> None:
         """Closes the connections; a later call makes new ones."""
@@ -97,7 +98,9 @@ class Requests:
 
     def _once(self, broker: Address, request: Request, parse: Callable[[Reader], T]) -> T:
         with self._connection(broker) as connection:
-            return parse(connection.request(request.key, request.version, request.body, flexible=request.flexible))
+            reply = connection.request(request.key, request.version, request.body, flexible=request.flexible)
+            self._answered = True
+            return parse(reply)
 
     @contextmanager
     def _connection(self, broker: Address) -> Iterator[Connection]:
@@ -109,25 +112,30 @@ class Requests:
             self._connections.pop(broker).close()
             raise
 
-    def _refused(self, error: OSError) -> TableStoreError:
+    def _lasting(self, error: BaseException) -> InvalidRequest | None:
+        """What no other try repairs. After an answer nothing is: settings that have worked are not wrong."""
         servers = ",".join(f"{host}:{port}" for host, port in self._servers)
+        if self._answered:
+            return None
         if isinstance(error, ssl.SSLCertVerificationError):
             return InvalidRequest(
                 f"Kafka at {servers}: the broker's certificate is not accepted ({error}): check ssl.ca.location, and "
                 "that bootstrap.servers has a name of the certificate",
                 code="log-settings",
             )
-        if error.errno == socket.EAI_AGAIN:
-            return Unavailable(f"Kafka at {servers}: a broker's name is not resolved now ({error}): retry later")
-        return InvalidRequest(
-            f"Kafka at {servers}: a broker's name does not resolve ({error}): correct it in bootstrap.servers, or in "
-            "the brokers' advertised.listeners",
-            code="log-servers",
-        )
+        if isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN:
+            return InvalidRequest(
+                f"Kafka at {servers}: a broker's name does not resolve ({error}): correct it in bootstrap.servers, or "
+                "in the brokers' advertised.listeners",
+                code="log-servers",
+            )
+        return None
 
     def _retried(self, attempt: Callable[[], T]) -> T:
         retrying = Retrying(
-            retry=retry_if_exception(_passes),
+            retry=retry_if_exception(
+                lambda error: isinstance(error, (_TransientError, OSError)) and self._lasting(error) is None
+            ),
             wait=wait_exponential(multiplier=0.02, max=1.0),
             stop=stop_after_delay(min(RETRY_SECONDS, 3 * self._timeout)),
             sleep=self._ambient.sleep,
@@ -135,21 +143,14 @@ class Requests:
         )
         try:
             return retrying(attempt)
-        except (ssl.SSLCertVerificationError, socket.gaierror) as error:
-            raise self._refused(error) from error
         except (_TransientError, OSError) as error:
+            if (lasting := self._lasting(error)) is not None:
+                raise lasting from error
             servers = ",".join(f"{host}:{port}" for host, port in self._servers)
             raise Unavailable(
                 f"Kafka at {servers} did not answer a request about a transaction ({error}): retry later",
                 code="log-unavailable",
             ) from error
-
-
-def _passes(error: BaseException) -> bool:
-    """Whether another try may have another answer."""
-    if isinstance(error, socket.gaierror):
-        return error.errno == socket.EAI_AGAIN
-    return isinstance(error, (_TransientError, OSError)) and not isinstance(error, ssl.SSLCertVerificationError)
 
 
 def settled(error: int) -> int:

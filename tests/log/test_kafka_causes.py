@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 
 import pytest
 from confluent_kafka import KafkaError
@@ -11,6 +12,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable, Unsupported
 from log.kafka.causes import Causes, spoken_protocol
 from log.kafka.declared_topic import DeclaredTopic
+from log.kafka.transactions import TransactionClient
 from tests.log.connectors.tables import KAFKA, declared
 
 DOWN = (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down")
@@ -80,3 +82,31 @@ def test_a_port_that_refuses_may_be_a_broker_that_restarts() -> None:
         with pytest.raises(Unavailable, match="Connection refused") as caught:
             DeclaredTopic(declared("id BIGINT", {**KAFKA, **said}), system_ambient()).partitions()
     assert caught.value.code == "log-unavailable"
+
+
+@pytest.mark.parametrize(
+    ("problem", "kind", "code"),
+    [
+        (socket.gaierror(socket.EAI_NONAME, "Name or service not known"), InvalidRequest, "log-servers"),
+        (ssl.SSLCertVerificationError("certificate verify failed"), InvalidRequest, "log-settings"),
+        (socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution"), Unavailable, "log-unavailable"),
+        (ConnectionRefusedError("Connection refused"), Unavailable, "log-unavailable"),
+    ],
+    ids=["unknown", "untrusted", "not now", "refused"],
+)
+def test_our_own_requests_say_the_same(
+    monkeypatch: pytest.MonkeyPatch, problem: OSError, kind: type[TableStoreError], code: str
+) -> None:
+    asked = []
+
+    def connect(*_: object) -> socket.socket:
+        asked.append(1)
+        raise problem
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    client = TransactionClient("h:1", {}, 0.05, system_ambient())
+    with pytest.raises(kind) as caught:
+        client.describe("a/b/c")
+    assert (type(caught.value), caught.value.code) == (kind, code)
+    assert str(problem.args[-1]) in caught.value.message
+    assert (len(asked) == 1) is (kind is InvalidRequest), "what lasts is asked once"
