@@ -8,6 +8,7 @@ Others import only `catalog_service.client` and `catalog_service.wire`; the comm
     app, routes  FastAPI                                 security     the one token; guard: who gets in with it
     listening    what a service is told at its start     reach        which brokers tables may name
     lanes        threads for requests, bounded by kind   bodies       bounds of what requests send
+    heads        bounds of requests' headers
     stopping     what becomes of requests at the end     answering    from a request to a lane, and to an answer
     refusals     errors as answers                       documented_errors: the same in the OpenAPI document
     connecting   a client's connections, TLS             paths        warehouses' paths

@@ -17,6 +17,7 @@ import uvicorn
 
 from catalog_service.app import create_app
 from catalog_service.embedded import warehouse_and_database
+from catalog_service.heads import BoundedHeads
 from catalog_service.listening import DEFAULT_HOST, DEFAULT_PORT, Settings, bound, check_settings
 from catalog_service.reach import Reach
 from catalog_service.request_metrics import REQUEST_METRICS
@@ -119,6 +120,7 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
             app,
             log_level="warning",
             access_log=False,
+            http=BoundedHeads,
             server_header=False,
             timeout_keep_alive=_KEEP_ALIVE_S,
             timeout_graceful_shutdown=round(_GRACE_S) + 2,

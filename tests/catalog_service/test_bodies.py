@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import httpx
@@ -58,6 +59,45 @@ def test_a_length_that_is_no_number_is_refused_by_the_server(url: str) -> None:
         with socket.create_connection((address[0], int(address[1])), timeout=30) as client:
             client.sendall(f"POST /api/v1/databases HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n".encode())
             assert client.recv(65536).split()[1] in (b"400", b"413"), length
+
+
+@pytest.mark.parametrize(
+    ("begin", "more"),
+    [
+        ("GET /", b"a"),
+        ("GET / HTTP/1.1\r\nHost: x\r\nX-A: ", b"a"),
+        ("GET / HTTP/1.1\r\nHost: x\r\n", b"X-A: a\r\n"),
+        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n", b"X-A: a\r\n"),
+        ("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a=b;"),
+    ],
+)
+def test_headers_and_trailers_have_a_bound(url: str, begin: str, more: bytes) -> None:
+    """The client sends until it is cut off."""
+    address = url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=30) as client:
+        client.sendall(begin.encode())
+        with pytest.raises(OSError):
+            for _ in range(1000):
+                client.sendall(more * 20_000)
+    assert httpx.get(f"{url}/api/v1/health", trust_env=False).status_code == 200
+
+
+def test_a_long_header_gets_an_answer(url: str) -> None:
+    address = url.removeprefix("http://").split(":")
+    with socket.create_connection((address[0], int(address[1])), timeout=30) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nX-A: ")
+        with suppress(OSError):  # cut off while it sends
+            for _ in range(4):
+                client.sendall(b"a" * 70_000)
+        answer = client.recv(1000)
+    assert answer.startswith(b"HTTP/1.1 431 ")
+    assert b"head-too-large" in answer
+
+
+def test_a_body_in_chunks_of_one_byte_is_taken(api: httpx.Client) -> None:
+    body = json.dumps({"name": "shop", "comment": "c" * 3_000})
+    made = api.post("/databases", content=(c.encode() for c in body), headers=JSON)
+    assert made.status_code == 201, made.text
 
 
 def test_deep_json_is_refused(api: httpx.Client) -> None:
