@@ -8,13 +8,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
 from tablestore.fitting import fit
-from tests.filestore.arrays import data_types, values
-from tests.tablestore.odd_layouts import loose, odd_column
+from tests.filestore.arrays import KEY_TYPES, data_types, key_values, values
+from tests.tablestore.odd_layouts import loose, odd_array, odd_column
+from tests.warehouses import warehouse
 
 
 @st.composite
@@ -37,6 +38,24 @@ def test_any_layout_of_values_becomes_the_tables_with_the_same_values(
         assert fitted.type == kind
         found += fitted.to_pylist()
     assert repr(found) == repr(pa.array(rows, kind).to_pylist())
+
+
+@settings(max_examples=10)
+@given(columns(), st.sampled_from(KEY_TYPES), st.data())
+def test_a_table_stores_and_finds_rows_of_any_layout(
+    column: tuple[pa.DataType, list[Any], list[pa.Array]], key: pa.DataType, data: st.DataObject
+) -> None:
+    kind, rows, _ = column
+    keys = data.draw(st.lists(key_values(key), min_size=len(rows), max_size=len(rows), unique_by=repr))
+    random = Random(data.draw(st.integers(0, 2**32)))
+    schema = pa.schema([pa.field("k", key, nullable=False), pa.field("v", kind)])
+    wanted = sorted(map(repr, pa.table([pa.array(keys, key), pa.array(rows, kind)], ["k", "v"]).to_pylist()))
+    with warehouse() as store:
+        table = store.create_table("shop.odd", schema, primary_key=["k"], options={"bucket": "2"})
+        table.write(pa.table([odd_array(keys, key, random, key=True), odd_array(rows, kind, random)], ["k", "v"]))
+        assert sorted(map(repr, table.scan().to_pylist())) == wanted
+        found = table.get(pa.table([odd_array(keys, key, random, key=True)], ["k"]))
+        assert sorted(map(repr, found.to_pylist())) == wanted
 
 
 OTHERS = (
