@@ -27,6 +27,9 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+import tablestore.neighbours  # noqa: F401  # first: it says so if a file of the user's hides a package used below
+
+# isort: split
 from filestore.errors import (
     AlreadyExists,
     CommitUnknown,
