@@ -12,9 +12,11 @@ Both raise the same errors with the same codes.
 from __future__ import annotations
 
 from importlib import import_module
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from catalog_service.paths import local_path
+from filestore.arguments import checked
 from filestore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -148,7 +150,8 @@ class Catalog(Protocol):
         """Closes it."""
 
 
-def connect(target: str, token: str | None = None, database: str | None = None) -> Catalog:
+@checked()
+def connect(target: str | PathLike[str], token: str | None = None, database: str | None = None) -> Catalog:
     """Opens a catalog.
 
     Args:
@@ -164,6 +167,7 @@ def connect(target: str, token: str | None = None, database: str | None = None) 
         Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database does not answer. A service is first asked by the first call.
     """
+    target = fspath(target)
     if target.startswith(("http://", "https://")):
         if database is not None:
             raise InvalidRequest(

@@ -14,11 +14,13 @@ from catalog_service.paths import local_path
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
+from filestore.arguments import checks_arguments
 from filestore.errors import NotFound, Unsupported
 
 __all__ = ["EmbeddedCatalog", "warehouse_and_database"]
 
 
+@checks_arguments()
 class EmbeddedCatalog:
     """See `catalog_service.client.Catalog`. Several processes may open one warehouse at once.
 

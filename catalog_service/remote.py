@@ -16,6 +16,7 @@ from catalog_service.page_wire import CreateDatabase, DatabasePage, Problem, Tab
 from catalog_service.pages import PAGE_SIZE_MAX
 from catalog_service.problems import MEDIA_TYPE, error_of
 from filestore.ambient import Ambient, system_ambient
+from filestore.arguments import checks_arguments
 from filestore.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ Answer = TypeVar("Answer", bound=BaseModel)
 _GET_ATTEMPTS = 3
 
 
+@checks_arguments()
 class HttpCatalog:
     """See `catalog_service.client.Catalog`. Threads may share it.
 

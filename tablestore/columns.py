@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from filestore.errors import InvalidRequest
+from filestore.arguments import checked
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_type
 from filestore.model.table_columns import MetadataColumn
@@ -12,6 +12,7 @@ from filestore.model.table_columns import MetadataColumn
 __all__ = ["metadata_column"]
 
 
+@checked()
 def metadata_column(
     name: str,
     type: pa.DataType | str,
@@ -36,21 +37,9 @@ def metadata_column(
     Raises:
         InvalidRequest: a name, type or key that no metadata column can have.
     """
-    for what, text in (("name", name), ("key", "" if key is None else key), ("comment", comment or "")):
-        if not isinstance(text, str):
-            raise InvalidRequest(f"the {what} of a metadata column is a text, not {text!r}", code="metadata-key")
-    field = pa.field(name, _type(name, type), nullable, {"comment": comment} if comment else None)
+    kind = parse_type(type, name) if isinstance(type, str) else type
+    field = pa.field(name, kind, nullable, {"comment": comment} if comment else None)
     (column,) = Schema.from_arrow(pa.schema([field]))
     return MetadataColumn(
-        name, column.type, name if key is None else key, bool(virtual), column.nullable, column.comment
+        name, column.type, name if key is None else key, virtual, column.nullable, column.comment
     ).to_field()
-
-
-def _type(name: str, given: pa.DataType | str) -> pa.DataType:
-    if isinstance(given, pa.DataType):
-        return given
-    if isinstance(given, str):
-        return parse_type(given, name)
-    raise InvalidRequest(
-        f"column {name!r}: {given!r} is no type; write it as in pa.int64() or 'BIGINT'", code="unsupported-type"
-    )

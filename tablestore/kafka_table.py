@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import polars as pl
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.arguments import checks_arguments
 from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
@@ -90,6 +92,7 @@ class KafkaScan(Results):
             yield pa.Table.from_batches([batch])
 
 
+@checks_arguments("rows")
 class KafkaTable:
     """A table with a connector. Get it from `Store.table`; it may be kept.
 
@@ -166,7 +169,7 @@ class KafkaTable:
         *,
         options: Mapping[str, str] | None = None,
         mode: str = "upsert",
-        state: str | None = None,
+        state: str | PathLike[str] | None = None,
         consumer: str | None = None,
         stop: Stop = None,
         max_rows_per_batch: int | None = None,
@@ -198,15 +201,15 @@ class KafkaTable:
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
-        schema = asked_schema(declaration, columns)
+        schema, folder = asked_schema(declaration, columns), None if state is None else fspath(state)
         size, complete = batch_size(max_rows_per_batch), asked is ResultMode.UPSERT or is_complete(declaration)
-        if complete and state is not None:
-            raise state_unused(state)
+        if complete and folder is not None:
+            raise state_unused(folder)
         if not complete and consumer is not None:
             raise consumer_unused(consumer)
         reader = TopicReader(declaration, self._topic(declaration), ending_of(stop), self._ambient, columns)
         if not complete:
-            return _sized(reader.complete_changes(state), schema, size)
+            return _sized(reader.complete_changes(folder), schema, size)
         return _sized(reader.rows() if consumer is None else reader.remembered_rows(consumer, size), schema, size)
 
     def write(self, rows: Rows) -> int:

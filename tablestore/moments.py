@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from filestore.errors import InvalidRequest
+
 __all__ = ["in_utc", "milliseconds"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC."""
-    return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    """The same moment in UTC.
+
+    Raises:
+        InvalidRequest: ``bad-time``: it is before the year 1 or after the year 9999 there.
+    """
+    try:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except OverflowError as error:
+        raise InvalidRequest(f"the time {moment} is not within the years 1 to 9999 in UTC", code="bad-time") from error
 
 
 def milliseconds(moment: datetime) -> int:

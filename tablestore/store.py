@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from os import PathLike, fspath
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -12,6 +13,7 @@ from catalog_service.client import Catalog, local_path
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
+from filestore.arguments import checked, checks_arguments
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["Store", "connect"]
 
 
+@checked()
 def connect(
-    target: str,
+    target: str | PathLike[str],
     token: str | None = None,
     *,
     database: str | None = None,
@@ -54,6 +57,7 @@ def connect(
         InvalidRequest: `target` is neither, or an option is none.
         Unavailable: the service or the warehouse does not answer.
     """
+    target = fspath(target)
     if "://" not in target:
         target = local_path(target)  # Spark's planner is another process, perhaps in another folder
     defaults = table_defaults(options or {})
@@ -61,6 +65,7 @@ def connect(
     return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER)
 
 
+@checks_arguments()
 class Store:
     """Databases and tables of one catalog. Close it, or use it in a ``with``."""
 

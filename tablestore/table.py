@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from compaction.local import compact_table
 from compaction.maintenance import Maintenance, maintain
 from compaction.tombstones import bury
 from filestore.alter import plan_alter
+from filestore.arguments import checks_arguments
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
@@ -49,6 +51,7 @@ from tablestore.writing.write_job import TaskOutcome, WriteJob
 __all__ = ["Table"]
 
 
+@checks_arguments("rows")
 class Table(TableReads, LogCare):
     """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
 
@@ -136,8 +139,14 @@ class Table(TableReads, LogCare):
         return self._writer.drop_partitions(lambda state: expired(state, now_ms))
 
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
-        """The table's history, newest first."""
-        return self.filestore.snapshots(limit)
+        """The table's history, newest first; the newest `limit` versions, if it is given.
+
+        Raises:
+            InvalidRequest: ``bad-limit``: a limit below one.
+        """
+        if limit is not None and limit < 1:
+            raise InvalidRequest(f"limit={limit} is not above zero: leave it out for all versions", code="bad-limit")
+        return self.filestore.snapshots(None if limit is None else min(limit, sys.maxsize))
 
     def system(
         self,

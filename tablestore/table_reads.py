@@ -7,6 +7,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from filestore.arguments import checks_arguments
 from filestore.errors import InvalidRequest
 from filestore.life.consumers import Consumer, consumers_of, forget_consumer
 from filestore.life.holds import ConsumerInfo
@@ -31,6 +32,7 @@ from tablestore.reading.scan import Scan
 __all__ = ["TableReads"]
 
 
+@checks_arguments("keys")
 class TableReads:
     """The reading half of `tablestore.Table`."""
 

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from filestore import layout
+from filestore.arguments import checks_arguments
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.life.holds import ConsumerInfo, holds, is_lapsed, read_hold, write_hold
 from filestore.life.retention import expired, is_retained
@@ -42,6 +43,7 @@ def forget_consumer(store: FileStore, consumer_id: str) -> None:
     store.storage.delete(layout.join(store.location, layout.consumer_path(consumer_id)))
 
 
+@checks_arguments()
 class Consumer:
     """One reader's hold. Use it in a ``with``, which releases it, or keep it over the reader's life.
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.arguments import checks_arguments
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
 from log.connectors.declaration import KafkaDeclaration
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Ingestion", "Pace", "Taken"]
 
 
+@checks_arguments()
 @dataclass(frozen=True, slots=True)
 class Pace:
     """When changes are committed: as soon as one of these is reached, so that a slow topic does not make many versions.
@@ -82,6 +84,7 @@ class _Waiting:
         return pa.concat_tables(tables, promote_options="default")
 
 
+@checks_arguments()
 class Ingestion:
     """A topic on its way into a table. Get it from `tablestore.Store.ingest`.
 

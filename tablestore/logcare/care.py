@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from filestore.arguments import checks_arguments
 from filestore.table import FileStore
 from tablestore.handle import TableHandle
 from tablestore.logcare.metrics import measure_log
@@ -14,6 +15,7 @@ from tablestore.writing.transaction import TableWriter
 __all__ = ["LogCare"]
 
 
+@checks_arguments()
 class LogCare:
     """What `tablestore.Table` offers of it."""
 

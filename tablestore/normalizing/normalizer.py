@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from os import PathLike
 from types import TracebackType
 from typing import Self
 
@@ -16,6 +17,7 @@ from compaction.rewrite import TableRewrite
 from compaction.tombstones import bury
 from filestore.alter import alter
 from filestore.ambient import Ambient, system_ambient
+from filestore.arguments import checks_arguments
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, TableStoreError
@@ -44,6 +46,7 @@ _ORPHANED_MS = 24 * 60 * 60 * 1000
 """Longer than any batch or compaction takes: a file that no version names by then will never be named."""
 
 
+@checks_arguments("rows")
 class Normalizer:
     """Turns upserts into complete changes, batch by batch: rows of a key that is new come as ``+I``.
 
@@ -78,7 +81,7 @@ class Normalizer:
     @classmethod
     def open(
         cls,
-        state: str,
+        state: str | PathLike[str],
         schema: pa.Schema | Schema | str,
         primary_key: Sequence[str],
         *,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from os import PathLike, fspath
 
 import pyarrow as pa
 
@@ -12,6 +13,7 @@ from compaction.rewrite import TableRewrite
 from filestore import layout
 from filestore.alter import alter
 from filestore.ambient import Ambient
+from filestore.arguments import checks_arguments
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
 from filestore.model.changes import AddColumn, Change, SetOption
 from filestore.model.definition import TableDefinition
@@ -38,6 +40,7 @@ _DEFAULTS = {
 }
 
 
+@checks_arguments()
 @dataclass(frozen=True, slots=True)
 class NormalizerSpec:
     """All that it takes to open a normalizer, in any process. Picklable; make it with `of`, which checks it.
@@ -55,7 +58,7 @@ class NormalizerSpec:
     @classmethod
     def of(
         cls,
-        state: str,
+        state: str | PathLike[str],
         schema: pa.Schema | Schema | str,
         primary_key: Sequence[str],
         *,
@@ -85,7 +88,7 @@ class NormalizerSpec:
         definition = TableDefinition.of(
             _columns(schema, primary_key), primary_key, (), _all_options(options or {}, sequence_field)
         )
-        return cls(state.rstrip("/"), definition, storage or LocalStorage())
+        return cls(fspath(state).rstrip("/"), definition, storage or LocalStorage())
 
     def part(self, name: str) -> NormalizerSpec:
         """The same with a state of its own below this one's folder, for one of several parts of an input.

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
+from filestore.model.types import to_sql
 from tablestore.fitting import fit
 from tablestore.given import Rows, array_of, arrow_rows, is_table
 
@@ -39,6 +40,12 @@ def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
             raise InvalidRequest(
                 f"key column {name!r} holds {given.column(name).null_count} nulls, and no key has one: leave them out",
                 code="null-key",
+            )
+        if pa.types.is_boolean(given.column(name).type) and not pa.types.is_boolean(schema.field(name).type):
+            raise InvalidRequest(
+                f"the keys' values of {name!r} are True and False, and the column is "
+                f"{to_sql(schema.field(name).type)}: Arrow would take them for 1 and 0",
+                code="bad-value",
             )
     return pa.table([fit(given.column(field.name), field) for field in schema], schema=schema)
 

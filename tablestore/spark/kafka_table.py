@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from os import PathLike, fspath
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from filestore.ambient import Ambient
+from filestore.arguments import checks_arguments
 from filestore.errors import InvalidRequest
 from log.connectors.decoding import asked_schema
 from log.kafka.declared_once import Numbered
@@ -24,6 +26,7 @@ from tablestore.topics.spec import spec_of
 __all__ = ["SparkKafkaTable"]
 
 
+@checks_arguments()
 class SparkKafkaTable:
     """A Kafka table in a Spark session. Get it from `SparkStore.table`; it may be kept. Rows never pass the driver.
 
@@ -79,7 +82,7 @@ class SparkKafkaTable:
         *,
         options: Mapping[str, str] | None = None,
         mode: str = "upsert",
-        state: str | None = None,
+        state: str | PathLike[str] | None = None,
         max_rows_per_batch: int | None = None,
     ) -> DataFrame:
         """The changes as `read` gives them, and then those that come, as a streaming DataFrame.
@@ -110,7 +113,7 @@ class SparkKafkaTable:
             None if columns is None else tuple(columns),
             rows_per_batch=batch_size(max_rows_per_batch),
             mode=result_mode(mode),
-            state=state,
+            state=None if state is None else fspath(state),
         )
         asked.check_state()
         if asked.normalizes:
@@ -137,7 +140,12 @@ class SparkKafkaTable:
         return self._sink.write(df)
 
     def write_stream(
-        self, df: DataFrame, *, checkpoint: str, output_mode: str = "append", trigger: Mapping[str, Any] | None = None
+        self,
+        df: DataFrame,
+        *,
+        checkpoint: str | PathLike[str],
+        output_mode: str = "append",
+        trigger: Mapping[str, Any] | None = None,
     ) -> StreamingQuery:
         """Writes a streaming DataFrame, each micro-batch as `write` does.
 
@@ -150,13 +158,14 @@ class SparkKafkaTable:
             output_mode: Spark's: ``update`` for aggregates, whose results become upserts of their keys.
             trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
         """
-        sink, query_id = self._sink, QueryId(self._spark, checkpoint)
+        place = fspath(checkpoint)
+        sink, query_id = self._sink, QueryId(self._spark, place)
 
         def batch(rows: DataFrame, number: int) -> None:
             sink.write(rows, Numbered(f"spark.{query_id()}", number))
 
         stream = df.writeStream.foreachBatch(batch).outputMode(output_mode)
-        stream = stream.option("checkpointLocation", checkpoint)
+        stream = stream.option("checkpointLocation", place)
         return (stream.trigger(**trigger) if trigger else stream).start()
 
     @cached_property

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from filestore.arguments import checked
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore.jars import delta_jars, find_java
 from tablestore.spark.source import TableStoreSource
@@ -42,6 +43,7 @@ _ON_ONE_MACHINE: Mapping[str, str] = {
 }
 
 
+@checked()
 def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> SparkSession:
     """A session on this machine, with Delta; jars are fetched once into a cache. One that is running is given back.
 

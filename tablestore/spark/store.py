@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from compaction.in_writer import InWriter
 from compaction.local import compact_table
 from compaction.tombstones import bury
 from filestore.ambient import system_ambient
+from filestore.arguments import checks_arguments
 from filestore.delta.conflict import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, Unsupported
@@ -50,6 +52,7 @@ from tablestore.writing.transaction import TableWriter
 __all__ = ["SparkStore"]
 
 
+@checks_arguments()
 class SparkStore:
     """The tables of a `Store` in a Spark session. Rows never pass the driver.
 
@@ -265,7 +268,7 @@ class SparkStore:
         self._streams.watch(table)
 
     def write_stream(
-        self, name: str, df: DataFrame, *, checkpoint: str, trigger: dict[str, Any] | None = None
+        self, name: str, df: DataFrame, *, checkpoint: str | PathLike[str], trigger: dict[str, Any] | None = None
     ) -> StreamingQuery:
         """Writes a streaming DataFrame, each micro-batch as one commit, exactly once.
 
@@ -279,12 +282,13 @@ class SparkStore:
             trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
         """
         writer = self._writer(name)
-        query_id = QueryId(self.spark, checkpoint)
+        place = fspath(checkpoint)
+        query_id = QueryId(self.spark, place)
 
         def batch(rows: DataFrame, number: int) -> None:
             self._write(writer, rows, False, AppVersion(f"spark.{query_id()}", number))
 
-        stream = df.writeStream.foreachBatch(batch).option("checkpointLocation", checkpoint)
+        stream = df.writeStream.foreachBatch(batch).option("checkpointLocation", place)
         return (stream.trigger(**trigger) if trigger else stream).start()
 
     def compact(self, name: str, full: bool = False) -> Snapshot | None:

@@ -140,7 +140,7 @@ def test_a_table_without_a_key_or_a_log_drops_too(store: Store) -> None:
         (lambda table: table.drop_partitions([]), "no-partition"),
         (lambda table: table.drop_partitions([{"id": 1}]), "unknown-partition-column"),
         (lambda table: table.write(some(DAYS[0], 9), overwrite="dinamic"), "bad-overwrite"),
-        (lambda table: table.write(some(DAYS[0], 9), overwrite=["day"]), "bad-overwrite"),
+        (lambda table: table.write(some(DAYS[0], 9), overwrite=["day"]), "bad-argument"),
         (lambda table: table.write(some(DAYS[0], 9), overwrite={}), "no-partition"),
         (lambda table: table.write(some(DAYS[0], 9), overwrite={"day": "x"}), "bad-partition-value"),
         (lambda table: table.write(some(DAYS[1], 9), overwrite={"day": DAYS[0]}), "outside-partitions"),

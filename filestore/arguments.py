@@ -1,0 +1,327 @@
+"""Arguments of public functions, checked by their annotations: one means for the whole public surface (DESIGN.md 77).
+
+    @checks_arguments("rows")                  # all public methods of the class; whoever takes `rows` judges them
+    class Table: ...
+
+    @checked()                                 # one function
+    def connect(target: str, …) -> Store: ...
+
+What a signature says is what is asked for: ``version: int | None`` refuses ``1.5`` and ``True`` and takes numpy's
+integers, ``columns: Sequence[str]`` refuses ``"id"``, ``options: Mapping[str, str]`` takes numbers and truth values and
+writes them as text. Classes are asked for by `isinstance`. What an annotation says beyond that is not checked.
+"""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import operator
+import os
+import reprlib
+import types
+from collections.abc import Callable, Collection, KeysView, Mapping, Sequence, Set
+from datetime import datetime
+from functools import wraps
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, Union, cast, get_args, get_origin
+
+from filestore.errors import InvalidRequest
+
+__all__ = ["checked", "checks_arguments"]
+
+Params = ParamSpec("Params")
+Result = TypeVar("Result")
+Checked = TypeVar("Checked")
+Check = Callable[[Any], Any]
+"""Gives the value as the function wants it, or `_WRONG`."""
+
+_WRONG = object()
+_SECRET = frozenset({"token", "options", "source_options"})
+_SHOWN = 60
+_WORDS = {
+    bool: "True or False",
+    bytes: "bytes",
+    datetime: "a datetime",
+    os.PathLike: "a path",
+    float: "a number",
+    int: "a whole number",
+    str: "a text",
+    types.NoneType: "None",
+}
+
+
+def checks_arguments(*elsewhere: str) -> Callable[[type[Checked]], type[Checked]]:
+    """Checks the arguments of all public methods and the constructor that a class defines itself.
+
+    Args:
+        elsewhere: Parameters that are not checked here, since what they may be is judged where they are read.
+    """
+
+    def decorated(cls: type[Checked]) -> type[Checked]:
+        for name, member in vars(cls).copy().items():
+            if name.startswith("_") and name != "__init__":
+                continue
+            if isinstance(member, classmethod | staticmethod):
+                setattr(cls, name, type(member)(checked(*elsewhere)(member.__func__)))
+            elif inspect.isfunction(member):
+                setattr(cls, name, checked(*elsewhere)(member))
+        return cls
+
+    return decorated
+
+
+def checked(*elsewhere: str) -> Callable[[Callable[Params, Result]], Callable[Params, Result]]:
+    """Checks a function's arguments before it runs.
+
+    The annotations are read at the first call: an import must stay quick, and a class may be named before it is made.
+
+    Args:
+        elsewhere: As for `checks_arguments`.
+
+    Raises:
+        InvalidRequest: from the function that is decorated: ``bad-argument``.
+    """
+
+    def decorated(function: Callable[Params, Result]) -> Callable[Params, Result]:
+        plan: list[_Plan] = []
+
+        @wraps(function)
+        def call(*args: Params.args, **kwargs: Params.kwargs) -> Result:
+            if not plan:
+                plan.append(_Plan(function, elsewhere))
+            given, named = plan[0].taken(args, kwargs)
+            return function(*given, **named)
+
+        return call
+
+    return decorated
+
+
+class _Plan:
+    """What is asked of each parameter of a function."""
+
+    def __init__(self, function: Callable[..., Any], elsewhere: Collection[str]) -> None:
+        owner, _, name = function.__qualname__.rpartition(".")
+        self._name = owner if name == "__init__" else name
+        self._in_order: list[tuple[str, Check]] = []
+        self._rest: tuple[str, Check] | None = None
+        self._by_name: dict[str, Check] = {}
+        self._kinds: dict[str, Any] = {}
+        names = _Names(cast(types.FunctionType, function).__globals__)
+        for parameter in inspect.signature(function).parameters.values():
+            told = parameter.annotation is not parameter.empty and parameter.name not in elsewhere
+            kind = parameter.annotation if told else Any
+            kind = eval(kind, {}, names) if isinstance(kind, str) else kind  # our own source
+            check = _check(kind)
+            self._kinds[parameter.name] = kind
+            if parameter.kind is parameter.VAR_POSITIONAL:
+                self._rest = parameter.name, check
+            elif parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self._in_order.append((parameter.name, check))
+            if parameter.kind in (parameter.KEYWORD_ONLY, parameter.POSITIONAL_OR_KEYWORD):
+                self._by_name[parameter.name] = check
+
+    def taken(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments as the function wants them. Too many, or strange names, are left to Python to refuse."""
+        given = [self._one(name, check, value) for (name, check), value in zip(self._in_order, args, strict=False)]
+        rest = args[len(given) :]
+        if self._rest is not None:
+            given += [self._one(*self._rest, value) for value in rest]
+        else:
+            given += rest
+        named = {
+            name: self._one(name, self._by_name[name], value) if name in self._by_name else value
+            for name, value in kwargs.items()
+        }
+        return given, named
+
+    def _one(self, name: str, check: Check, value: Any) -> Any:
+        found = check(value)
+        if found is _WRONG:
+            problem, wanted = _problem(name, check, value), _wanted(self._kinds[name])
+            raise InvalidRequest(f"{self._name}(): the argument {name} {problem}; give {wanted}", code="bad-argument")
+        return found
+
+
+def _problem(name: str, check: Check, value: Any) -> str:
+    """What is wrong with a value. Options may hold passwords, so of a dict only names are shown."""
+    kind = type(value).__name__
+    if isinstance(value, Mapping) and check({}) is not _WRONG:
+        wrong = next((key for key, item in value.items() if check({key: item}) is _WRONG), None)
+        if wrong is not None:
+            return f"is a {kind} that has a value of type {type(value[wrong]).__name__} under {_shown(wrong)}"
+    if isinstance(value, list | tuple) and check([]) is not _WRONG:
+        at = next((at for at, item in enumerate(value) if check([item]) is _WRONG), None)
+        if at is not None:  # else they are too few or too many
+            return f"is a {kind} whose item {at} is of type {type(value[at]).__name__}"
+    return f"is of type {kind}" if name in _SECRET else f"is {_shown(value)} (type {kind})"
+
+
+class _Unloaded(type):
+    """A class that is imported for type checkers only, or a module of such classes: known by its name."""
+
+    def __getattr__(cls, name: str) -> _Unloaded:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _Unloaded(name, (), {})
+
+
+class _Names(dict[str, Any]):
+    """A module's names, Python's own, and something that stands for those that it does not import."""
+
+    def __missing__(self, name: str) -> Any:
+        return getattr(builtins, name, None) or _Unloaded(name, (), {})
+
+
+def _check(kind: Any) -> Check:
+    """What an annotation asks for."""
+    if kind in _SCALARS:
+        return _SCALARS[kind]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _any_of([_check(one) for one in inner])
+    if origin is Literal:
+        return lambda value: value if isinstance(value, str) and value in inner else _WRONG
+    if origin is tuple:
+        return _tuple_of([_check(one) for one in inner])
+    if origin is Sequence:
+        return _sequence_of(_check(inner[0]))
+    if origin is Mapping or origin is dict:
+        return _mapping_of(_check(inner[0]), _option_text if inner[1] is str else _check(inner[1]))
+    if origin is Callable:
+        return lambda value: value if callable(value) else _WRONG
+    kind = origin or kind
+    if isinstance(kind, _Unloaded):
+        return lambda value: value if kind.__name__ in {base.__name__ for base in type(value).__mro__} else _WRONG
+    if isinstance(kind, type) and Protocol not in kind.__bases__:
+        return lambda value: value if isinstance(value, kind) else _WRONG
+    return _anything
+
+
+def _anything(value: Any) -> Any:
+    return value
+
+
+def _none(value: Any) -> Any:
+    return value if value is None else _WRONG
+
+
+def _text(value: Any) -> Any:
+    return value if isinstance(value, str) else _WRONG
+
+
+def _truth(value: Any) -> Any:
+    """Numpy's truth values, too; it need not be loaded for that."""
+    if isinstance(value, bool):
+        return value
+    return bool(value) if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_") else _WRONG
+
+
+def _whole(value: Any) -> Any:
+    """Whatever Python takes for an index, such as numpy's integers, but for truth values."""
+    if type(value) is int:
+        return value
+    if _truth(value) is not _WRONG:
+        return _WRONG
+    try:
+        return operator.index(value)
+    except TypeError:
+        return _WRONG
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, float) else _whole(value)
+
+
+def _moment(value: Any) -> Any:
+    """No NaT, which pandas takes for a datetime."""
+    return value if isinstance(value, datetime) and value == value else _WRONG
+
+
+def _option_text(value: Any) -> Any:
+    """The value of an option, which may be a number or a truth value, as text."""
+    if isinstance(value, str):
+        return value
+    found = _truth(value)
+    if found is not _WRONG:
+        return str(found).lower()
+    found = _number(value)
+    return _WRONG if found is _WRONG else str(found)
+
+
+def _any_of(checks: Sequence[Check]) -> Check:
+    def check(value: Any) -> Any:
+        return next((found for one in checks if (found := one(value)) is not _WRONG), _WRONG)
+
+    return check
+
+
+def _tuple_of(checks: Sequence[Check]) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, tuple | list) or len(value) != len(checks):
+            return _WRONG
+        found = tuple(one(item) for one, item in zip(checks, value, strict=True))
+        return _WRONG if any(item is _WRONG for item in found) else found
+
+    return check
+
+
+def _sequence_of(check_item: Check) -> Check:
+    """Whatever holds items in an order: also numpy's and pandas' columns, but no text and no set."""
+
+    def check(value: Any) -> Any:
+        if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Collection):
+            return _WRONG
+        if isinstance(value, Set) and not isinstance(value, KeysView):
+            return _WRONG
+        found = [check_item(item) for item in value]
+        return _WRONG if any(item is _WRONG for item in found) else found
+
+    return check
+
+
+def _mapping_of(check_key: Check, check_value: Check) -> Check:
+    def check(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return _WRONG
+        found = {check_key(key): check_value(item) for key, item in value.items()}
+        return _WRONG if _WRONG in found or any(item is _WRONG for item in found.values()) else found
+
+    return check
+
+
+_SCALARS: dict[Any, Check] = {
+    Any: _anything,
+    bool: _truth,
+    datetime: _moment,
+    float: _number,
+    int: _whole,
+    None: _none,
+    str: _text,
+    types.NoneType: _none,
+}
+
+
+def _wanted(kind: Any) -> str:
+    """What an annotation asks for, in words."""
+    if kind in _WORDS:
+        return _WORDS[kind]
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        return " or ".join(dict.fromkeys(_wanted(one) for one in inner))
+    if origin is Literal:
+        return " or ".join(map(repr, inner))
+    if origin is tuple:
+        return f"a tuple of {' and '.join(_wanted(one) for one in inner)}"
+    if origin is Sequence:
+        return "a list of texts, such as ['id']" if inner[0] is str else "a list"
+    if origin is Mapping or origin is dict:
+        return {str: "a dict of texts", int: "a dict of whole numbers"}.get(inner[1], "a dict")
+    if origin is Callable:
+        return "a function"
+    kind = origin or kind
+    return _WORDS.get(kind) or f"a {getattr(kind, '__name__', kind)}"
+
+
+def _shown(value: Any) -> str:
+    text = reprlib.repr(value)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
