@@ -1,9 +1,15 @@
-"""Tablestore in Spark: `spark_session` makes a session that has what it takes, `SparkStore` is the door."""
+"""Tablestore in Spark: `spark_session` makes a session that has what it takes, `SparkStore` is the door.
+
+A program that makes a session of its own imports this package first, even if it needs nothing but the format's name:
+Spark looks for ``format("tablestore")`` with the `python3` of the PATH otherwise, which may lack our packages.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
+
+from tablestore.spark.interpreter import look_up_with_this_python
 
 if TYPE_CHECKING:
     from tablestore.spark.session import spark_session
@@ -13,6 +19,9 @@ __all__ = ["SparkStore", "spark_session"]
 
 # Each of Spark's workers imports this package to reach `tablestore.spark.write` or `.source`, and needs no more.
 _LAZY = {"SparkStore": "tablestore.spark.store", "spark_session": "tablestore.spark.session"}
+
+
+look_up_with_this_python()
 
 
 def __getattr__(name: str) -> Any:

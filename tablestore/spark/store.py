@@ -9,6 +9,7 @@ from os import PathLike, fspath
 from typing import Any
 
 import pyarrow as pa
+from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -33,6 +34,7 @@ from tablestore.moments import in_utc
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.fresh import read_fresh
+from tablestore.spark.interpreter import work_with_this_python
 from tablestore.spark.kafka_table import SparkKafkaTable
 from tablestore.spark.opened import location_options
 from tablestore.spark.overlay import read_overlaid
@@ -66,6 +68,7 @@ class SparkStore:
         self.store = store
         self._writers: dict[str, _Writer] = {}
         self._streams: StreamMetrics | None = None
+        work_with_this_python(SparkContext._active_spark_context)
         spark.dataSource.register(TableStoreSource)
 
     def create_table(

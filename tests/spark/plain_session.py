@@ -1,6 +1,6 @@
 """A program that makes a Spark session of its own, without Delta and without `SparkStore`, and knows a format's name.
 
-python -m tests.spark.plain_session WAREHOUSE      (prints what it finds, line by line)
+python tests/spark/plain_session.py WAREHOUSE      (prints what it finds, line by line)
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ import sys
 
 from pyspark.sql import SparkSession
 
+import tablestore
 from filestore.errors import InvalidRequest
-from tablestore.spark import spark_session
+from tablestore.spark import SparkStore, spark_session
 
 
 def main(warehouse: str) -> None:
@@ -21,6 +22,8 @@ def main(warehouse: str) -> None:
     more = spark.range(2, 4).write.format("tablestore").option("catalog", warehouse)
     more.mode("append").save("shop.orders")
     print("rows", sorted(row.id for row in reader.load("shop.orders").collect()))
+    with tablestore.connect(warehouse) as store:
+        print("version", SparkStore(spark, store).write("shop.orders", spark.range(5, 6)).version)
     try:
         spark_session("another")
     except InvalidRequest as error:

@@ -18,19 +18,26 @@ from tests.servers.spark import ROOT
 
 @pytest.mark.spark
 def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) -> None:
-    """Only `SparkStore` once made the format known; and a session without Delta was given back without a word."""
+    """Only `SparkStore` once made the format known; and a session without Delta was given back without a word.
+
+    In a job of cron (``venv/bin/python job.py``) it was unknown, too: Spark looked for it with another Python.
+    """
     store.create_table("shop.orders", "id BIGINT", primary_key=["id"]).write(pa.table({"id": [1]}))
+    foreign = folder / "bin"
+    foreign.mkdir()
+    (foreign / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")  # without any of our packages
+    left_out = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.spark.plain_session", store.target],
+        [sys.executable, str(ROOT / "tests" / "spark" / "plain_session.py"), store.target],
         cwd=folder,
-        env=os.environ | {"PYTHONPATH": str(ROOT), "PYSPARK_PYTHON": sys.executable},
+        env={n: v for n, v in os.environ.items() if n not in left_out} | {"PATH": f"{foreign}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    first, second, refused = done.stdout.splitlines()
-    assert (first, second) == ("rows [1]", "rows [1, 2, 3]")
+    first, second, third, refused = done.stdout.splitlines()
+    assert (first, second, third) == ("rows [1]", "rows [1, 2, 3]", "version 3")
     assert refused.startswith("spark-session ")
     assert "stop it first" in refused
 
