@@ -1,4 +1,7 @@
-"""Reads SQL column lists: sqlglot does, in Spark's dialect with metadata columns. The door is `filestore.model.sql`."""
+"""Reads SQL column lists (FORMAT.md section 3) with sqlglot, in Spark's dialect with metadata columns.
+
+Others call `filestore.model.sql`.
+"""
 
 from __future__ import annotations
 
