@@ -249,7 +249,7 @@ def test_values_of_the_right_type_that_are_good_for_nothing(
         assert content(kept) == before
 
 
-@pytest.mark.parametrize("value", ODD, ids=lambda value: f"{type(value).__name__}-{value!r}"[:40])
+@pytest.mark.parametrize("value", ODD, ids=[f"{number}-{type(v).__name__}" for number, v in enumerate(ODD)])
 def test_rows_and_keys(kept: Store, value: Any) -> None:
     table, before = kept.managed_table("shop.orders"), content(kept)
     for keys in (value, [value], [(value,)], [{"id": value}], [1, value]):
