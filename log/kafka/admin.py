@@ -89,6 +89,11 @@ class Admin(AdminClient):
             found = asked.result()
         except KafkaException as error:
             raise self._explained(error) from error
+        finally:
+            # IMPORTANT: The error's traceback holds this frame, so the future, which holds the error, would close a
+            # cycle with the client in it. The garbage collector would destroy the client in any thread, and librdkafka
+            # ends the process if that thread is its own.
+            del asked
         self._answered = True
         return found
 

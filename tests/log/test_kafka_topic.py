@@ -33,6 +33,9 @@ class Admin:
 
     told: Mapping[str, ConfigEntry] | KafkaException
 
+    def answer(self, asked: Future[Any]) -> Any:
+        return asked.result()
+
     def describe_cluster(self) -> Future[Any]:
         return answered(SimpleNamespace(nodes=[SimpleNamespace(id=1)]))
 
@@ -79,7 +82,7 @@ def test_another_error_of_the_broker_stays_what_it_is(monkeypatch: pytest.Monkey
 
 
 def failure(monkeypatch: pytest.MonkeyPatch, told: Mapping[str, ConfigEntry] | KafkaException) -> TableStoreError:
-    monkeypatch.setattr("log.kafka.topic.AdminClient", lambda settings: Admin(told))
+    monkeypatch.setattr("log.kafka.topic.Admin", lambda settings, ambient: Admin(told))
     config = make_config("", **{"log.system": "kafka", "log.kafka.bootstrap.servers": "127.0.0.1:9"})
     with pytest.raises(TableStoreError) as caught:
         Topic(config, system_ambient()).create()

@@ -59,6 +59,7 @@ NO_COLUMNS = {
     "_columns",
     "_by_name",
     "_opened",
+    "_texts",
 }
 
 

@@ -115,10 +115,10 @@ class _Sink:
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """What `filestore.files.row_groups` asks polars for by a path; the file is looked for when it is collected."""
+    """What `filestore.files.row_groups` asks polars for by paths; the files are looked for when it is collected."""
 
     storage: MemoryStorage
-    path: str
+    paths: Sequence[str]
     start: int = 0
     size: int | None = None
     columns: Sequence[pl.Expr] = ()
@@ -130,9 +130,11 @@ class _Scan:
         return replace(self, columns=list(columns))
 
     def collect(self) -> pl.DataFrame:
-        if self.path not in self.storage.files:
-            raise FileNotFoundError(f"No such file or directory: {self.path}")
-        rows = pl.scan_parquet(io.BytesIO(self.storage.files[self.path]), use_statistics=False)
+        for path in self.paths:
+            if path not in self.storage.files:
+                raise FileNotFoundError(f"No such file or directory: {path}")
+        stored = [io.BytesIO(self.storage.files[path]) for path in self.paths]
+        rows = pl.scan_parquet(stored, use_statistics=False)
         return rows.slice(self.start, self.size).select(self.columns).collect()
 
 
@@ -142,8 +144,8 @@ class _Polars:
     def __init__(self, storage: MemoryStorage) -> None:
         self._storage = storage
 
-    def scan_parquet(self, path: str, **_: object) -> _Scan:
-        return _Scan(self._storage, path)
+    def scan_parquet(self, paths: Sequence[str], **_: object) -> _Scan:
+        return _Scan(self._storage, paths)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(pl, name)

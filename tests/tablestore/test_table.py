@@ -97,8 +97,8 @@ def test_time_travel_by_version_and_by_time(orders: Table) -> None:
         assert orders.scan(timestamp=moment.replace(tzinfo=None)).to_arrow().num_rows == i
         assert orders.scan(timestamp=moment - timedelta(microseconds=1)).to_arrow().num_rows == i - 1
     assert orders.scan(version=0).to_arrow().num_rows == 0
-    assert orders.scan(timestamp=times[-1] + timedelta(days=1)).to_arrow().num_rows == 12
-    for bad in ({"version": 13}, {"version": -1}, {"timestamp": datetime(1999, 1, 1)}):
+    to_come = times[-1] + timedelta(days=1)
+    for bad in ({"version": 13}, {"version": -1}, {"timestamp": datetime(1999, 1, 1)}, {"timestamp": to_come}):
         with pytest.raises(NotFound) as caught:
             orders.scan(**bad)
         assert caught.value.code == "no-such-version"
