@@ -248,7 +248,7 @@ def _read(actor: Actor, table: Table, version: int) -> None:
 def _read_held(actor: Actor, table: Table, version: int) -> None:
     with table.consumer(f"{actor.name}-{actor.number}").register(version, rows=True):
         try:
-            for _ in range(actor.dice.randrange(1, 6)):
+            for _ in range(actor.dice.randrange(1, 16)):
                 _read(actor, table, version)
         except TableStoreError as error:
             assert error.code != "snapshot-expired", f"{actor.name} held version {version}, which expired"
