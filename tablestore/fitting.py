@@ -18,7 +18,8 @@ _MAX_ELEMENTS = 2**31 - 1
 _SHOWN = 80  # characters of a bad value in the message
 _EXAMPLES = (
     (pa.types.is_date, "2026-01-31"),
-    (pa.types.is_timestamp, "2026-01-31 12:00:00"),
+    (lambda kind: pa.types.is_timestamp(kind) and kind.tz is not None, "2026-01-31 12:00:00Z, with its time zone"),
+    (pa.types.is_timestamp, "2026-01-31 12:00:00, without a time zone"),
     (pa.types.is_boolean, "true or false"),
 )
 

@@ -112,6 +112,8 @@ def array_of(values: Any, name: str, field: pa.Field | None) -> pa.ChunkedArray:
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             errors.append(error)
             continue
+        if from_pandas and field is not None and found.null_count == len(found):
+            return pa.chunked_array([pa.nulls(len(found), field.type)])  # pandas makes them floats
         if kind is None and unsaid and pa.types.is_floating(found.type):
             _check_floats(values, name)
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])

@@ -195,9 +195,10 @@ def _check_range(name: str, values: pa.ChunkedArray) -> None:
 
 def _check_kinds(kinds: pa.ChunkedArray, definition: TableDefinition) -> None:
     if kinds.null_count or not pc.all(pc.is_in(kinds, value_set=_kinds())).as_py():
-        found = sorted({str(kind) for kind in pc.unique(kinds).to_pylist()} - set(_kinds().to_pylist()))
+        given = {"null" if kind is None else repr(kind) for kind in pc.unique(kinds).to_pylist()}
+        found = sorted(given - {repr(kind) for kind in _kinds().to_pylist()})
         raise InvalidRequest(
-            f"column {KIND_COLUMN!r} holds {found[0]!r}; the row kinds are +I, -U, +U and -D",
+            f"column {KIND_COLUMN!r} holds {found[0]} in some row; give each row one of +I, -U, +U and -D",
             code="bad-row-kind",
         )
     if not definition.primary_key and not pc.all(pc.is_in(kinds, value_set=_adding_kinds()[:1])).as_py():

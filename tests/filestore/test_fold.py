@@ -124,6 +124,14 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(folder: Path, code: 
     assert store.log.versions() == [0]
 
 
+def test_a_row_without_its_kind_is_said_to_have_none(folder: Path) -> None:
+    """Found by a stranger, with dicts of which some had a kind: "column '_kind' holds 'None'"."""
+    store = create(folder / "t", define("id BIGINT", ["id"]))
+    for kind, shown in ((None, "null"), ("-d", "'-d'")):
+        with pytest.raises(InvalidRequest, match=f"'_kind' holds {shown} in some row; give each row one of"):
+            write(store, [{"id": 1, KIND_COLUMN: "-D"}, {"id": 2, KIND_COLUMN: kind}])
+
+
 def test_an_error_in_a_later_chunk_removes_earlier_files(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v INT NOT NULL", ["id"], row__group_rows=1024))
     rows = [{"id": n, "v": None if n == 4000 else 1} for n in range(5000)] + [{"id": 9999, KIND_COLUMN: "-D"}]

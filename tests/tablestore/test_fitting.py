@@ -163,12 +163,29 @@ def test_the_widest_integers_fit_the_widest_decimals() -> None:
     assert refused(pa.array([1], pa.int64()), pa.decimal128(38, 38)) == "bad-value"
 
 
+def test_texts_that_an_error_advises_fit() -> None:
+    """Found by a stranger: a time without its zone was refused with the advice to write it as it was."""
+    for zone, text in (("UTC", "2026-01-31 12:00:00Z"), (None, "2026-01-31 12:00:00")):
+        kind = pa.timestamp("us", zone)
+        assert str(fitted(pa.array([text]), kind)[0]).startswith("2026-01-31 12:00:00")
+
+
 def test_a_value_that_does_not_fit_is_named_with_its_row_and_the_types_of_sql() -> None:
     """Found by a stranger: "column 'n' is large_string and does not fit int8: Failed to parse string", and no row."""
     texts = pa.chunked_array([["1", "2"], [], ["3", "x" * 200, "5"]])
     cases = {
         pa.int8(): (texts, "column 'c' is TINYINT, and 'xx", "in row 3 (the first is 0) does not fit: correct it"),
         pa.date32(): (texts, "column 'c' is DATE, and '1' in row 0", "write it as 2026-01-31"),
+        pa.timestamp("us", "UTC"): (
+            pa.chunked_array([["2026-01-31 12:00:00"]]),
+            "column 'c' is TIMESTAMP, and '2026",
+            "write it as 2026-01-31 12:00:00Z, with",
+        ),
+        pa.timestamp("us"): (
+            pa.chunked_array([["2026-01-31 12:00:00Z"]]),
+            "column 'c' is TIMESTAMP_NTZ, and '2026",
+            "write it as 2026-01-31 12:00:00, without",
+        ),
         pa.int16(): (
             pa.chunked_array([[1], [2, 70_000]]),
             "column 'c' is SMALLINT, and 70000 in row 2 ",

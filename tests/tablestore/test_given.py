@@ -15,7 +15,7 @@ import pytest
 
 from filestore.errors import InvalidRequest
 from tablestore import Table
-from tablestore.given import arrow_parts
+from tablestore.given import array_of, arrow_parts
 from tablestore.incoming import conform
 from tests.tables import define
 
@@ -132,6 +132,15 @@ def test_what_pandas_takes_for_missing_is_null_and_its_index_is_ignored() -> Non
     assert first == {"id": 1, "name": "a", "amount": Decimal("1.50"), "rate": 0.5}
     assert second == {"id": 2, "name": None, "amount": None, "rate": None}
     assert refused(frame.assign(id=[1.0, np.nan]).assign(id=[1.5, 2.0])) == "bad-value"
+
+
+def test_a_column_of_pandas_without_a_value_is_null_in_any_type() -> None:
+    """Found by a stranger: pandas makes such a column one of floats, and floats are no dates."""
+    for missing in ([np.nan, None], [None, None], [pd.NaT, pd.NaT], []):
+        frame = pd.DataFrame({"id": pd.Series(range(len(missing)), dtype="int64"), "day": missing, "at": missing})
+        assert [(row["day"], row["at"]) for row in rows_of(frame, STAMPED)] == [(None, None)] * len(missing)
+    listed = pa.field("tags", pa.list_(pa.string()))
+    assert array_of(pd.Series([np.nan]), "tags", listed).type == listed.type
 
 
 def test_nullable_dtypes_of_pandas_keep_nan_apart_from_missing() -> None:
