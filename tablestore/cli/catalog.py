@@ -85,7 +85,8 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
                 comment=comment,
                 if_not_exists=if_not_exists,
             )
-    note(f"created {name}")
+    # the store does not say whether it was there before
+    note(f"{name} is there" if if_not_exists else f"created {name}")
 
 
 def drop(

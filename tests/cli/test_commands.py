@@ -77,7 +77,8 @@ def test_defaults_that_are_none(run: Run, defaults: str, said: str) -> None:
 def test_creating_again_is_an_error_unless_told_otherwise(run: Run, orders: Table) -> None:
     again = ("create", "shop.orders", "id BIGINT", "--key", "id")
     assert "error[table-exists]" in run(*again).stderr
-    assert run(*again, "--if-not-exists").exit_code == 0
+    there = run(*again, "--if-not-exists")
+    assert (there.exit_code, there.stderr) == (0, "shop.orders is there\n"), "it was not created now"
     assert run("create", "shop").exit_code == 1
     assert run("create", "shop", "--if-not-exists").exit_code == 0
 

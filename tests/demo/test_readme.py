@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import tablestore
 from catalog_service.server import serving
@@ -148,7 +150,22 @@ def test_the_lines_that_change_columns_run(tmp_path: Path, monkeypatch: pytest.M
     names: dict[str, Any] = {}
     execute(blocks()[0], names)
     execute(next(block for block in blocks() if "orders.alter(" in block), names)
-    assert names["orders"].schema.names == ["id", "note", "state", "amount"]
+    assert names["orders"].schema.names == ["id", "shop", "status", "total"]
+
+
+def test_the_lines_for_the_shell_go_on_from_those_of_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found by a newcomer: a block renamed the column by which later ones filter, and added the one that they add."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    execute(blocks()[0], names)
+    execute(next(block for block in blocks() if "orders.alter(" in block), names)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^tablestore ((?:scan|get|alter) .* -c warehouse)", text, re.M)
+    assert len(lines) == 3
+    for line in lines:
+        done = CliRunner().invoke(app, shlex.split(line))
+        assert done.exit_code == 0, done.output
+    assert names["orders"].scan(where="status = 'PAID'").to_pylist()[0]["id"] == 2
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
