@@ -195,7 +195,7 @@ class KafkaTable:
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
             InvalidRequest: ``bad-option-value``; ``state-unused``, ``consumer-unused``: it is the other that remembers
-                the place; ``other-state``: the folder is another reader's; ``group-in-use``.
+                the place; ``other-state``: the folder is another reader's; ``group-in-use``; ``bad-consumer-id``.
             NotFound: ``topic-replaced``: the topic was made anew since; ``offset-gone``: also if the place that
                 `consumer` remembers is no longer there.
             Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.

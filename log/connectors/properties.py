@@ -55,6 +55,8 @@ def check_properties(properties: Mapping[str, str]) -> None:
             raise _refused(name, f"is known to the Java client only: use {_JAVA[name]}")
         if name == "isolation.level" and value not in _ISOLATION:
             raise _refused(name, f"= {value!r} should be {' or '.join(_ISOLATION)}")
+        if name == "group.id" and not value:  # librdkafka's consumer ends the process (2.16.0)
+            raise _refused(name, "is empty: leave it out, or name a group")
 
 
 def _refused(name: str, why: str) -> InvalidRequest:

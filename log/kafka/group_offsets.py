@@ -12,12 +12,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
+from filestore.model.text import check_text
 from log.connectors.declaration import KafkaDeclaration
 from log.kafka.admin import COORDINATOR_MOVES, retried
 from log.kafka.declared_settings import client_settings, timeout_seconds
 from log.kafka.settings import translated
 
 __all__ = ["GroupOffsets"]
+
+_ID_BYTES_MAX = 32_767  # of a text in Kafka's protocol
 
 
 class GroupOffsets:
@@ -30,9 +33,13 @@ class GroupOffsets:
 
     Every method may raise `Unavailable` (``log-unavailable``), or `InvalidRequest` (``log-not-authorized``, or
     ``group-in-use``: it has members, who alone may keep offsets).
+
+    Raises:
+        InvalidRequest: ``bad-consumer-id``: no group can have that id; ``bad-text``.
     """
 
     def __init__(self, declaration: KafkaDeclaration, group: str, ambient: Ambient) -> None:
+        _check_id(group)
         self._declaration = declaration
         self._group = group
         self._ambient = ambient
@@ -78,3 +85,14 @@ class GroupOffsets:
                 "another group, an ingestion's by properties.group.id and a follower's by consumer",
                 code="group-in-use",
             ) from error
+
+
+def _check_id(group: str) -> None:
+    """IMPORTANT: with an id that is empty or no UTF-8 librdkafka ends the process (2.16.0), and NUL cuts it short."""
+    check_text("the consumer's id", group)
+    size = len(group.encode())
+    if not 0 < size <= _ID_BYTES_MAX:
+        raise InvalidRequest(
+            f"a consumer's id has 1 to {_ID_BYTES_MAX:,} bytes of UTF-8, and this one has {size:,}: take another",
+            code="bad-consumer-id",
+        )

@@ -92,6 +92,16 @@ def test_what_does_not_pass_is_not_asked_again() -> None:
         offsets(KafkaError.GROUP_AUTHORIZATION_FAILED, times=1).read()
 
 
+@pytest.mark.parametrize(("group", "ours"), [("", "bad-consumer-id"), ("\ud800", "bad-text"), ("a\0b", "bad-text")])
+def test_regression_an_id_that_no_group_can_have_ended_the_process(group: str, ours: str) -> None:
+    """An empty id and half a surrogate pair did; with NUL two readers shared the place of one."""
+    declaration = KafkaDeclaration.of(TableColumns((Column("value", pa.binary()),)), (), OPTIONS)
+    for wrong, code in [(group, ours), ("a" * 32_768, "bad-consumer-id")]:
+        with pytest.raises(TableStoreError) as caught:
+            GroupOffsets(declaration, wrong, system_ambient())
+        assert caught.value.code == code
+
+
 @pytest.mark.kafka
 def test_regression_a_clusters_first_group_ended_the_process(tmp_path: Path) -> None:
     """The admin client's way died of it, once in two times."""

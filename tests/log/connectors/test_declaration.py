@@ -59,6 +59,7 @@ def test_a_declaration_says_what_it_is() -> None:
         (PLAIN, KAFKA, {"properties_auto_offset_reset": "latest"}, "connector-properties", "scan.startup.mode"),
         (PLAIN, KAFKA, {"properties_sasl_jaas_config": "x"}, "connector-properties", "properties.sasl.username"),
         (PLAIN, KAFKA, {"properties_isolation_level": "x"}, "connector-properties", "read_committed"),
+        (PLAIN, KAFKA, {"properties_group_id": ""}, "connector-properties", "name a group"),
         (PLAIN, KAFKA, {"key_format": "json"}, "missing-option", "key.format needs key.fields"),
         (PLAIN, KAFKA, {"key_fields": "id"}, "missing-option", "key.fields needs key.format"),
         (PLAIN, KAFKA, {"key_format": "json", "key_fields": "nope"}, "key-fields", "'nope'"),
