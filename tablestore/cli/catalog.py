@@ -105,7 +105,7 @@ def drop(
             store.drop_table(name, if_exists=if_exists)
         else:
             store.drop_database(name, if_exists=if_exists, cascade=cascade)
-    note(f"dropped {name}")
+    note(f"{name} is gone" if if_exists else f"dropped {name}")
 
 
 def names_of(text: str | None) -> list[str]:

@@ -101,7 +101,7 @@ def _serving(metrics: Metrics | None, port: int | None, host: str) -> Iterator[N
 def _once(worker: Compactor, duties: Sequence[Duty]) -> None:
     worked = [_work(worker, duty) for duty in duties]
     if not any(done for done, _ in worked):
-        note(f"nothing was due: {', '.join(duty.name for duty in duties)}")
+        note(f"nothing was due: there was no work for {', '.join(duty.name for duty in duties)}")
     if any(failed for _, failed in worked):
         raise typer.Exit(1)
 

@@ -97,7 +97,8 @@ def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
     assert store.list_tables("shop") == ["orders"]
     assert run("drop", "shop.orders", stdin="y\n").exit_code == 0
     assert store.list_tables("shop") == []
-    assert run("drop", "shop.orders", "--yes", "--if-exists").exit_code == 0
+    gone = run("drop", "shop.orders", "--yes", "--if-exists")
+    assert (gone.exit_code, gone.stderr) == (0, "shop.orders is gone\n"), "it was not dropped now"
 
 
 def test_a_database_goes_with_its_tables_only_if_told(run: Run, store: Store, orders: Table) -> None:
