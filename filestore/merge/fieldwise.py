@@ -55,10 +55,14 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
     there = counting.where(pl.col(ADDS)) if spec.engine is MergeEngine.PARTIAL_UPDATE else counting
     alive = there.every_key(there.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
     columns: dict[str, pl.Series] = {name: named[name] for name in keys}
+    series = {one.name: one for one in counting.frame.get_columns()}
+    own = [name for name in series if name not in spec.fields]
     by_view = sorted((_view(name, field, spec), name) for name, field in spec.fields.items())
     for view, names in groupby(by_view, key=lambda seen: seen[0]):
         fields = {name: spec.fields[name] for _, name in names}
-        columns |= _merged(_seen(counting, *view), fields, named)
+        # no other columns: each group's step would take as long as the table has columns
+        part = pl.DataFrame([series[name] for name in dict.fromkeys([*own, *view[0], *fields])])
+        columns |= _merged(_seen(History(part, counting.keys), *view), fields, named)
     rows = pl.DataFrame([columns[name].alias(name) for name in history.frame.columns if name in columns])
     return Merged(rows, alive["_alive"].fill_null(False))
 

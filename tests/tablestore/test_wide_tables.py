@@ -51,6 +51,11 @@ def steps(store: Store, count: int) -> dict[str, Calls]:
         lambda: store.create_table("shop.summed", columns_of(count), primary_key=["id"], options=options)
     )
     found["sum"] = calls_of(lambda: store.table("shop.summed").write(rows_of(count)))
+    groups = {f"fields.c{number}.sequence-group": f"c{number + 1}" for number in range(0, count, 2)}
+    grouped = store.create_table(
+        "shop.grouped", columns_of(count), primary_key=["id"], options={"merge-engine": "partial-update", **groups}
+    )
+    found["sequence groups"] = calls_of(lambda: grouped.write(rows_of(count)))
     kept = {"changelog-producer": "lookup", "log.system": "embedded"}
     found["create"] = calls_of(
         lambda: store.create_table("shop.wide", columns_of(count), primary_key=["id"], options=kept)
