@@ -342,7 +342,7 @@ def _check_merge_on_read(definition: TableDefinition) -> None:
         what = f"merge-engine = {definition.merging.engine}" if definition.merges_values else "sequence.field"
         raise InvalidRequest(
             f"write-mode = merge-on-read with {what} needs log.system = none: what a row becomes is known when it is "
-            "folded, and the log must tell it when it is written; or take write-mode = merge-on-write",
+            "folded, but the log needs it when the row is written; or take write-mode = merge-on-write",
             code="write-mode",
         )
 

@@ -107,8 +107,8 @@ def _check_consistency(definition: TableDefinition) -> None:
         return
     if not definition.primary_key:
         raise InvalidRequest(
-            "log.consistency = eventual needs a primary key: records may come twice, and those of a write that failed "
-            "are mended by telling their keys again; take log.consistency = transactional",
+            "log.consistency = eventual needs a primary key: a record may be emitted twice, and the next commit "
+            "corrects those of a failed write by their keys; take log.consistency = transactional",
             code="log-consistency",
         )
     if definition.merges_on_read:

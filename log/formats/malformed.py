@@ -71,7 +71,7 @@ def decide(
         more = f" ({len(reasons)} messages of this batch cannot)" if len(reasons) > 1 else ""
         raise Corrupt(
             f"the message of {topic}, partition {partitions[first]}, offset {offsets[first]}, cannot be read"
-            f"{more}: {reasons[first]}. Mend its writer, or say scan.malformed-records = skip or dead-letter",
+            f"{more}: {reasons[first]}. Correct its writer, or set scan.malformed-records = skip or dead-letter",
             code="malformed-record",
         )
     return tuple(DeadLetter(i, partitions[i], offsets[i], reasons[i]) for i in sorted(reasons))

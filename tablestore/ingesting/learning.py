@@ -86,8 +86,14 @@ def teaches(value: bytes, *, strict: bool) -> bool:
         return strict
     if payload["op"] not in _WITH_ROWS:
         return strict and payload["op"] not in _WITHOUT_ROWS
-    readable = not wrapped or document is None or document.get("schema") is None or _describes_rows(value)
-    return strict or readable
+    return strict or _readable(value, payload, document.get("schema") if document is not None and wrapped else None)
+
+
+def _readable(value: bytes, payload: dict[str, Any], schema: object) -> bool:
+    """Whether a change holds a row that its schema, if it has one, describes."""
+    if not any(isinstance(payload.get(side), dict) for side in ("before", "after")):
+        return False
+    return schema is None or _describes_rows(value)
 
 
 def _describes_rows(value: bytes) -> bool:

@@ -69,7 +69,19 @@ def test_which_message_a_table_is_learned_from() -> None:
             assert not teaches(value, strict=False)
     _, value = Messages({"id": ID}).change("c", None, {"id": 1})
     unreadable = value.replace(b'"type":"struct"', b'"type":7')
-    for garbage in (b"", b"\xff", b"7", b"[]", b"{}", b'{"op":7}', b'{"payload":[]}', b'{"op":"x"}', unreadable):
+    without_row = (b'{"op":"c"}', b'{"op":"c","after":null}', b'{"schema":null,"payload":{"op":"d","before":7}}')
+    for garbage in (
+        b"",
+        b"\xff",
+        b"7",
+        b"[]",
+        b"{}",
+        b'{"op":7}',
+        b'{"payload":[]}',
+        b'{"op":"x"}',
+        *without_row,
+        unreadable,
+    ):
         assert teaches(garbage, strict=True)
         assert not teaches(garbage, strict=False)
 
