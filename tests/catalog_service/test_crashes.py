@@ -105,7 +105,9 @@ def test_an_error_leaves_all_or_nothing(
     service = running_service(warehouse, Fault(method, after=after, call=call, sticky=sticky))
     with pytest.raises(TableStoreError) as caught:
         act(service, action, log)
-    assert caught.value.code == "injected"
+    # A table whose topic alone could not be removed is dropped, and the error says so.
+    left = (action, log, method) == ("drop", "kafka", "drop_log") and not sticky
+    assert caught.value.code == ("log-left" if left else "injected")
     service.close()
     if action == "create" and not sticky:
         assert check(warehouse) == []  # undone at once: nobody has to come back for it
