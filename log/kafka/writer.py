@@ -117,9 +117,11 @@ class KafkaLogWriter:
         """Says that the topic or the right is gone, where the client says only that a message was not delivered."""
         try:
             yield
-        except (Unavailable, NotFound) as error:
-            # A client that gave up for good (`translated`) does so without the right, too.
-            if self._sender.topic_in_doubt or isinstance(error.__cause__, SystemError):
+        except (Unavailable, NotFound, InvalidRequest) as error:
+            # Without the right to write, the client may also give up for good (`translated`), or name a right on the
+            # cluster: the broker gives a producer id to whoever may write any topic.
+            refused = error.code == "log-not-authorized"
+            if refused or self._sender.topic_in_doubt or isinstance(error.__cause__, SystemError):
                 self._desk.require_writable()
             raise
 
