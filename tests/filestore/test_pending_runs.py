@@ -178,7 +178,7 @@ def test_writing_a_run_that_fails_leaves_no_file(store: FileStore) -> None:
     before = {info.path for info in store.storage.walk(store.location)}
     state = store.state()
     batches = prepare_batches(store, [{"id": 1, "v": "a", "_kind": "+I"}, {"id": 3, "v": "a", "_kind": "?"}])
-    with pytest.raises(InvalidRequest, match="row kinds"):
+    with pytest.raises(InvalidRequest, match="give each row one of"):
         WriteResult(tuple(write_sorted(store.files(state), {}, batches, later=True)))
     assert {info.path for info in store.storage.walk(store.location)} == before
 
