@@ -14,7 +14,7 @@ UV := uv==0.13.9
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 
-.PHONY: help env jars demo test test-fast check format bench lock clean needs
+.PHONY: help env jars demo test test-fast test-deep coverage check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,15 +28,27 @@ demo: env  ## Show what a table store does, on this machine
 	@$(BIN)/python -m tablestore.jars delta
 	@$(BIN)/tablestore demo $(ARGS)
 
-# First what needs no server, on all cores; then Spark and Kafka, which use the cores themselves.
-test: env jars  ## Run all tests; ARGS="-k name" for some
-	@failed=0; none=0; \
-	$(BIN)/pytest -n auto -m "not spark and not kafka" $(ARGS) || case $$? in 5) none=1;; *) failed=1;; esac; \
-	$(BIN)/pytest -m "spark or kafka" $(ARGS) || case $$? in 5) none=$$((none + 1));; *) failed=1;; esac; \
-	[ $$failed -eq 0 ] && [ $$none -lt 2 ]
+# Two processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
+
+test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
+	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
-	@HYPOTHESIS_PROFILE=fast $(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
+	@TEST_DEPTH=fast $(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
+
+# What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
+test-deep: SEED := $(or $(SEED),$(shell date +%s))
+test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
+	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
+	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+
+coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
+coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches
+	@rm -rf .coverage; mkdir .coverage; status=0; \
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=1; \
+	$(BIN)/coverage combine --quiet; $(BIN)/coverage report --show-missing; exit $$status
 
 check: env  ## Lint, format, types, layers
 	@echo "ruff check"; $(BIN)/ruff check --quiet .
@@ -65,7 +77,7 @@ lock:  ## Write requirements.lock anew from pyproject.toml; ARGS=--upgrade for n
 	    echo "requirements.lock must name no server and no folder." >&2; exit 1; fi
 
 clean:  ## Remove .venv, build folders and tools' caches (not the jars)
-	@rm -rf .venv build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
+	@rm -rf .coverage .venv build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
 	@rm -rf spark-warehouse metastore_db derby.log
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 

@@ -1,4 +1,4 @@
-"""Rows and states of tables as the values of `catalog_service.wire`. Pure."""
+"""Converts rows and states of tables to the values of `catalog_service.wire`. Pure."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from catalog_service.wire import (
 )
 from filestore.delta.state import TableState
 from filestore.model.snapshot import Snapshot
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
 
 __all__ = ["database_info", "kafka_table_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
 
 
 def database_info(row: DatabaseRow, location: str) -> DatabaseInfo:
-    """A database."""
+    """Describes a database."""
     return DatabaseInfo(name=row.name, comment=row.comment, location=location, created_at=_time(row.created_at_ms))
 
 
 def lease_info(row: LeaseRow) -> LeaseInfo:
-    """A lease."""
+    """Describes a lease."""
     return LeaseInfo(table_id=row.table_id, owner=row.owner, expires_at=_time(row.expires_at_ms))
 
 
 def table_summary(entry: TableEntry, location: str | None) -> TableSummary:
-    """A table in a list."""
+    """Describes a table in a list."""
     return TableSummary(
         database=entry.database,
         name=entry.name,
@@ -46,7 +46,7 @@ def table_summary(entry: TableEntry, location: str | None) -> TableSummary:
 
 
 def kafka_table_info(row: TableRow, declaration: KafkaDeclaration) -> TableInfo:
-    """A table with a connector in full."""
+    """Describes a table with a connector in full."""
     return TableInfo(
         database=row.database,
         name=row.name,
@@ -66,7 +66,7 @@ def kafka_table_info(row: TableRow, declaration: KafkaDeclaration) -> TableInfo:
 
 
 def table_info(row: TableRow, location: str, state: TableState | None) -> TableInfo:
-    """A managed table in full: as its newest version says, or (without one) as it was created."""
+    """Describes a managed table in full: as its newest version says, or (without one) as it was created."""
     definition = managed(row) if state is None else state.definition
     return TableInfo(
         database=row.database,
@@ -86,7 +86,7 @@ def table_info(row: TableRow, location: str, state: TableState | None) -> TableI
 
 
 def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
-    """One version."""
+    """Describes one version of a table."""
     return SnapshotInfo(
         version=snapshot.version,
         timestamp=snapshot.timestamp,
@@ -106,7 +106,7 @@ def _current(state: TableState) -> CurrentSnapshot:
         files=len(files),
         bytes=sum(f.size for f in files),
         rows=sum(f.live_rows for f in files),
-        log_offsets=state.log_offsets,
+        log_offsets=state.log.offsets,
     )
 
 

@@ -1,4 +1,4 @@
-"""The FastAPI application: routes, and every error as a problem document."""
+"""The FastAPI application: it has the routes, and answers every error with a problem document."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _SCHEME = "bearer"
 
 
 def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
-    """An application around a service, which it closes at its end.
+    """Makes the application of a service, and closes the service when the application ends.
 
     Args:
         service: The use cases.
-        token: What requests must bring; None: nothing.
+        token: The token that requests must send; None: they need none.
     """
 
     @asynccontextmanager
@@ -56,7 +56,7 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
         lifespan=lifespan,
         redirect_slashes=False,
         openapi_url=_OPENAPI_PATH,
-        # Their pages load scripts from other hosts, which a closed network does not reach and nobody here has checked.
+        # FastAPI's pages load scripts from other hosts: a closed network does not reach them, and nobody checks them.
         docs_url=None,
         redoc_url=None,
     )
@@ -68,7 +68,7 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
     app.add_route(METRICS_PATH, _scrapes(metrics))
     app.include_router(open_router)
     app.include_router(router)
-    # The last is the outermost.
+    # Starlette runs the middleware that is added last first.
     app.add_middleware(BoundedBodies)
     app.add_middleware(GuardedRequests, token=token, open_paths=_open_paths())
     app.add_middleware(StoppableRequests, running=app.state.running)
@@ -82,7 +82,7 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
 
 class _App(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """FastAPI's description, with our problem documents in the place of its 422."""
+        """Returns FastAPI's description of the API, with our problem documents instead of its 422."""
         if self.openapi_schema is None:
             document = get_openapi(
                 title=self.title, version=self.version, description=self.description, routes=self.routes
@@ -97,7 +97,7 @@ class _App(FastAPI):
                 _SCHEME: {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "As given to `tablestore serve --token`.",
+                    "description": "The token that `tablestore serve --token` got.",
                 }
             }
             schemas = document["components"]["schemas"]
@@ -111,21 +111,21 @@ class _App(FastAPI):
 
 
 def _open_paths() -> set[str]:
-    """What needs no token: it names no tables, and probes know no secrets."""
+    """The paths that need no token: they name no tables, and probes have no secrets."""
     health = {route.path for route in open_router.routes if isinstance(route, APIRoute)}
     return {*health, METRICS_PATH, _OPENAPI_PATH}
 
 
 def _scrapes(metrics: Metrics) -> Callable[[Request], Awaitable[Response]]:
     async def scraped(request: Request) -> Response:
-        """In the format that who asks understands best."""
+        """Returns the metrics in the format that the client prefers."""
         encoder, media_type = choose_encoder(request.headers.get("accept", ""))
         return Response(encoder(metrics.registry), media_type=media_type)
 
     return scraped
 
 
-# Handlers are coroutines: a function would be called in a thread of the pool that the service does not use.
+# The handlers are coroutines because Starlette calls functions in a thread pool that the service does not use.
 async def _on_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, TableStoreError)
     response = refusal(error, request.url.path)
@@ -142,7 +142,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_http(request: Request, error: Exception) -> Response:
-    """What Starlette itself refuses: an unknown path, a method that the path has not."""
+    """Answers requests that Starlette itself refuses: an unknown path, or a method that the path does not support."""
     assert isinstance(error, HTTPException)
     method, path = request.method, request.url.path
     if error.status_code == 404:
@@ -151,14 +151,14 @@ async def _on_http(request: Request, error: Exception) -> Response:
             path,
         )
     elif error.status_code == 405:
-        problem = problem_of(InvalidRequest(f"{path} has no {method}", code="method-not-allowed"), path, 405)
+        problem = problem_of(InvalidRequest(f"{path} does not support {method}", code="method-not-allowed"), path, 405)
     else:
         problem = problem_of(InvalidRequest(str(error.detail)), path, error.status_code)
     return problem_response(problem, error.headers)
 
 
 async def _on_bug(request: Request, _: Exception) -> Response:
-    """Starlette raises it again after the answer, so that the server's log has the traceback."""
+    """Answers with status 500. Starlette raises the error again afterwards, so the server's log has the traceback."""
     error = TableStoreError(
         "the service failed unexpectedly; its log has the reason, please report it", code=INTERNAL_ERROR
     )

@@ -1,4 +1,4 @@
-"""Bounds of requests' bodies, before anything looks into them: their size, their depth, and how slowly they arrive."""
+"""Bounds requests' bodies before anything parses them: their size, their depth, and how slowly they arrive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BODY_SECONDS_MAX = 30.0
 JSON_DEPTH_MAX = 32
 
 _BODYLESS = frozenset({"GET", "HEAD", "OPTIONS"})
-# A text, also one that does not end: then it takes the rest, so that no byte is looked at twice.
+# Matches also a text that does not end, up to the end of the body: so no byte is scanned twice.
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+\\?(?:"|\Z)', re.DOTALL)
 _STEPS = np.zeros(256, np.int8)
 _STEPS[list(b"{[")] = 1
@@ -27,10 +27,10 @@ _STEPS[list(b"}]")] = -1
 
 
 class BoundedBodies:
-    """Reads a body whole, within its bounds, and hands it on. It knows nothing of what a body says.
+    """Reads a request's body whole, within the bounds, and hands it on. It does not parse the body.
 
     Args:
-        app: What answers requests.
+        app: The application that answers requests.
         seconds: How long a body may take to arrive.
     """
 
@@ -39,7 +39,7 @@ class BoundedBodies:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] != "http" or _bodyless(scope):
             await self._app(scope, receive, send)
             return
@@ -47,7 +47,7 @@ class BoundedBodies:
             body = await self._read(scope, receive)
             if body is not None and (depth := json_depth(body)) > JSON_DEPTH_MAX:
                 raise InvalidRequest(
-                    f"the request's JSON is nested {depth} deep, and {JSON_DEPTH_MAX} is the bound: no request needs "
+                    f"the request's JSON is nested {depth} deep, and the bound is {JSON_DEPTH_MAX}: no request needs "
                     "more than 4",
                     code="body-too-deep",
                 )
@@ -58,7 +58,7 @@ class BoundedBodies:
             await self._app(scope, _again(body, receive), send)
 
     async def _read(self, scope: Scope, receive: Receive) -> bytes | None:
-        """The body; None if the client went away."""
+        """Returns the body; None if the client disconnected."""
         length = dict(scope["headers"]).get(b"content-length", b"")
         if length.isdigit() and int(length[:20]) > BODY_BYTES_MAX:
             _too_large()
@@ -78,12 +78,12 @@ class BoundedBodies:
                         return b"".join(parts)
         except TimeoutError:
             raise BodyTooSlow(
-                f"the request's body did not arrive within {self._seconds:g} s: nothing was done; send it at once"
+                f"the request's body did not arrive within {self._seconds:g} s: nothing was changed; send it at once"
             ) from None
 
 
 def json_depth(body: bytes) -> int:
-    """How deep brackets are nested in a JSON text; of what is no JSON it gives some number."""
+    """How deep brackets are nested in a JSON text. For other texts the number has no meaning."""
     if body.count(b"{") + body.count(b"[") <= JSON_DEPTH_MAX:
         return 0  # too few to be too deep
     steps = _STEPS[np.frombuffer(_TEXT.sub(b"", body), np.uint8)]
@@ -91,14 +91,15 @@ def json_depth(body: bytes) -> int:
 
 
 def _bodyless(scope: Scope) -> bool:
-    """Nobody reads the body of such a request, and the server throws it away as it arrives."""
+    """Whether nothing reads the body of such a request: the server discards it as it arrives."""
     return scope["method"] in _BODYLESS
 
 
 def _too_large() -> NoReturn:
     raise BodyTooLarge(
-        f"the request's body is larger than {BODY_BYTES_MAX:,} bytes: nothing was done; shorten comments and options, "
-        "or make a table with fewer columns and add the others by ALTER"
+        f"the request's body is larger than {BODY_BYTES_MAX:,} bytes: nothing was changed; shorten comments and "
+        "options, "
+        "or create a table with fewer columns and add the others by ALTER"
     )
 
 

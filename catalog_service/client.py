@@ -1,4 +1,4 @@
-"""The catalog as a program sees it: one protocol, over HTTP or embedded. This is the door of the package.
+"""The catalog as programs use it: one protocol, over HTTP or embedded. Other packages import this module.
 
     catalog = connect("http://127.0.0.1:8080")          # a service
     catalog = connect("/data/warehouse")                # its SQLite file in the warehouse, no service
@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 
-# Loaded when they are asked for: who lists the tables of a service needs neither SQLAlchemy nor Arrow, which take a
-# second.
+# These names load when they are first used: a program that lists a service's tables needs neither SQLAlchemy nor Arrow,
+# which take a second.
 _HOMES = {
     "EmbeddedCatalog": "catalog_service.embedded",
     "HttpCatalog": "catalog_service.remote",
@@ -55,14 +55,14 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """A name of `_HOMES`."""
+    """Loads a name of `_HOMES` when it is first used."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 class Catalog(Protocol):
-    """Databases and tables. Every method may raise `Unavailable`."""
+    """Lists, creates, changes and drops databases and tables. Every method may raise `Unavailable`."""
 
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
         """Creates a database.
@@ -81,10 +81,10 @@ class Catalog(Protocol):
         """
 
     def list_databases(self) -> list[str]:
-        """All names, in order."""
+        """Returns the names of all databases in alphabetical order."""
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
-        """Creates a table: version 0, and its log. With `if_not_exists` gives the one there is.
+        """Creates a table: version 0 and its log. With `if_not_exists` returns the existing one.
 
         Raises:
             InvalidRequest: ``bad-name``, and the codes of `TableDefinition.of`.
@@ -93,61 +93,61 @@ class Catalog(Protocol):
         """
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
-        """A table; with `current_snapshot`, read from storage, if asked for.
+        """Returns a table. `with_snapshot` also reads `current_snapshot` from storage.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
-            Corrupt: ``table-files-missing``, ``table-replaced`` (only if asked for the snapshot).
+            Corrupt: ``table-files-missing``, ``table-replaced`` (only with `with_snapshot`).
         """
 
     def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
-        """Changes a table's columns, comments and options as one commit, as far as only metadata changes.
+        """Changes a table's columns, comments and options in one commit, as far as only metadata changes.
 
         Raises:
-            InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
+            InvalidRequest: ``bad-change``, and the codes of `filestore.operations.alter.alter`. Nothing was changed.
             NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
-            Unsupported: ``rewrite-needed``, ``pending-runs``: files have to be written anew or runs to be folded, which
-                `tablestore.Table.alter` does.
-            Conflict: other changes of the table were faster, again and again.
+            Unsupported: ``rewrite-needed``, ``pending-runs``: files would have to be rewritten or pending runs folded,
+                which only `tablestore.Table.alter` does.
+            Conflict: other changes of the table were faster in every attempt.
         """
 
     def list_tables(self, database: str) -> list[str]:
-        """All names, in order; `NotFound` (``database-not-found``)."""
+        """Returns the names of a database's tables in order; raises `NotFound` (``database-not-found``)."""
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log. After `Unavailable` a retry goes on.
+        """Drops a table with its files and its log. After `Unavailable` a retry continues.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
         """
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Takes a table's lease, so that no two do the same work on it. The same owner may ask again.
+        """Takes a table's lease, so that no two processes do the same work on it. Its owner may take it again.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
-            Conflict: ``lease-held``: another has it, and it has not run out.
+            Conflict: ``lease-held``: another owner has it, and it has not expired.
         """
 
     def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Lets a lease run on.
+        """Extends a lease.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
-            Conflict: ``lease-lost``: it ran out and another took it, or it was released.
+            Conflict: ``lease-lost``: it expired and another owner took it, or it was released.
         """
 
     def release_lease(self, database: str, name: str, owner: str) -> None:
-        """Ends a lease; another's stays. `NotFound` (``database-not-found``, ``table-not-found``)."""
+        """Ends a lease, unless it is another owner's. `NotFound` (``database-not-found``, ``table-not-found``)."""
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes the connections."""
 
     def __enter__(self) -> Self:
-        """Gives itself; leaving closes it."""
+        """Returns the catalog itself; the end of the block closes it."""
 
     def __exit__(self, *exc: object) -> None:
-        """Closes it."""
+        """Closes the catalog."""
 
 
 @checked()
@@ -155,17 +155,17 @@ def connect(target: str | PathLike[str], token: str | None = None, database: str
     """Opens a catalog.
 
     Args:
-        target: The URL of a service, or a warehouse: a path on a local disk. One that is not there is empty, and
-            made by `create_database`.
-        token: What the service requires, if anything. Certificates of a private authority: `$TABLESTORE_CA_FILE` names
-            their file (PEM).
-        database: Of an embedded catalog: the URL of its database; ``<warehouse>/catalog.db`` if None.
+        target: The URL of a service, or a warehouse: a path on a local disk. A folder that does not exist is an empty
+            warehouse, and `create_database` creates it.
+        token: The token of the service, if it requires one. `$TABLESTORE_CA_FILE` names the file (PEM) with the
+            certificates of a private authority.
+        database: The URL of an embedded catalog's database; ``<warehouse>/catalog.db`` if None.
 
     Raises:
         InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``, ``bad-path``, ``bad-database-url``,
             ``not-with-a-service``.
         Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
-        Unavailable: the catalog's database does not answer. A service is first asked by the first call.
+        Unavailable: the catalog's database does not answer. A service gets its first request with the first call.
     """
     target = fspath(target)
     if target.startswith(("http://", "https://")):

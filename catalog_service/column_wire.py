@@ -1,4 +1,4 @@
-"""Columns as they cross HTTP; a part of `catalog_service.wire`."""
+"""Columns in requests and answers; a part of `catalog_service.wire`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ColumnInfo", "ColumnSpec", "MetadataInfo", "MetadataSpec", "column_i
 
 
 class MetadataSpec(RequestModel):
-    """What makes a column a metadata column: METADATA [FROM 'key'] [VIRTUAL] in SQL."""
+    """Makes a column a metadata column: METADATA [FROM 'key'] [VIRTUAL] in SQL."""
 
-    key: str | None = Field(None, description="Which metadata; left out, the column's name.", examples=["timestamp"])
-    virtual: bool = Field(False, description="Whether it can be read only, and is no part of what is written.")
+    key: str | None = Field(None, description="The metadata; by default the column's name.", examples=["timestamp"])
+    virtual: bool = Field(False, description="Whether the column can only be read, and is not a part of written rows.")
 
 
 class MetadataInfo(AnswerModel):
-    """What makes a column a metadata column."""
+    """Says which metadata a metadata column holds."""
 
     key: str
     virtual: bool
@@ -33,13 +33,13 @@ class ColumnSpec(RequestModel):
     """A column of a new table."""
 
     name: str
-    type: str = Field(description="SQL's spelling.", examples=["BIGINT", "DECIMAL(10,2)", "ARRAY<STRING>"])
+    type: str = Field(description="The type as SQL spells it.", examples=["BIGINT", "DECIMAL(10,2)", "ARRAY<STRING>"])
     nullable: bool | None = Field(
         None, description="Left out, a primary-key column is NOT NULL and any other may be null."
     )
     comment: str | None = None
     metadata: MetadataSpec | None = Field(
-        None, description="Of a metadata column, which tables with connector = kafka or upsert-kafka may have."
+        None, description="Makes it a metadata column; only tables with connector = kafka or upsert-kafka have those."
     )
 
 
@@ -50,11 +50,11 @@ class ColumnInfo(AnswerModel):
     type: str
     nullable: bool
     comment: str | None = None
-    metadata: MetadataInfo | None = Field(None, description="Of a metadata column; null of a physical one.")
+    metadata: MetadataInfo | None = Field(None, description="Which metadata it holds; null for a physical column.")
 
 
 def column_specs(columns: Schema | TableColumns) -> list[ColumnSpec]:
-    """Columns as a request has them."""
+    """Converts columns for a request."""
     return [
         ColumnSpec(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment, metadata=_spec(c))
         for c in columns.columns
@@ -62,7 +62,7 @@ def column_specs(columns: Schema | TableColumns) -> list[ColumnSpec]:
 
 
 def column_infos(columns: Schema | TableColumns) -> list[ColumnInfo]:
-    """Columns as an answer has them."""
+    """Converts columns for an answer."""
     return [
         ColumnInfo(name=c.name, type=to_sql(c.type), nullable=c.nullable, comment=c.comment, metadata=_info(c))
         for c in columns.columns
@@ -70,7 +70,7 @@ def column_infos(columns: Schema | TableColumns) -> list[ColumnInfo]:
 
 
 def table_columns(infos: Sequence[ColumnInfo]) -> TableColumns:
-    """The columns of an answer, back from `column_infos`."""
+    """Converts the columns of an answer back; the reverse of `column_infos`."""
     return TableColumns(tuple(map(_declared, infos)))
 
 

@@ -1,4 +1,4 @@
-"""A client's connections to a catalog service: addresses, certificates, and what it means that there is none."""
+"""A client's connections to a catalog service: addresses, certificates, and errors of connecting."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 __all__ = ["CA_FILE", "checked_url", "connection_error", "http_client", "is_tls_error"]
 
 CA_FILE = "TABLESTORE_CA_FILE"
-"""Names a file of certificates (PEM) that sign the service's, instead of the authorities that everybody trusts."""
+"""Names a file (PEM) of certificates to trust for the service instead of those of the public authorities."""
 
-# Making a table waits for a broker, at most; so long a silence means that nobody is there.
+# Creating a table waits for a broker at most; after a longer silence the service is gone.
 _TIMEOUT = httpx.Timeout(120.0, connect=5.0)
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def http_client(url: str, base_url: str, token: str | None) -> httpx.Client:
-    """A client, which connects to nothing yet.
+    """Makes an HTTP client, which connects with its first request.
 
     Raises:
         InvalidRequest: ``bad-token``, ``ca-file``.
@@ -31,14 +31,14 @@ def http_client(url: str, base_url: str, token: str | None) -> httpx.Client:
         base_url=base_url,
         timeout=_TIMEOUT,
         headers={"Authorization": f"Bearer {checked_token(token)}"} if token else {},
-        # a proxy of the environment does not know our loopback
+        # a proxy from the environment cannot reach this machine's loopback
         trust_env=urlsplit(url).hostname not in _LOOPBACK,
         verify=_trust(url),
     )
 
 
 def checked_url(url: str) -> str:
-    """The URL of a service without a slash at its end; `InvalidRequest` (``bad-url``) if it is none."""
+    """Returns a service's URL without a slash at its end; raises `InvalidRequest` (``bad-url``) if it is not a URL."""
     try:
         parsed = httpx.URL(url)
     except httpx.InvalidURL as error:
@@ -52,7 +52,7 @@ def checked_url(url: str) -> str:
 
 
 def connection_error(url: str, error: httpx.TransportError) -> TableStoreError:
-    """What it means that no connection came about."""
+    """The error for a connection that failed."""
     if is_tls_error(error):
         return InvalidRequest(f"no connection to {url}: {_tls_advice(str(error))} ({error})", code="tls-certificate")
     return Unavailable(
@@ -62,7 +62,7 @@ def connection_error(url: str, error: httpx.TransportError) -> TableStoreError:
 
 
 def is_tls_error(error: BaseException | None) -> bool:
-    """Whether TLS is the cause: httpx keeps it behind an error of its own."""
+    """Whether TLS is the cause: httpx wraps it in an error of its own."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True
@@ -72,19 +72,19 @@ def is_tls_error(error: BaseException | None) -> bool:
 
 def _tls_advice(reason: str) -> str:
     if "WRONG_VERSION_NUMBER" in reason or "record layer failure" in reason:
-        return "it does not speak TLS: write http:// in the place of https://"
+        return "the address does not speak TLS: write http:// instead of https://"
     if "Hostname mismatch" in reason or "IP address mismatch" in reason:
         return "its certificate is for another name: use the name that the certificate has"
     if "expired" in reason:
         return "its certificate has expired: its administrator has to renew it"
     if "CERTIFICATE_VERIFY_FAILED" in reason:
-        return f"its certificate is signed by nobody whom this client trusts: name the authority's file in ${CA_FILE}"
+        return f"this client does not trust the authority of its certificate: name the authority's file in ${CA_FILE}"
     return "TLS failed"
 
 
 def _trust(url: str) -> ssl.SSLContext | bool:
     if not url.lower().startswith("https:"):
-        return False  # no certificate is ever asked for, and to load those of all authorities takes 30 ms
+        return False  # plain HTTP checks no certificate, and loading those of all authorities takes 30 ms
     path = os.environ.get(CA_FILE)
     if not path:
         return True

@@ -1,4 +1,4 @@
-"""Between what a request says, what the catalog stores, and the checked `TableDefinition`. Pure."""
+"""Converts between requests, the definitions that the catalog stores, and checked `TableDefinition`s. Pure."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from filestore.model.schema import Column, Schema
 from filestore.model.sql import ColumnList, parse_column_list, parse_columns
 from filestore.model.table_columns import MetadataColumn, TableColumns, managed_schema
 from filestore.model.table_options import TableOptions
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
-from log.connectors.rules import check_times
+from log.connector.declaration import KafkaDeclaration
+from log.connector.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
+from log.connector.rules import check_times
 
 __all__ = [
     "columns_of",
@@ -41,11 +41,11 @@ _TYPE_HINT = "write types as in BIGINT, DECIMAL(10,2), ARRAY<STRING> or STRUCT<a
 
 
 def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
-    """What a request asks for: a managed table, or with the option ``connector`` one that is a topic.
+    """The table that a request describes: a managed one, or with the option ``connector`` one that is a topic.
 
     Raises:
         InvalidRequest: with the codes of `TableDefinition.of` or `KafkaDeclaration.of`, `Schema`, `TableColumns` and
-            `parse_column_list`; ``partition-by``: a topic has no such partitions.
+            `parse_column_list`; ``partition-by``: a table that is a topic cannot be partitioned by columns.
     """
     if CONNECTOR in request.options:
         return declaration_of(request)
@@ -56,23 +56,23 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
 
 
 def _require_connector(options: Mapping[str, str]) -> None:
-    """Refuses options that mean nothing without `CONNECTOR`, which was left out."""
+    """Refuses options that have no effect without the option `CONNECTOR`, which is missing."""
     if strays := sorted(name for name in options if name in CONNECTOR_OPTIONS or name.startswith(PROPERTIES)):
         raise InvalidRequest(
-            f"option {strays[0]!r} is one of tables that are Kafka topics: give connector = 'kafka' or 'upsert-kafka', "
-            "too; those of a managed table's log begin with 'log.'",
+            f"option {strays[0]!r} is for tables that are Kafka topics: set connector = 'kafka' or 'upsert-kafka', "
+            "too; options of a managed table's log begin with 'log.'",
             code="unknown-option",
         )
 
 
 def declaration_of(request: CreateTable) -> KafkaDeclaration:
-    """The table with a connector that a request asks for; errors as of `definition_of`, each with the table's name."""
+    """The table with a connector that a request describes; raises as `definition_of`, with the table's name."""
     try:
         columns, primary_key = columns_of(request), _listed(request).primary_key
         if request.partition_by:
             raise InvalidRequest(
-                f"partition_by {list(request.partition_by)} is for managed tables: messages go to the topic's "
-                "partitions by their key",
+                f"partition_by {list(request.partition_by)} is only for managed tables: Kafka chooses a message's "
+                "partition by its key",
                 code="partition-by",
             )
         declared = KafkaDeclaration.of(columns, primary_key, request.options, request.comment)
@@ -83,11 +83,11 @@ def declaration_of(request: CreateTable) -> KafkaDeclaration:
 
 
 def columns_of(request: CreateTable) -> TableColumns:
-    """The columns that a request asks for, metadata columns too: those of a table with a connector.
+    """The columns of a table with a connector, metadata columns too.
 
     Raises:
-        InvalidRequest: with the codes of `TableColumns` and `parse_column_list`, or ``metadata-column``: one that
-            the primary key or the partitions are made of.
+        InvalidRequest: with the codes of `TableColumns` and `parse_column_list`, or ``metadata-column``: the primary
+            key or `partition_by` names a metadata column.
     """
     listed = _listed(request)
     columns = TableColumns(listed.columns)
@@ -105,12 +105,12 @@ def _listed(request: CreateTable) -> ColumnList:
 
 
 def connector_of(definition: TableDefinition | KafkaDeclaration) -> str | None:
-    """The name of a table's connector; None of a managed table."""
+    """The name of a table's connector; None for a managed table."""
     return str(definition.connector) if isinstance(definition, KafkaDeclaration) else None
 
 
 def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
-    """As the catalog stores it."""
+    """Encodes a definition as the JSON that the catalog stores."""
     if isinstance(definition, KafkaDeclaration):
         return json.dumps(_encoded(definition))
     return json.dumps(
@@ -125,7 +125,7 @@ def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
 
 
 def decode_definition(text: str) -> TableDefinition | KafkaDeclaration:
-    """Back from `encode_definition`. Not checked again: rules of later versions do not reach old tables."""
+    """Reverses `encode_definition`. It does not check again: rules of later versions must not break old tables."""
     return _remembered(text) if len(text) < _REMEMBERED else _decoded(text)
 
 
@@ -143,16 +143,16 @@ def _decoded(text: str) -> TableDefinition | KafkaDeclaration:
 
 
 def comment_in(text: str) -> str | None:
-    """The comment in a stored definition, which is read no further: of a list of tables nothing else is asked."""
+    """Returns only the comment of a stored definition: a list of tables needs nothing else."""
     comment: str | None = json.loads(text)["comment"]
     return comment
 
 
-_remembered = lru_cache(maxsize=1024)(_decoded)  # a table is asked for again and again, and never becomes another
+_remembered = lru_cache(maxsize=1024)(_decoded)  # the same definitions are read often, and each text has one meaning
 
 
 def _encoded(declaration: KafkaDeclaration) -> dict[str, Any]:
-    """All columns as in a managed table; what makes some of them metadata columns, beside them, by name."""
+    """Encodes all columns as for a managed table, and beside them, by name, what makes some metadata columns."""
     columns = declaration.columns
     schema = Schema(tuple(Column(c.name, c.type, c.nullable, c.comment) for c in columns.columns))
     return {
@@ -177,7 +177,7 @@ def _declaration(stored: Mapping[str, Any]) -> KafkaDeclaration:
 
 
 def effective_options(options: TableOptions) -> dict[str, str]:
-    """Every option that has a value: as given, or the default."""
+    """Every option that has a value: the given one, or the default."""
     defaults = {name: option.default for name, option in OPTIONS.items() if option.default is not None}
     return defaults | options.as_dict()
 
@@ -192,7 +192,7 @@ def _column(spec: ColumnSpec, primary_key: Collection[str]) -> Column | Metadata
 
 @lru_cache(maxsize=1024)
 def _known_type(text: str) -> pa.DataType | None:
-    """The type that a text says and nothing more; None for any other, of which `_type` says what is wrong with it."""
+    """The type if the text is only a type; None for any other text, for which `_type` finds the error."""
     try:
         columns = parse_columns(f"`c` {text}").columns
     except InvalidRequest:
@@ -203,7 +203,7 @@ def _known_type(text: str) -> pa.DataType | None:
 def _type(spec: ColumnSpec) -> pa.DataType:
     if len(spec.type) < _SHORT and (known := _known_type(spec.type)) is not None:
         return known
-    # The column's own name, for the parser's messages, unless that is no name at all: `Schema` says so later.
+    # The parser's messages name the column, unless its name is not a word: `Schema` refuses such a name later.
     name = spec.name if _WORD.fullmatch(spec.name) else "c"
     try:
         columns = parse_columns(f"`{name}` {spec.type}").columns
@@ -222,7 +222,7 @@ def _type(spec: ColumnSpec) -> pa.DataType:
 
 def _more_than_a_type(spec: ColumnSpec) -> InvalidRequest:
     return InvalidRequest(
-        f"column {spec.name!r}: {_short(spec.type)} is more than a type: give the type alone, such as "
+        f"column {spec.name!r}: {_short(spec.type)} is more than a type: write the type alone, such as "
         "'DECIMAL(10,2)', and NOT NULL, comments and METADATA in 'nullable', 'comment' and 'metadata'",
         code="unsupported-type",
     )

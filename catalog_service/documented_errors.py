@@ -1,4 +1,4 @@
-"""The errors of routes, as the OpenAPI document describes them."""
+"""Describes the errors of routes in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _EXAMPLES: dict[int, tuple[str, str, str, str]] = {
 
 
 def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The documented errors of a route: its own, and those of every route."""
+    """The errors of a route: the given statuses, and those of every route."""
     return {status: problem(status) for status in sorted({*statuses, 401, 500, 503})}
 
 
 def problems_of_bodies(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The same of a route whose requests have bodies."""
+    """The errors of a route whose requests have bodies."""
     return problems(*statuses, 400, 408, 413)
 
 
 def problem(status: int) -> dict[str, Any]:
-    """One documented error."""
+    """Describes one status with an example."""
     kind, title, code, detail = _EXAMPLES[status]
     example = {
         "type": f"urn:tablestore:problem:{kind}",

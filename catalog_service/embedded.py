@@ -1,4 +1,4 @@
-"""The catalog without a service: the same use cases, in this process."""
+"""The catalog without a service: the use cases run in this process."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ __all__ = ["EmbeddedCatalog", "warehouse_and_database"]
 
 @checks_arguments()
 class EmbeddedCatalog:
-    """See `catalog_service.client.Catalog`. Several processes may open one warehouse at once.
+    """Implements `catalog_service.client.Catalog`. Several processes may open one warehouse at once.
 
-    A catalog that is not there is made with its first database. Until then it is empty: who mistypes a path and only
-    looks leaves nothing behind.
+    The first database creates the catalog. Until then it is empty, so that reading from a mistyped path creates no
+    files.
 
     Args:
-        warehouse: Folder of the databases.
-        database: The catalog's database; ``<warehouse>/catalog.db`` if None.
+        warehouse: The folder of the databases.
+        database: The URL of the catalog's database; ``<warehouse>/catalog.db`` if None.
     """
 
     def __init__(self, warehouse: str, database: str | None = None) -> None:
         self._warehouse, self._database = warehouse_and_database(warehouse, database)
         self._opening = threading.Lock()
         self._service: CatalogService | None = None
-        self._found()
+        self._existing_service()
 
     @classmethod
     def around(cls, service: CatalogService) -> Self:
-        """A client of a service that is open already."""
+        """Makes a client of a service that is open already."""
         catalog = cls.__new__(cls)
         catalog._service = service
         return catalog
 
-    def _found(self) -> CatalogService | None:
-        """The service; None while nobody, here or in another process, has made the catalog."""
+    def _existing_service(self) -> CatalogService | None:
+        """Returns the service; None if no process has created the catalog yet."""
         if self._service is None and is_there(self._database):
-            return self._made()
+            return self._open_service()
         return self._service
 
-    def _made(self) -> CatalogService:
+    def _open_service(self) -> CatalogService:
         if self._service is not None:
             return self._service
         with self._opening:
@@ -59,9 +59,9 @@ class EmbeddedCatalog:
                 self._service = open_service(self._warehouse, self._database)
             return self._service
 
-    def _holding(self, database: str) -> CatalogService:
-        """The service that may have a database; `NotFound` while there is no catalog."""
-        service = self._found()
+    def _service_with(self, database: str) -> CatalogService:
+        """Returns the service for a request about a database; raises `NotFound` while there is no catalog."""
+        service = self._existing_service()
         if service is None:
             raise database_not_found(fold_name("database", database))
         return service
@@ -69,13 +69,13 @@ class EmbeddedCatalog:
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
         """Creates a database."""
         request = CreateDatabase(name=name, comment=comment)
-        fold_name("database", name)  # a wrong name must not make a catalog
-        self._made().create_database(request, if_not_exists=if_not_exists)
+        fold_name("database", name)  # checked first: a wrong name must not create a catalog
+        self._open_service().create_database(request, if_not_exists=if_not_exists)
 
     def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
         """Drops a database."""
         try:
-            service = self._holding(name)
+            service = self._service_with(name)
         except NotFound:
             if not if_exists:
                 raise
@@ -83,8 +83,8 @@ class EmbeddedCatalog:
             service.drop_database(name, if_exists=if_exists, cascade=cascade)
 
     def list_databases(self) -> list[str]:
-        """All names, in order."""
-        service, names = self._found(), list[str]()
+        """Returns the names of all databases in order."""
+        service, names = self._existing_service(), list[str]()
         token: str | None = None
         while service is not None:
             page = service.list_databases(PAGE_SIZE_MAX, token)
@@ -96,19 +96,19 @@ class EmbeddedCatalog:
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
-        return self._holding(database).create_table(database, table, if_not_exists=if_not_exists)[0]
+        return self._service_with(database).create_table(database, table, if_not_exists=if_not_exists)[0]
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
-        """A table in full."""
-        return self._holding(database).get_table(database, name, with_snapshot=with_snapshot)
+        """Returns a table in full."""
+        return self._service_with(database).get_table(database, name, with_snapshot=with_snapshot)
 
     def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
-        """Changes what a table is."""
-        return self._holding(database).alter_table(database, name, changes)
+        """Changes a table's columns, comments and options."""
+        return self._service_with(database).alter_table(database, name, changes)
 
     def list_tables(self, database: str) -> list[str]:
-        """All names, in order."""
-        service = self._holding(database)
+        """Returns the names of a database's tables in order."""
+        service = self._service_with(database)
         names: list[str] = []
         token: str | None = None
         while True:
@@ -121,7 +121,7 @@ class EmbeddedCatalog:
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
         try:
-            service = self._holding(database)
+            service = self._service_with(database)
         except NotFound:
             if not if_exists:
                 raise
@@ -130,18 +130,18 @@ class EmbeddedCatalog:
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
         """Takes a table's lease."""
-        return self._holding(database).acquire_lease(database, name, request)
+        return self._service_with(database).acquire_lease(database, name, request)
 
     def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Lets a lease run on."""
-        return self._holding(database).renew_lease(database, name, request)
+        """Extends a lease."""
+        return self._service_with(database).renew_lease(database, name, request)
 
     def release_lease(self, database: str, name: str, owner: str) -> None:
         """Ends a lease."""
-        self._holding(database).release_lease(database, name, owner)
+        self._service_with(database).release_lease(database, name, owner)
 
     def close(self) -> None:
-        """Lets go of the database's connections."""
+        """Closes the database's connections."""
         if self._service is not None:
             self._service.close()
 

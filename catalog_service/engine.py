@@ -1,8 +1,8 @@
-"""Connections to the catalog's database, its migrations, and what its errors mean.
+"""Opens connections to the catalog's database, migrates its schema, and translates its errors.
 
-SQLite: write-ahead log (readers never wait), a busy time-out (writers wait for one another), and ``BEGIN
-IMMEDIATE`` for whatever will write, so that a transaction takes its lock before it reads and never fails half
-way with "locked".
+SQLite uses a write-ahead log (readers never wait), a busy time-out (writers wait for one another), and ``BEGIN
+IMMEDIATE`` for every transaction that will write: it takes its lock before it reads, and never fails half way with
+"locked".
 """
 
 from __future__ import annotations
@@ -51,23 +51,23 @@ __all__ = [
 
 CATALOG_FILE = "catalog.db"
 SQLITE_BUSY_S = 10.0
-_MIGRATION_LOCK = "_migration"  # no database's name: those begin with a letter
+_MIGRATION_LOCK = "_migration"  # cannot be a database's name: those begin with a letter
 _VERSION_TABLE = "alembic_version"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
 def default_database_url(warehouse: str) -> str:
-    """The embedded catalog of a warehouse on a local disk."""
+    """The URL of the embedded catalog of a warehouse on a local disk."""
     return URL.create("sqlite", database=str(Path(warehouse) / CATALOG_FILE)).render_as_string()
 
 
 def open_engine(database_url: str) -> Engine:
-    """An engine for a catalog database. Connects to nothing yet.
+    """Makes an engine for a catalog's database. It connects with its first use.
 
     Raises:
         InvalidRequest: ``bad-database-url``.
-        Unsupported: ``database-driver``: the driver is not installed, or the database not supported.
-        Unavailable: the folder of an SQLite file cannot be made.
+        Unsupported: ``database-driver``: the driver is not installed, or the database is not supported.
+        Unavailable: the folder of an SQLite file cannot be created.
     """
     url = _parse(database_url)
     if url.get_backend_name() == "sqlite":
@@ -76,7 +76,7 @@ def open_engine(database_url: str) -> Engine:
 
 
 def is_there(database_url: str) -> bool:
-    """Whether opening a catalog's database makes nothing: False for an SQLite file that is not there yet.
+    """Whether a catalog's database exists, so that opening it creates nothing: False for a missing SQLite file.
 
     Raises:
         InvalidRequest: ``bad-database-url``.
@@ -84,32 +84,32 @@ def is_there(database_url: str) -> bool:
     """
     url = _parse(database_url)
     if url.get_backend_name() != "sqlite":
-        return True  # a server's database is made by its administrator
+        return True  # an administrator creates a server's database
     try:
         _sqlite_path(url).stat()
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # opening it says what is wrong
+        return True  # opening it raises an error that names the cause
     return True
 
 
 def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
-    """The locks that reach as far as the database does."""
+    """The locks for a catalog: they cover all machines that can use its database."""
     if engine.dialect.name == "postgresql":
         return AdvisoryLocks(_open_server(engine.url, pool_size=1, max_overflow=0), ambient)
     return FileLocks(Path(f"{engine.url.database}-locks"), ambient)
 
 
 def migrate(engine: Engine, locks: NameLocks) -> None:
-    """Brings the schema up to this version. Several processes may call it at once.
+    """Upgrades the schema to this version. Several processes may call it at once.
 
     Raises:
-        Unsupported: ``catalog-newer``: a newer version of Tablestore made or changed this catalog.
+        Unsupported: ``catalog-newer``: a newer version of Tablestore created or changed this catalog.
         Unavailable: the database is locked or cannot be written.
     """
-    # A catalog that is up to date needs no lock, can be opened from a disk that is read-only, and does not wait for
-    # alembic to be imported, which takes a quarter of a second.
+    # A catalog that is up to date takes no lock, so that it can be opened on a read-only disk, and does not import
+    # alembic, which takes a quarter of a second.
     known = _revisions()
     if _revision(engine) == known[-1]:
         return
@@ -128,21 +128,21 @@ def migrate(engine: Engine, locks: NameLocks) -> None:
 
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
-    """One consistent read."""
+    """Opens a transaction for one consistent read."""
     with _translated(engine), engine.connect() as connection, connection.begin():
         yield connection
         raw: Any = connection.connection.dbapi_connection
-        if isinstance(raw, SqliteConnection) and not raw.undisturbed():
+        if isinstance(raw, SqliteConnection) and not raw.read_was_consistent():
             raise Unavailable(
-                f"another process changed the catalog {engine.url.render_as_string()} while it was read without a "
-                "lock, which a disk that takes no writes does not give; retry",
+                f"another process changed the catalog {engine.url.render_as_string()} during a read that had no lock, "
+                "because the disk takes no writes; retry",
                 code="catalog-locked",
             )
 
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction: everything or nothing.
+    """Opens a transaction for changes: it applies all of them or none.
 
     Raises:
         Unavailable: ``catalog-locked``, ``catalog-read-only``, ``catalog-unavailable``; nothing was changed.
@@ -156,7 +156,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 
 def now_ms(engine: Engine) -> ColumnClause[int]:
-    """The database's own clock within a statement, in milliseconds since 1970: all who ask share it."""
+    """The database's own clock in a statement, in milliseconds since 1970: all processes share it."""
     clock = {
         "sqlite": "(julianday('now') - 2440587.5) * 86400000",
         "postgresql": "extract(epoch FROM clock_timestamp()) * 1000",
@@ -168,7 +168,7 @@ def _parse(database_url: str) -> URL:
     try:
         url = make_url(database_url)
         if url.drivername in ("postgresql", "postgres"):
-            url = url.set(drivername="postgresql+psycopg")  # else SQLAlchemy would take the older psycopg2
+            url = url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the older psycopg2
         dialect = url.get_dialect().name
     except NoSuchModuleError as error:
         raise Unsupported(f"{database_url!r}: {error}; use SQLite or PostgreSQL", code="database-driver") from error
@@ -184,7 +184,7 @@ def _parse(database_url: str) -> URL:
 
 
 def _open_server(url: URL, **pool: int) -> Engine:
-    # A server that went away is noticed within seconds, not by TCP's own patience of minutes.
+    # These notice a lost server within seconds; TCP's own time-outs take minutes.
     arguments = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
     try:
         return create_engine(
@@ -208,7 +208,7 @@ def _is_libpq(url: URL) -> bool:
 def _sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise InvalidRequest(
-            f"{url.render_as_string()!r} names no file: a catalog must outlive its process, as in "
+            f"{url.render_as_string()!r} does not name a file: a catalog must outlive its process, as in "
             "sqlite:////data/catalog.db",
             code="bad-database-url",
         )
@@ -220,7 +220,7 @@ def _open_sqlite(url: URL) -> Engine:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        what = f"cannot make the folder {path.parent}"
+        what = f"cannot create the folder {path.parent}"
         raise refused(what, error, "catalog-read-only", read_only="catalog-read-only") from error
     engine = create_engine(
         url.set(database=str(path)),
@@ -228,23 +228,23 @@ def _open_sqlite(url: URL) -> Engine:
     )
     event.listen(engine, "do_connect", _connect_sqlite)
     event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "checkin", _forget_stand_in)
+    event.listen(engine, "checkin", _discard_fallback)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
 def _connect_sqlite(_: Dialect, __: ConnectionPoolEntry, arguments: Sequence[Any], settings: dict[str, Any]) -> Any:
-    """Also where nothing can be written: listing and opening tables go on."""
+    """Connects also where nothing can be written: tables can still be listed and opened there."""
     return open_sqlite(Path(arguments[0]), create=True, **settings)
 
 
-def _forget_stand_in(connection: Any, entry: ConnectionPoolEntry) -> None:
-    if isinstance(connection, SqliteConnection) and connection.stands_in:
-        entry.invalidate()  # the next one may be able to write again, and sees what others changed
+def _discard_fallback(connection: Any, entry: ConnectionPoolEntry) -> None:
+    if isinstance(connection, SqliteConnection) and connection.is_fallback:
+        entry.invalidate()  # the next connection may be able to write again, and sees others' changes
 
 
 def _prepare_sqlite(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
-    # Python's own transaction control begins too late (at the first write), so it is switched off.
+    # Python's own transactions begin too late (at the first write), so they are switched off.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA foreign_keys = ON")
@@ -270,7 +270,7 @@ def _use_write_ahead_log(engine: Engine) -> None:
 
 
 def _revisions() -> list[str]:
-    """All revisions, the newest last: each file's name begins with its own."""
+    """All revisions, the newest last: the name of each file begins with its revision."""
     return sorted(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*.py"))
 
 

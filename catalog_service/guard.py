@@ -1,4 +1,4 @@
-"""Lets requests in: all paths want the service's token, but those that are named here."""
+"""Checks the service's token: every path requires it, except those that are listed as open."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["GuardedRequests"]
 
 
 class GuardedRequests:
-    """Checks the token before anything of a request is read, so that a path that is forgotten is closed.
+    """Checks the token before it reads anything else, so that a path that nobody listed is closed.
 
     Args:
-        app: What answers requests.
-        token: What they must bring; None: nothing.
-        open_paths: What needs no token.
+        app: The application that answers requests.
+        token: The token that requests must send; None: they need none.
+        open_paths: The paths that need no token.
     """
 
     def __init__(self, app: ASGIApp, token: str | None, open_paths: Collection[str]) -> None:
@@ -27,7 +27,7 @@ class GuardedRequests:
         self._open = frozenset(open_paths)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         if scope["type"] == "http" and self._token is not None and scope["path"] not in self._open:
             try:
                 check_header(scope["headers"], self._token)

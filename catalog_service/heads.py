@@ -1,4 +1,4 @@
-"""HTTP's parser with a bound for what is no body: httptools has none, and would keep a header of any size."""
+"""Bounds the request line and headers: httptools has no bound for them, and would keep a header of any size."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 __all__ = ["HEAD_BYTES_MAX", "BoundedHeads"]
 
 HEAD_BYTES_MAX = 65_536
-_FRAMES = 9  # bytes received for each byte of a body, at most: a chunk of one byte takes six
+_FRAMES = 9  # at most so many received bytes belong to one byte of a body: a chunk of one byte takes six
 
 _BODY = (
     b'{"type":"urn:tablestore:problem:invalid-request","title":"The request is wrong","status":431,'
@@ -25,9 +25,9 @@ _REFUSED = b"".join(
 
 
 class BoundedHeads(HttpToolsProtocol):
-    """Closes a connection whose request line, headers, trailers and frames of chunks are too long.
+    """Closes a connection whose request line, headers, trailers or chunk frames are too long.
 
-    What arrives together with a request's first byte is not counted: that is one read of the socket.
+    It does not count the bytes that arrive together with a request's first byte: they are one read of the socket.
     """
 
     _began = False
@@ -35,7 +35,7 @@ class BoundedHeads(HttpToolsProtocol):
     _bodies = 0
 
     def data_received(self, data: bytes) -> None:
-        """Parses what arrived."""
+        """Parses the bytes that arrived."""
         self._began = False
         super().data_received(data)
         if self._began:
@@ -43,17 +43,17 @@ class BoundedHeads(HttpToolsProtocol):
             return
         self._received += len(data)
         if self._received > HEAD_BYTES_MAX + _FRAMES * self._bodies and not self.transport.is_closing():
-            # uvicorn's type hides that there is none before the first request
+            # uvicorn's type hides that `cycle` is None before the first request
             if self.cycle is None or self.cycle.response_complete:  # type: ignore[redundant-expr]
                 self.transport.write(_REFUSED)
             self.transport.close()
 
     def on_message_begin(self) -> None:
-        """A request's first byte."""
+        """Notes that a request begins."""
         self._began = True
         super().on_message_begin()
 
     def on_body(self, body: bytes) -> None:
-        """A part of its body."""
+        """Counts a part of a request's body."""
         self._bodies += len(body)
         super().on_body(body)

@@ -1,10 +1,10 @@
-"""Threads for the work of requests, in lanes: what waits for a broker never holds up what reads the catalog.
+"""Lanes run the work of requests in threads: work that waits for a broker never delays reads of the catalog.
 
 Each lane has a bounded number of threads and a bounded queue. A request that finds the queue full, or waits in it for
-too long, is refused as `Busy`. A thread that hangs keeps its place in its own lane, and nothing else.
+too long, fails with `Busy`. A thread that hangs occupies its own lane only.
 
-The threads are daemons: a process that stops does not wait for a broker. What they leave half done is what a killed
-process leaves, and `catalog_service.lifecycle` finishes that.
+The threads are daemons: a process that stops does not wait for a broker. Their unfinished work is the same as that of
+a killed process, and `catalog_service.lifecycle` finishes it.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 
 class Lane:
-    """Threads that do one kind of work. Used from one event loop.
+    """A group of threads that do one kind of work. One event loop uses it.
 
     Args:
-        name: What the work is, for messages.
-        threads: How many may work at once.
-        waiting: How many may wait for them.
-        patience_s: How long each may wait.
+        name: The kind of work, for messages.
+        threads: How many requests it works on at once.
+        waiting: How many requests may wait.
+        patience_s: How many seconds a request may wait.
     """
 
     def __init__(self, name: str, threads: int, waiting: int, patience_s: float) -> None:
@@ -39,14 +39,14 @@ class Lane:
         self._waiting = waiting
         self._patience_s = patience_s
         self._started = 0
-        self._taken = 0  # jobs that wait or are being done
+        self._taken = 0  # jobs that wait or run
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
 
     async def run(self, work: Callable[[], Result]) -> Result:
-        """Does the work in a thread of the lane.
+        """Does the work in a thread of the lane and returns its result.
 
         Raises:
-            Busy: ``service-busy``: nothing was done.
+            Busy: ``service-busy``: the work was not begun.
         """
         if self._taken >= self._limit + self._waiting:
             raise self._busy(f"{self._waiting} wait already")
@@ -82,8 +82,8 @@ class Lane:
 
     def _busy(self, why: str) -> Busy:
         return Busy(
-            f"the service does {self._limit} requests at once that {self._name}, and {why}: nothing was done; retry in "
-            "a moment"
+            f"the service handles at most {self._limit} requests at once that {self._name}, and {why}: nothing was "
+            "changed; retry in a moment"
         )
 
 
@@ -96,25 +96,25 @@ class _Job:
     claimed: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
-        """Whether the caller is the first: the thread that does the work, or the timer that gives it up."""
+        """Whether the caller is first: the thread that does the work, or the timer that gives the job up."""
         return self.claimed.acquire(blocking=False)
 
     def do(self) -> None:
         result, error = None, None
         try:
             result = self.work()
-        except BaseException as raised:  # noqa: BLE001  # it is raised again, where the request waits
+        except BaseException as raised:  # noqa: BLE001  # it is raised again in the coroutine that awaits the job
             error = raised
         if not self.loop.is_closed():
             try:
                 self.loop.call_soon_threadsafe(self._finish, result, error)
-            except RuntimeError:  # the loop was closed a moment ago: nobody waits any more
+            except RuntimeError:  # the loop has just been closed: nothing waits for the result any more
                 return
 
     def _finish(self, result: Any, error: BaseException | None) -> None:
         self.release()
         if self.future.done():
-            return  # the request was given up
+            return  # the request was cancelled
         if error is None:
             self.future.set_result(result)
         else:
@@ -122,10 +122,10 @@ class _Job:
 
 
 class Lanes:
-    """The lanes of a service."""
+    """Holds the lanes of a service."""
 
     def __init__(self) -> None:
-        # Few threads: this work is mostly Python's own, of which one thread runs at a time.
+        # There are few threads since most of this work is Python code, which one thread runs at a time.
         self.rows = Lane("read the catalog", 4, 256, 10.0)
         self.files = Lane("read tables' files", 8, 256, 10.0)
         self.changes = Lane("change tables", 8, 256, 30.0)

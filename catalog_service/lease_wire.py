@@ -1,4 +1,4 @@
-"""What crosses HTTP about leases; see `catalog_service.wire`."""
+"""Requests and answers about leases; a part of `catalog_service.wire`."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _OWNER = "host-1/4711/0b0f6b52"
 
 
 class LeaseRequest(RequestModel):
-    """Body of ``POST`` and ``PUT …/lease``."""
+    """The body of ``POST`` and ``PUT …/lease``."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"owner": _OWNER, "seconds": 60}]})
 
-    owner: str = Field(min_length=1, max_length=200, description="Another one for each who asks, and each time.")
-    seconds: float = Field(gt=0, le=3600, description="How long it lasts unless it is renewed.")
+    owner: str = Field(min_length=1, max_length=200, description="Each start of a process uses another one.")
+    seconds: float = Field(gt=0, le=3600, description="When the lease expires unless its owner renews it.")
 
 
 class LeaseInfo(AnswerModel):
-    """Who keeps a table, such as a compactor."""
+    """A lease: which process maintains a table, such as a compactor."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"table_id": _TABLE_ID, "owner": _OWNER, "expires_at": "2026-11-21T12:01:00Z"}]}
@@ -32,4 +32,4 @@ class LeaseInfo(AnswerModel):
 
     table_id: str
     owner: str
-    expires_at: datetime = Field(description="By the clock of the catalog's database.")
+    expires_at: datetime = Field(description="The time by the clock of the catalog's database.")

@@ -1,4 +1,4 @@
-"""Making and dropping databases and tables: the order of the steps, and what a crash in between leaves.
+"""Creates and drops databases and tables: the order of the steps, and what is left of them after a crash.
 
 A table is a row in the catalog, a log and a folder, and no transaction spans the three. The row is the
 decision record:
@@ -7,28 +7,28 @@ decision record:
     drop     row DROPPING ─► log ─► files ─► row removed
 
 Rule 1. Only ACTIVE rows are visible. So a table appears and disappears in one SQL statement.
-Rule 2. The row is written before the first thing is made and removed after the last is gone, so everything
-        that lies around is named by a row. Before it is written, `check_new` has seen that the place is
-        empty: what is found there later was made for this row and may be removed with it. Empty but for
-        files that the writer of a dropped table put there after the drop: they must not hold the name for
-        ever, and nothing can name them any more. To remove them at once would need proof that they are
-        nobody's; so they go with the new table, whose doctor lists them.
-Rule 3. Who works at a name holds its lock (`catalog_service.locks`), which dies with its process. A CREATING
-        or DROPPING row with a free lock was left by a crash. Whoever comes next to that name finishes it: a
-        creation is completed by a retry with the same definition and undone by anything else, a removal is
-        completed. So does `recover`, at start-up, for all names.
-Rule 4. Files and logs are removed only after the row has been set to DROPPING in a committed transaction,
-        also in an undo: if the catalog does not answer, nothing is touched.
-Rule 5. A database goes with its tables in one transaction (all DROPPING at once); the removals follow.
+Rule 2. The row is written before the first file or topic is created and removed after the last is deleted, so every
+        leftover belongs to a row. Before the row is written, `check_new` has seen that the place is empty: files and
+        topics that are found there later were created for this row and may be removed with it. "Empty" ignores
+        files that a writer of a dropped table wrote after the drop: they must not block the name for ever, and no
+        version can name them any more. To remove them at once would need proof that no table owns them; so they
+        are removed with the new table, and its doctor lists them.
+Rule 3. A process that changes a name holds its lock (`catalog_service.locks`), which ends with the process. A CREATING
+        or DROPPING row with a free lock was left by a crash, and the next process that uses the name finishes it: a
+        retry with the same definition completes a creation, anything else undoes it; a removal is completed. At
+        start-up `recover` does so for all names.
+Rule 4. Files and logs are removed only after a committed transaction has set the row to DROPPING, also when a creation
+        is undone: if the catalog does not answer, nothing is removed.
+Rule 5. A database is dropped with its tables in one transaction (all DROPPING at once); the removals follow.
 
-A table with a connector is its row alone: it appears and goes in one SQL statement, whatever becomes of its topic.
+A table with a connector is only its row: it appears and disappears in one SQL statement, and its topic stays as it is.
 
-A Kafka that does not answer must not hold a name for ever: the files are removed, the row moves to
-``log_debts``, the drop of a table says so (`Unavailable`), and the topic is dropped by a retry or by a later
-start-up. Topics named by the user hold their row instead, since a new table could take the same topic.
+A Kafka cluster that does not answer must not block a name for ever: the files are removed, the row moves to
+``log_debts``, the drop of the table raises `Unavailable`, and a retry or a later start-up deletes the topic. A topic
+with a name that the user chose keeps its row instead, since a new table could use the same topic.
 
-A topic that the user named, and that is there already, becomes the log if it is empty and fits. The row says so before
-anything is made (`keeps_topic`), and nothing that happens to the table removes that topic.
+A topic that the user chose and that exists already becomes the log if it is empty and fits. The row says so before
+anything is created (`keeps_topic`), and no operation on the table deletes that topic.
 """
 
 from __future__ import annotations
@@ -41,13 +41,14 @@ from functools import partial
 from catalog_service.locks import NameLocks
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow, managed
-from catalog_service.tables import PhysicalTable, TableSteps
+from catalog_service.tables import TableSteps
 from catalog_service.topics import shares_topic
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
+from managed_table.identity import TableIdentity
 
 __all__ = ["Lifecycle"]
 
@@ -58,14 +59,14 @@ DEBT_RETRY_MS = 10 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Lifecycle:
-    """The four changes, and recovery. Names are folded already.
+    """Creates and drops databases and tables, and recovers after crashes. Names are in lower case already.
 
     Attributes:
-        warehouse: Where databases lie: a path or URL.
+        warehouse: Where the databases are: a path or URL.
         repository: The catalog's rows.
-        steps: What is done to files and logs.
-        locks: Who works at a name.
-        ambient: Clock, ids.
+        steps: The operations on files and logs.
+        locks: The locks of names.
+        ambient: The clock, and the source of ids.
     """
 
     warehouse: str
@@ -77,7 +78,7 @@ class Lifecycle:
     # ------------------------------------------------------------------------------------------ databases
 
     def create_database(self, name: str, comment: str | None) -> tuple[DatabaseRow, bool]:
-        """The database of that name, and whether it was made now."""
+        """Returns the database of that name, and whether this call created it."""
         with self.locks.hold(name):
             row = self.repository.database(name)
             if row is not None and row.state is State.ACTIVE:
@@ -89,7 +90,7 @@ class Lifecycle:
             return row, True
 
     def drop_database(self, name: str, *, cascade: bool) -> None:
-        """Drops a database, with its tables if told so.
+        """Drops a database, with `cascade` also its tables.
 
         Raises:
             NotFound: ``database-not-found``.
@@ -107,12 +108,12 @@ class Lifecycle:
     def create_table(
         self, database: str, name: str, definition: TableDefinition | KafkaDeclaration
     ) -> tuple[TableRow, bool]:
-        """The table of that name, and whether it was made (or completed) now.
+        """Returns the table of that name, and whether this call created (or completed) it.
 
         Raises:
             NotFound: ``database-not-found``.
-            AlreadyExists: files or a log of somebody else are in its place.
-            InvalidRequest: of a table with a connector: its brokers or its topic are not as declared.
+            AlreadyExists: files or a log that the catalog does not know are in its place.
+            InvalidRequest: the brokers or the topic of a table with a connector are not as declared.
             Unavailable: a server or the storage does not answer.
         """
         with self.locks.hold(_key(database, name)):
@@ -130,37 +131,38 @@ class Lifecycle:
             return replace(row, state=State.ACTIVE), True
 
     def drop_table(self, database: str, name: str) -> bool:
-        """Drops a table, or completes a drop; gives whether there was anything to drop.
+        """Drops a table, or completes a drop; returns whether there was anything to drop.
 
         Raises:
             NotFound: ``database-not-found``.
             Unavailable: ``log-left``: the table is gone and its topic is left; else its files could not be removed. A
-                retry goes on.
+                retry continues.
         """
         with self.locks.hold(_key(database, name)):
             row = self.repository.table(database, name)
             if row is None:
-                return self._pay_debts(self.repository.log_debts(of=(database, name)))
+                return self._drop_left_logs(self.repository.log_debts(of=(database, name)))
             log_error = self._discard(row)
             if log_error is not None:
                 raise _topic_left(row, log_error)
             return row.state is not State.CREATING
 
     def recover(self) -> list[str]:
-        """Finishes what crashes left, as far as nobody lives who works at it and servers answer.
+        """Finishes what crashes left, unless a live process works at it or a server does not answer.
 
         Returns:
-            A line for each thing done or left, for the operator's log.
+            A line for each thing that was finished or could not be, for the operator's log.
         """
         databases, tables = self.repository.unfinished()
         report = [self._recover(name, partial(self._finish_database, name)) for name in databases]
         report += [self._recover(_key(d, t), partial(self._finish_table, d, t)) for d, t in tables]
         return [line for line in report if line] + self._recover_debts()
 
-    def physical(self, row: TableRow) -> PhysicalTable:
-        """The managed table that a row stands for; `Unsupported` (``connector-table``) if it is none."""
+    def identity(self, row: TableRow) -> TableIdentity:
+        """A row's managed table; raises `Unsupported` (``connector-table``) for a table with a connector."""
+        managed(row)
         location = layout.table_location(self.warehouse, row.database, row.name)
-        return PhysicalTable(row.database, row.name, row.table_id, location, managed(row), row.keeps_topic)
+        return TableIdentity(row.database, row.name, row.table_id, location)
 
     # ------------------------------------------------------------------------------------------ steps
 
@@ -175,17 +177,17 @@ class Lifecycle:
         now_ms = self.ambient.now_ms()
         row = TableRow(database, name, self.ambient.new_id(), State.CREATING, definition, now_ms)
         self._require_own_topic(row)
-        row = replace(row, keeps_topic=self.steps.check_new(self.physical(row)))
+        row = replace(row, keeps_topic=self.steps.check_new(self.identity(row), definition))
         try:
             self.repository.add_table(row)
         except Exception:
-            # A commit that reports an error may have happened all the same.
+            # A commit that reports an error may have succeeded all the same.
             self._undo(row, keep_log=True)
             raise
         return row
 
     def _require_own_topic(self, row: TableRow) -> None:
-        """A topic is the log of one table: two would be trimmed, and dropped, by each other."""
+        """Refuses a topic that is another table's log: each table would trim, and delete, the other's records."""
         if (other := self._sharing_topic(row)) is not None:
             raise AlreadyExists(
                 f"topic {managed(row).options['log.kafka.topic']!r} is the log of table "
@@ -196,24 +198,24 @@ class Lifecycle:
     def _sharing_topic(self, row: TableRow) -> TableRow | None:
         if managed(row).options["log.kafka.topic"] is None:
             return None
-        others = (o for o in self.repository.naming("log.kafka.topic") if o.table_id != row.table_id)
+        others = (o for o in self.repository.tables_with_option("log.kafka.topic") if o.table_id != row.table_id)
         return next((other for other in others if shares_topic(managed(row), other.definition)), None)
 
     def _build(self, row: TableRow) -> None:
-        table = self.physical(row)
+        table, definition = self.identity(row), managed(row)
         try:
-            self._require_own_topic(row)  # of two that come at once at least one sees the other
+            self._require_own_topic(row)  # of two concurrent creations at least one sees the other's row
         except Exception:
             self._undo(row, keep_log=True)
             raise
         try:
-            self.steps.create_log(table)
+            self.steps.create_log(table, definition)
         except Exception as error:
-            # A topic that appeared since check_new is another catalog's: it stays.
+            # A topic that appeared since check_new belongs to another catalog: it stays.
             self._undo(row, keep_log=isinstance(error, AlreadyExists))
             raise
         try:
-            self.steps.create_files(table)
+            self.steps.create_files(table, definition)
             self.repository.set_state(row, State.ACTIVE)
         except Exception:
             self._undo(row, keep_log=False)
@@ -226,7 +228,7 @@ class Lifecycle:
             logger.warning("creation of %s.%s is undone later: %s", row.database, row.name, error)
 
     def _discard(self, row: TableRow, *, keep_log: bool = False) -> TableStoreError | None:
-        """Removes a table in whatever state; gives the error of a log that is left as a debt.
+        """Removes a table in any state; returns the error if its log could not be deleted and becomes a debt.
 
         REQUIRES: the name's lock.
         """
@@ -235,26 +237,30 @@ class Lifecycle:
             return None
         if row.state is not State.DROPPING:
             self.repository.set_state(row, State.DROPPING)
-        table = self.physical(row)
         debt = None
         try:
-            # one that lost its topic to another table may be removed by whoever comes later, and knows no more of that
+            # a table that lost its topic to another one may be removed later by a process that does not know of that
             if not keep_log and self._sharing_topic(row) is None:
-                self.steps.drop_log(table)
-        except TableStoreError as error:  # the brokers may be away, and a login or a right may be missing, too
-            if not _log_can_wait(table.definition):
+                self._drop_log(row)
+        except TableStoreError as error:  # brokers may not answer, and a login or a right may be missing, too
+            if not _log_can_wait(managed(row)):
                 raise
             logger.warning("the log of %s.%s is dropped later: %s", row.database, row.name, error)
             debt = error
-        self.steps.delete_files(table)
+        self.steps.delete_files(self.identity(row))
         due_ms = None if debt is None else self.ambient.now_ms() + DEBT_RETRY_MS
         self.repository.remove_table(row, debt_due_ms=due_ms)
         return debt
 
+    def _drop_log(self, row: TableRow) -> None:
+        """Deletes the log; a topic that existed before the table stays."""
+        if not row.keeps_topic:
+            self.steps.drop_log(self.identity(row), managed(row))
+
     # ------------------------------------------------------------------------------------------ finishing
 
     def _finish_table(self, database: str, name: str) -> str:
-        """REQUIRES: the table's lock."""
+        """Finishes a table that a crash left. REQUIRES: the table's lock."""
         row = self.repository.leftover(database, name)
         if row is None or row.state is State.ACTIVE:
             return ""
@@ -269,26 +275,26 @@ class Lifecycle:
                     self._finish_table(database, name)
 
     def _finish_database(self, name: str) -> str:
-        """REQUIRES: the database's lock, and that it is DROPPING."""
+        """Finishes the drop of a database. REQUIRES: the database's lock."""
         row = self.repository.database(name)
         if row is None or row.state is State.ACTIVE:
             return ""
         for table in self.repository.table_names(name):
             with self.locks.hold(_key(name, table)):
-                # in whatever state: a creation that began before the drop may just have ended
+                # in any state: a creation that began before the drop may just have ended
                 if (left := self.repository.leftover(name, table)) is not None:
                     self._discard(left)
         self.steps.delete_database_folder(layout.join(self.warehouse, name))
         self.repository.remove_database(name)
         return f"completed the drop of database {name}"
 
-    def _pay_debts(self, debts: list[TableRow]) -> bool:
+    def _drop_left_logs(self, debts: list[TableRow]) -> bool:
         for row in debts:
             try:
-                self.steps.drop_log(self.physical(row))
+                self._drop_log(row)
             except TableStoreError as error:
                 raise _topic_left(row, error) from error
-            self.repository.settle_debt(row)
+            self.repository.remove_debt(row)
         return bool(debts)
 
     # ------------------------------------------------------------------------------------------ recovery
@@ -308,7 +314,7 @@ class Lifecycle:
         for row in self.repository.log_debts(due_ms=now):
             key = _key(row.database, row.name)
             try:
-                self._pay_debts([row])
+                self._drop_left_logs([row])
                 report.append(f"dropped the log of table {key}")
             except Unavailable as error:
                 self.repository.defer_debt(row, now + DEBT_RETRY_MS)
@@ -317,11 +323,11 @@ class Lifecycle:
 
 
 def _topic_left(row: TableRow, error: TableStoreError) -> Unavailable:
-    """What a drop says whose topic could not be removed. REQUIRES: the topic has the name that a log gives it."""
+    """The error of a drop whose topic could not be deleted. REQUIRES: the topic has the default name of a log."""
     return Unavailable(
         f"table {_key(row.database, row.name)} is dropped: its rows are gone, and its name is free. Its topic "
-        f"{_key(row.database, row.name)}.{row.table_id} is left ({error.message}). To remove it drop the table again, "
-        "unless a new one has the name by then; the catalog tries, too, each time that it starts",
+        f"{_key(row.database, row.name)}.{row.table_id} is left ({error.message}). To delete it drop the table again, "
+        "unless a new table has the name by then; the catalog also tries each time it starts",
         code="log-left",
     )
 
@@ -331,5 +337,5 @@ def _key(database: str, table: str) -> str:
 
 
 def _log_can_wait(definition: TableDefinition) -> bool:
-    """Whether a log may outlive its table's row: a Kafka topic whose name holds the table's UUID."""
+    """Whether a log may outlive its table's row: its topic's name contains the table's UUID."""
     return definition.options["log.system"] == "kafka" and definition.options["log.kafka.topic"] is None

@@ -1,4 +1,4 @@
-"""What a service is told at its start, and where it listens."""
+"""The settings of a catalog service, and the socket at which it listens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import ssl
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from catalog_service.reach import ANY_BROKER, Reach
+from catalog_service.broker_policy import ANY_BROKER, BrokerPolicy
 from catalog_service.security import check_exposure, checked_token
 from filestore.errors import InvalidRequest, Unavailable
 
@@ -19,18 +19,18 @@ DEFAULT_PORT = 8080
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How a service is reached, and by whom.
+    """Where a service listens, and which clients it serves.
 
     Attributes:
-        host: Address to listen at.
-        port: 0: any free one.
+        host: The address to listen at.
+        port: The port; 0 means any free one.
         database: The catalog's database; ``<warehouse>/catalog.db`` if None.
-        token: What requests must bring; None: nothing.
-        insecure: It may be reached from other machines without a token.
+        token: The token that requests must send; None: they need none.
+        insecure: Whether other machines may reach it without a token.
         tls_cert: A file of certificates (PEM), the service's own first; None: no TLS.
-        tls_key: The file of its key (PEM); None: it is in the file of certificates.
-        reach: Which brokers tables may name.
-        log_level: How much of its work a process says on standard error: ``info`` has a line for each request.
+        tls_key: The file of its key (PEM); None: the key is in the file of certificates.
+        broker_policy: Which brokers tables may name.
+        log_level: What the process logs on standard error: ``info`` has a line for each request.
     """
 
     host: str = DEFAULT_HOST
@@ -40,17 +40,17 @@ class Settings:
     insecure: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None
-    reach: Reach = ANY_BROKER
+    broker_policy: BrokerPolicy = ANY_BROKER
     log_level: str = "info"
 
     @property
     def scheme(self) -> str:
-        """Of its URL."""
+        """The scheme of the service's URL."""
         return "http" if self.tls_cert is None else "https"
 
 
 def check_settings(settings: Settings) -> None:
-    """What can be known before anything is opened.
+    """Checks what can be checked before anything is opened.
 
     Raises:
         InvalidRequest: ``token-empty``, ``bad-token``, ``tls-files``.
@@ -59,7 +59,7 @@ def check_settings(settings: Settings) -> None:
         checked_token(settings.token)
     if settings.tls_cert is None:
         if settings.tls_key is not None:
-            raise InvalidRequest("a TLS key needs its certificate: give --tls-cert, too", code="tls-files")
+            raise InvalidRequest("a TLS key needs its certificate: pass --tls-cert, too", code="tls-files")
         return
     try:
         # An encrypted key would ask for its password on the terminal.
@@ -67,13 +67,13 @@ def check_settings(settings: Settings) -> None:
     except (OSError, ValueError) as error:
         files = " and ".join(filter(None, (settings.tls_cert, settings.tls_key)))
         raise InvalidRequest(
-            f"cannot use {files} for TLS: {error}; give files in PEM that belong together, the key without a password",
+            f"cannot use {files} for TLS: {error}; pass files in PEM that belong together, the key without a password",
             code="tls-files",
         ) from error
 
 
 def bound(settings: Settings) -> socket.socket:
-    """A socket at the address, which nobody connects to yet.
+    """Returns a socket that is bound to the address, and does not listen yet.
 
     Raises:
         InvalidRequest: ``token-needed``.
@@ -86,8 +86,8 @@ def bound(settings: Settings) -> socket.socket:
         )[0]
         check_exposure(host, str(address[0]), settings.token, insecure=settings.insecure)
         with ExitStack() as failed:
-            # The protocol is named since asyncio switches Nagle's algorithm off only then: with it each answer waits
-            # 40 ms for the client's acknowledgement.
+            # asyncio switches Nagle's algorithm off only for a socket that names its protocol: with it each answer
+            # would wait 40 ms for the client's acknowledgement.
             listener = failed.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)

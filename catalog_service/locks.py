@@ -1,11 +1,11 @@
-"""Who is working at a database or table right now.
+"""Locks of names: they show which process is creating or dropping a database or table right now.
 
-Rule: whoever changes what a name stands for holds the name's lock from its first look at the catalog until
-its last step. A lock dies with its process, so a row that is not ACTIVE and whose lock is free was left by a
-crash, and whoever gets the lock may finish it at once. A lease with a time-out would do the same a minute
-later, and wrongly while a slow step outlives it or clocks differ.
+Rule: a process that creates or drops a name holds the name's lock from its first look at the catalog until its last
+step. A lock ends with its process, so a row that is not ACTIVE and whose lock is free was left by a crash, and
+the process that gets the lock may finish it at once. A lease with a time-out would allow that a minute later, and
+wrongly where a slow step outlives the lease or clocks differ.
 
-Locks nest in one order only: a database, then a table of it. Nobody holds two tables.
+Locks nest in one order only: a database, then a table of it. No process locks two tables at once.
 """
 
 from __future__ import annotations
@@ -37,30 +37,30 @@ _POLL_S = 0.02
 
 
 class NameLocks(Protocol):
-    """Exclusive among threads, processes and (where the catalog is) hosts."""
+    """Locks that are exclusive among threads, processes and (if the catalog is shared by hosts) hosts."""
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Holds the name's lock; waits for it.
+        """Waits for the name's lock, and holds it during the block.
 
         Raises:
-            Unavailable: ``busy``: somebody else has held it for `WAIT_S` seconds.
+            Unavailable: ``busy``: another holder has kept it for `WAIT_S` seconds.
         """
         yield
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
-        """Holds the name's lock if it is free; gives whether it was."""
+        """Holds the name's lock if it is free; yields whether it was."""
         yield False
 
     def close(self) -> None:
-        """Lets go of what locking needs."""
+        """Releases what locking needs."""
 
 
 class FileLocks:
-    """Locks of the processes of one machine: `flock` on a file for each name, for a catalog in SQLite.
+    """Locks processes of one machine against each other, for a catalog in SQLite: `flock` on a file for each name.
 
-    The files exist only while held, or after a crash until the name is locked again.
+    The files exist only while they are locked, or after a crash until the name is locked again.
     """
 
     def __init__(self, folder: Path, ambient: Ambient, wait_s: float = WAIT_S) -> None:
@@ -70,7 +70,7 @@ class FileLocks:
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Polls: `flock` has no time-out."""
+        """Waits by polling, since `flock` has no time-out."""
         for _ in range(max(1, ceil(self._wait_s / _POLL_S))):
             handle = self._acquire(name)
             if handle is not None:
@@ -85,7 +85,7 @@ class FileLocks:
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
-        """One attempt."""
+        """Makes one attempt."""
         handle = self._acquire(name)
         try:
             yield handle is not None
@@ -94,7 +94,7 @@ class FileLocks:
                 self._release(name, handle)
 
     def close(self) -> None:
-        """Nothing is kept."""
+        """Does nothing: no lock is kept."""
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.lock"
@@ -117,23 +117,23 @@ class FileLocks:
         return None
 
     def _release(self, name: str, handle: int) -> None:
-        # Removed while held: a waiter that opened the old file sees, once it gets it, that the name is
-        # another file.
+        # The file is removed while it is locked: a waiter that opened it sees, once it has the lock, that the name
+        # belongs to another file by now.
         self._path(name).unlink(missing_ok=True)
         os.close(handle)
 
 
 class AdvisoryLocks:
-    """PostgreSQL's session locks: they end with the session, and reach as far as the database does.
+    """PostgreSQL's session locks: they end with the session, and hold for all clients of the database.
 
-    All locks of a process are held by one session, on an engine of its own: what they guard needs connections too, and
-    must not wait for those of other locks. PostgreSQL gives a session the same lock twice, so a process keeps its own
-    threads apart by what it holds.
+    One session holds all locks of a process, on an engine of its own: the work under a lock needs connections too, and
+    must not wait for those of other locks. PostgreSQL grants a session the same lock twice, so this class itself
+    excludes the process's own threads.
 
     Args:
-        engine: Of one connection.
-        ambient: For the pauses between attempts.
-        wait_s: How long to wait for a lock.
+        engine: An engine with one connection.
+        ambient: It makes the pauses between attempts.
+        wait_s: How many seconds to wait for a lock.
     """
 
     def __init__(self, engine: Engine, ambient: Ambient, wait_s: float = WAIT_S) -> None:
@@ -146,7 +146,7 @@ class AdvisoryLocks:
 
     @contextmanager
     def hold(self, name: str) -> Iterator[None]:
-        """Polls, as the file locks do: the server is asked only for names that no thread of this process holds."""
+        """Waits by polling, as the file locks do; it asks the server only for names that no thread here holds."""
         for _ in range(max(1, ceil(self._wait_s / _POLL_S))):
             with self.try_hold(name) as held:
                 if held:
@@ -157,7 +157,7 @@ class AdvisoryLocks:
 
     @contextmanager
     def try_hold(self, name: str) -> Iterator[bool]:
-        """One attempt."""
+        """Makes one attempt."""
         held = self._acquire(name)
         try:
             yield held
@@ -177,7 +177,8 @@ class AdvisoryLocks:
                 return False
             try:
                 if self._session is not None and not self._held:
-                    self._ask("SELECT 1")  # one that lay idle may be gone; with locks it is not exchanged unseen
+                    # An idle session may be gone. A session with locks is not replaced silently.
+                    self._ask("SELECT 1")
             except SQLAlchemyError:
                 self._end_session()
             try:
@@ -198,8 +199,8 @@ class AdvisoryLocks:
                 if self._session is not None:
                     self._ask("SELECT pg_advisory_unlock(:key)", key=_key_of(name))
             except SQLAlchemyError as error:
-                # The server frees the locks of a session that it lost. What others here hold goes with it, as it
-                # would with a connection of each.
+                # The server releases the locks of a session that it lost, also those of other threads here, as it
+                # would if each had a connection.
                 logger.warning("the session of the catalog's locks is lost: %s", error)
                 self._end_session()
 

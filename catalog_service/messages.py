@@ -12,7 +12,7 @@ __all__ = ["AnswerModel", "OptionText", "RequestModel"]
 
 
 def _option_text(value: Any) -> Any:
-    """JSON's numbers and booleans as options are written: 4 is "4", true is "true"."""
+    """Converts JSON's numbers and booleans to the text of an option: 4 to "4", true to "true"."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
@@ -22,19 +22,19 @@ OptionText = Annotated[str, BeforeValidator(_option_text)]
 
 
 class RequestModel(BaseModel):
-    """Unknown members are refused: a misspelt one would be silently without effect."""
+    """A request. It refuses unknown members: a misspelt one would silently have no effect."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _storable(cls, data: Any) -> Any:
-        """Before anything else: what UTF-8 cannot say could not even be named in an answer."""
+        """Checks texts before anything else: an answer could not even quote one that UTF-8 cannot encode."""
         check_texts(data)
         return data
 
 
 class AnswerModel(BaseModel):
-    """Unknown members are ignored: a newer service may say more."""
+    """An answer. It ignores unknown members: a newer service may send more."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)

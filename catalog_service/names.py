@@ -1,10 +1,9 @@
-"""What databases and tables may be called.
+"""The rule for names of databases and tables.
 
-A name becomes a folder, a part of a Kafka topic and an unquoted SQL identifier, so it is what all three
-allow: an ASCII letter, then ASCII letters, digits and underscores. Case: names are folded to lower case, as
-Spark's own catalog does, so that ``Shop.Orders`` in SQL finds ``shop.orders`` and two names never meet in one
-folder of a file system that ignores case. Length: Kafka takes 249 characters for
-``<database>.<table>.<uuid>``, which leaves 105 for each.
+A name becomes a folder, a part of a Kafka topic and an unquoted SQL identifier, so only what all three allow is
+allowed: an ASCII letter, then ASCII letters, digits and underscores. Names are stored in lower case, as in Spark's own
+catalog, so that ``Shop.Orders`` in SQL finds ``shop.orders`` and two names never share a folder on a file system that
+ignores case. Kafka takes 249 characters for ``<database>.<table>.<uuid>``, which leaves 105 for each.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ __all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name"]
 
 NAME_LENGTH_MAX = 100
 NAME_RULE = (
-    "a name begins with a letter a-z, goes on with letters, digits and underscores, "
+    "a name begins with a letter a-z, continues with letters, digits and underscores, "
     f"and has at most {NAME_LENGTH_MAX} characters; case does not matter"
 )
-# A-Z spelled out, not IGNORECASE: that would let the Kelvin sign pass as a k.
+# A-Z is spelled out since IGNORECASE would accept the Kelvin sign as a k.
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
 
 
 def fold_name(kind: str, name: str) -> str:
-    """The name as it is stored.
+    """Checks a name and returns it as it is stored: in lower case.
 
     Args:
         kind: ``database`` or ``table``, for the message.

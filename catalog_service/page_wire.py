@@ -1,6 +1,6 @@
-"""What crosses HTTP of databases, lists, errors and the service; a part of `catalog_service.wire`.
+"""Requests and answers about databases, lists, errors and the service; a part of `catalog_service.wire`.
 
-It needs no Arrow, so that a client that lists tables loads in a fraction of the time.
+This module does not import Arrow, so that a client that only lists tables loads in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _CREATED = "2026-11-21T12:00:00Z"
 
 
 class CreateDatabase(RequestModel):
-    """Body of ``POST /databases``."""
+    """The body of ``POST /databases``."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "comment": "Orders and items"}]})
 
@@ -56,15 +56,15 @@ class DatabaseInfo(AnswerModel):
 
     name: str
     comment: str | None = None
-    location: str = Field(description="The folder or URL below which its tables lie.")
+    location: str = Field(description="The folder or URL that contains its tables.")
     created_at: datetime
 
 
 class DatabasePage(AnswerModel):
-    """Databases by name."""
+    """A page of databases, ordered by name."""
 
     databases: list[DatabaseInfo]
-    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+    next_page_token: str | None = Field(None, description="The token of the next page; null on the last.")
 
 
 class TableSummary(AnswerModel):
@@ -88,44 +88,44 @@ class TableSummary(AnswerModel):
     database: str
     name: str
     table_id: str
-    connector: str | None = Field(None, description="As of the table in full.")
-    location: str | None = Field(description="Null of a table with a connector.")
+    connector: str | None = Field(None, description="`kafka` or `upsert-kafka`; null for a managed table.")
+    location: str | None = Field(description="The path or URL of the table; null for a table with a connector.")
     comment: str | None = None
     created_at: datetime
 
 
 class TablePage(AnswerModel):
-    """Tables by name."""
+    """A page of tables, ordered by name."""
 
     tables: list[TableSummary]
-    next_page_token: str | None = Field(None, description="Of the next page; null on the last.")
+    next_page_token: str | None = Field(None, description="The token of the next page; null on the last.")
 
 
 class CatalogConfig(AnswerModel):
-    """What a client may want to know before its first request."""
+    """The service's limits and endpoints, which a client may read before its first request."""
 
-    version: str = Field(description="Of Tablestore.", examples=["0.1.0"])
-    warehouse: str = Field(description="Where databases lie.", examples=["/data/warehouse"])
-    page_size: int = Field(description="Of a list that was not told otherwise.", examples=[100])
+    version: str = Field(description="The version of Tablestore.", examples=["0.1.0"])
+    warehouse: str = Field(description="The folder that contains the databases.", examples=["/data/warehouse"])
+    page_size: int = Field(description="The entries of a page if the request names no other number.", examples=[100])
     page_size_max: int = Field(examples=[1000])
     endpoints: list[str] = Field(examples=[["GET /api/v1/databases"]])
 
 
 class Health(AnswerModel):
-    """The service answers; with `/ready` its database does, too."""
+    """Says that the service answers, and for `/ready` that its database does, too."""
 
     status: Literal["ok"] = "ok"
 
 
 class Violation(BaseModel):
-    """One place of a request that does not fit."""
+    """A part of a request that does not fit the schema."""
 
-    pointer: str = Field(description="Where, as a JSON pointer that begins with body, query or path.")
+    pointer: str = Field(description="The place, as a JSON pointer that begins with body, query or path.")
     detail: str
 
 
 class Problem(BaseModel):
-    """RFC 9457: what went wrong. Programs look at `code`; people read `detail`, which may change."""
+    """An error in the format of RFC 9457. Programs check `code`; people read `detail`, which may change."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -142,10 +142,10 @@ class Problem(BaseModel):
         }
     )
 
-    type: str = Field(description="The class of the error: what to do next.")
+    type: str = Field(description="The class of the error; it says what the client can do next.")
     title: str
     status: int
-    detail: str = Field(description="What was wrong with which value, and what to do.")
-    instance: str = Field(description="The path that was asked for.")
-    code: str = Field(description="Stable.")
-    errors: list[Violation] | None = Field(None, description="With `invalid-request`: each place.")
+    detail: str = Field(description="What is wrong with which value, and what to do.")
+    instance: str = Field(description="The path of the request.")
+    code: str = Field(description="The stable code of the error.")
+    errors: list[Violation] | None = Field(None, description="Each violation, for `invalid-request`.")

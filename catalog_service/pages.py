@@ -1,8 +1,7 @@
-"""Page tokens: opaque to clients, and inside the last key of the page before.
+"""Page tokens: clients pass them back unread; a token holds the last key of the page before.
 
-A page is "what comes after this key", not "from row 200", so that inserts and deletes between two pages
-neither double nor skip what was there all along. A token holds what it pages over: used elsewhere it is
-refused.
+A page is "the rows after this key", not "from row 200", so that inserts and deletes between two pages neither repeat
+nor skip rows that existed all along. A token names the list that it belongs to, and is refused for any other.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ Row = TypeVar("Row")
 
 
 def encode_token(scope: str, after: str) -> str:
-    """The token of the page that follows the key `after`.
+    """Encodes the token of the page that follows the key `after`.
 
     Args:
-        scope: What is paged over, such as ``tables:shop``.
+        scope: The list that is paged, such as ``tables:shop``.
         after: The last key of this page.
     """
     return base64.urlsafe_b64encode(json.dumps([1, scope, after]).encode()).decode().rstrip("=")
 
 
 def decode_token(scope: str, token: str | None) -> str | None:
-    """The key after which the page begins; None for the first page.
+    """Decodes a token: returns the key after which the page begins; None for the first page.
 
     Raises:
-        InvalidRequest: ``bad-page-token``: not a token of ours, or one of another list.
+        InvalidRequest: ``bad-page-token``: the token is not from this service, or is for another list.
     """
     if not token:
         return None
     parts = _parts(token)
     if parts is None:
         raise InvalidRequest(
-            "page_token is not one that this service gave: pass next_page_token of the page before as it is, "
-            "or none to begin again",
+            "this service did not issue that page_token: pass next_page_token of the page before unchanged, "
+            "or leave it out to begin again",
             code="bad-page-token",
         )
     if parts[0] != scope:
@@ -60,13 +59,13 @@ def decode_token(scope: str, token: str | None) -> str | None:
 
 
 def cut(rows: Sequence[Row], size: int, scope: str, key: Callable[[Row], str]) -> tuple[Sequence[Row], str | None]:
-    """A page of at most `size` rows, and the token of the next if there are more.
+    """Returns a page of at most `size` rows, and the token of the next page if there are more rows.
 
     Args:
-        rows: In order, one more than `size` if there are that many.
-        size: Rows of a page.
-        scope: What is paged over.
-        key: A row's key.
+        rows: The rows in order; one more than `size` if there are that many.
+        size: The rows of a page.
+        scope: The list that is paged.
+        key: Returns a row's key.
     """
     page = rows[:size]
     return page, encode_token(scope, key(page[-1])) if len(rows) > size else None

@@ -1,4 +1,4 @@
-"""Paths of warehouses as users write them."""
+"""Reads paths of warehouses as users write them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["local_path"]
 
 
 def local_path(path: str) -> str:
-    """A warehouse's path as everybody means it: absolute, with ``~`` as the shell has it.
+    """Returns a warehouse's path as an absolute one, with ``~`` resolved as in a shell.
 
     Raises:
-        InvalidRequest: ``bad-path``: it is empty, holds NUL, or names the home of nobody.
+        InvalidRequest: ``bad-path``: it is empty, contains NUL, or names the home of an unknown user.
     """
     if not path or "\0" in path:
         raise InvalidRequest(

@@ -1,6 +1,6 @@
-"""Errors as RFC 9457 problem documents, and back. One table for both directions.
+"""Converts errors to RFC 9457 problem documents, and back, by one table.
 
-A document's ``type`` names the class of the error (what the caller does next), its ``code`` the error itself.
+A document's ``type`` names the class of the error (what the caller can do next), its ``code`` the error itself.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ MEDIA_TYPE = "application/problem+json"
 INTERNAL_ERROR = "internal-error"
 _TYPE = "urn:tablestore:problem:"
 
-# Unsupported is 501, not 400: the request is well made, and no correction of it helps while this service is
-# what it is.
+# Unsupported is 501, not 400: the request is valid, and no correction of it helps with this version of the service.
 _CLASSES: Mapping[type[TableStoreError], tuple[int, str]] = {
     InvalidRequest: (400, "The request is wrong"),
     NotFound: (404, "Not found"),
@@ -47,7 +46,7 @@ _CLASSES: Mapping[type[TableStoreError], tuple[int, str]] = {
     Corrupt: (500, "Stored data is damaged"),
     TableStoreError: (500, "Internal error"),
 }
-# pydantic's own words for these speak of Python
+# pydantic's own messages for these speak of Python
 _PLAIN = {
     "model_attributes_type": "must be a JSON object, sent with Content-Type: application/json",
     "json_invalid": "is not valid JSON",
@@ -72,12 +71,12 @@ def status_of(error: TableStoreError) -> int:
 
 
 def problem_of(error: TableStoreError, instance: str, status: int | None = None) -> Problem:
-    """An error as a document.
+    """Converts an error to a document.
 
     Args:
-        error: What went wrong.
-        instance: The path that was asked for.
-        status: Instead of the class's own, for what HTTP itself defines (401, 405).
+        error: The error.
+        instance: The path of the request.
+        status: Replaces the status of the error's class, for what HTTP itself defines (401, 405).
     """
     kind, (default_status, title) = _class_of(error)
     return Problem(
@@ -91,13 +90,13 @@ def problem_of(error: TableStoreError, instance: str, status: int | None = None)
 
 
 def error_of(problem: Problem) -> TableStoreError:
-    """The error that a document tells of."""
+    """Converts a document back to an error."""
     kind = _BY_TYPE.get(problem.type) or _BY_STATUS.get(problem.status, TableStoreError)
     return kind(problem.detail, code=problem.code)
 
 
 def invalid_body(errors: Iterable[Mapping[str, Any]]) -> tuple[InvalidRequest, list[Violation]]:
-    """Pydantic's findings as one sentence and as a list of places."""
+    """Converts pydantic's errors to one error and a list of violations."""
     violations = [
         Violation(pointer="/" + "/".join(str(part) for part in e["loc"]), detail=_sentence(e)) for e in errors
     ]

@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: what the application and the middleware around it have in common."""
+"""Converts errors to HTTP answers, for the application and the middleware around it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["BodyTooLarge", "BodyTooSlow", "Busy", "problem_response", "refusal",
 
 
 class BodyTooLarge(InvalidRequest):
-    """413."""
+    """The body is too large (413)."""
 
     default_code = "body-too-large"
 
 
 class BodyTooSlow(InvalidRequest):
-    """408: the rest of the body did not arrive."""
+    """The rest of the body did not arrive in time (408)."""
 
     default_code = "body-too-slow"
 
 
 class Busy(Unavailable):
-    """503: too many requests of one kind; a retry after a moment may succeed."""
+    """There are too many requests of one kind (503); a retry after a moment may succeed."""
 
     default_code = "service-busy"
 
@@ -43,7 +43,7 @@ _STATUS_OF: Mapping[type[TableStoreError], int] = {
 _HEADERS_OF: Mapping[type[TableStoreError], dict[str, str]] = {
     TokenMissing: {"WWW-Authenticate": 'Bearer realm="tablestore"'},
     TokenWrong: {"WWW-Authenticate": 'Bearer realm="tablestore", error="invalid_token"'},
-    # What is left of the body is not read, so the connection cannot be used again.
+    # The rest of the body is not read, so the connection cannot be used again.
     BodyTooSlow: {"Connection": "close"},
     BodyTooLarge: {"Connection": "close"},
     Busy: {"Retry-After": "1"},
@@ -51,13 +51,13 @@ _HEADERS_OF: Mapping[type[TableStoreError], dict[str, str]] = {
 
 
 def problem_response(problem: Problem, headers: Mapping[str, str] | None = None) -> Response:
-    """A problem document."""
+    """Answers with a problem document."""
     content: Any = problem.model_dump_json(exclude_none=True)
     return Response(content, problem.status, headers=dict(headers or {}), media_type=MEDIA_TYPE)
 
 
 def refusal(error: TableStoreError, path: str) -> Response:
-    """An error as an answer, with the status and the headers of its kind."""
+    """Answers with an error: with the status and the headers of its class."""
     kind = type(error)
     return problem_response(problem_of(error, path, _STATUS_OF.get(kind)), _HEADERS_OF.get(kind))
 

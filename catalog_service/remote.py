@@ -1,4 +1,4 @@
-"""The catalog over HTTP."""
+"""The catalog over HTTP: a client of the catalog service."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ _GET_ATTEMPTS = 3
 
 @checks_arguments()
 class HttpCatalog:
-    """See `catalog_service.client.Catalog`. Threads may share it.
+    """Implements `catalog_service.client.Catalog`. Threads may share it.
 
-    Only reads are repeated when no answer comes: a repeated ``create_table`` could find the table that it
-    made itself.
+    Only reads are retried when no answer arrives: a repeated ``create_table`` could find the table that its first
+    attempt created.
 
     Args:
-        url: Of the service, such as ``http://127.0.0.1:8080``.
-        token: What the service wants, if anything.
-        ambient: For the pauses between attempts.
+        url: The URL of the service, such as ``http://127.0.0.1:8080``.
+        token: The token of the service, if it requires one.
+        ambient: It makes the pauses between attempts.
 
     Raises:
         InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``.
@@ -60,7 +60,7 @@ class HttpCatalog:
         self._change("DELETE", _database(name), {"if_exists": if_exists, "cascade": cascade})
 
     def list_databases(self) -> list[str]:
-        """All names, in order; follows the pages."""
+        """Returns the names of all databases in order; reads all pages."""
         names: list[str] = []
         token: str | None = None
         while True:
@@ -72,26 +72,26 @@ class HttpCatalog:
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
-        from catalog_service.wire import TableInfo  # brings Arrow, which lists do without
+        from catalog_service.wire import TableInfo  # loads Arrow, which lists do not need
 
         path = f"{_database(database)}/tables"
         response = self._change("POST", path, {"if_not_exists": if_not_exists}, table)
         return self._parsed(TableInfo, response)
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
-        """A table in full."""
-        from catalog_service.wire import TableInfo  # brings Arrow, which lists do without
+        """Returns a table in full."""
+        from catalog_service.wire import TableInfo  # loads Arrow, which lists do not need
 
         return self._get(TableInfo, _table(database, name), {"snapshot": with_snapshot})
 
     def alter_table(self, database: str, name: str, changes: AlterTable) -> SnapshotInfo:
-        """Changes what a table is."""
-        from catalog_service.wire import SnapshotInfo  # brings Arrow, which lists do without
+        """Changes a table's columns, comments and options."""
+        from catalog_service.wire import SnapshotInfo  # loads Arrow, which lists do not need
 
         return self._parsed(SnapshotInfo, self._change("PATCH", _table(database, name), {}, changes))
 
     def list_tables(self, database: str) -> list[str]:
-        """All names, in order; follows the pages."""
+        """Returns the names of a database's tables in order; reads all pages."""
         names: list[str] = []
         token: str | None = None
         while True:
@@ -110,7 +110,7 @@ class HttpCatalog:
         return self._parsed(LeaseInfo, self._change("POST", f"{_table(database, name)}/lease", {}, request))
 
     def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Lets a lease run on."""
+        """Extends a lease."""
         return self._parsed(LeaseInfo, self._change("PUT", f"{_table(database, name)}/lease", {}, request))
 
     def release_lease(self, database: str, name: str, owner: str) -> None:
@@ -118,7 +118,7 @@ class HttpCatalog:
         self._change("DELETE", f"{_table(database, name)}/lease", {"owner": owner})
 
     def close(self) -> None:
-        """Closes its connections."""
+        """Closes the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:
@@ -154,9 +154,8 @@ class HttpCatalog:
             raise connection_error(self.url, error) from error
         except httpx.TransportError as error:
             raise Unavailable(
-                f"the catalog service at {self.url} took the request and gave no answer ({error}): look "
-                "whether it was "
-                "done, or retry with if_not_exists / if_exists",
+                f"the catalog service at {self.url} took the request and did not answer ({error}): check whether it "
+                "was done, or retry with if_not_exists / if_exists",
                 code="reply-lost",
             ) from error
         self._raise_problem(response)
@@ -167,35 +166,34 @@ class HttpCatalog:
         try:
             return kind.model_validate_json(response.content)
         except ValidationError as error:
-            raise self._stranger(response) from error
+            raise self._not_a_catalog(response) from error
 
     def _raise_problem(self, response: httpx.Response) -> None:
         if response.is_success:
             return
         if response.headers.get("Content-Type", "").partition(";")[0] != MEDIA_TYPE:
-            raise self._stranger(response)
+            raise self._not_a_catalog(response)
         try:
             problem = Problem.model_validate_json(response.content)
         except ValidationError as error:
-            raise self._stranger(response) from error
+            raise self._not_a_catalog(response) from error
         raise error_of(problem)
 
-    def _stranger(self, response: httpx.Response) -> Unavailable:
+    def _not_a_catalog(self, response: httpx.Response) -> Unavailable:
         return Unavailable(
-            f"{response.request.method} {response.request.url} was answered with status "
-            f"{response.status_code} and not "
-            f"as a catalog service would: is {self.url} the address of one?",
+            f"the answer to {response.request.method} {response.request.url} (status {response.status_code}) is not a "
+            f"catalog service's: is {self.url} the address of one?",
             code="not-a-catalog",
         )
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether to ask again: a certificate is as wrong the second time."""
+    """Whether a retry may succeed: a wrong certificate stays wrong."""
     return isinstance(error, httpx.TransportError) and not is_tls_error(error)
 
 
 def _database(name: str) -> str:
-    # Checked here, too: "" or "../x" would make another path of it.
+    # The name is checked here, too: "" or "../x" would change the path.
     return f"/databases/{fold_name('database', name)}"
 
 

@@ -1,4 +1,4 @@
-"""The only SQL. Each method is one transaction and leaves the catalog whole."""
+"""Reads and writes the catalog's rows; no other module has SQL. Each method is one transaction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Repository", "database_not_found"]
 _KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
 
 
-# Made once: to make a statement costs more than to execute it.
+# It is made once: making a statement costs more than executing it.
 _TABLE_AND_DATABASE = (
     select(TABLES, DATABASES.c.state.label("database_state"))
     .select_from(
@@ -42,7 +42,7 @@ _TABLE_AND_DATABASE = (
 
 
 class Repository:
-    """The catalog's rows. `Unavailable`: the database is locked, read-only or away; nothing was changed."""
+    """The catalog's rows. A method raises `Unavailable`, and changes nothing, if the database cannot be used."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -55,7 +55,7 @@ class Repository:
     # ------------------------------------------------------------------------------------------ databases
 
     def databases(self, after: str | None, limit: int) -> list[DatabaseRow]:
-        """ACTIVE databases by name, from behind `after`."""
+        """Returns ACTIVE databases by name, from after `after`."""
         query = select(DATABASES).where(DATABASES.c.state == State.ACTIVE).order_by(DATABASES.c.name).limit(limit)
         if after is not None:
             query = query.where(DATABASES.c.name > after)
@@ -63,7 +63,7 @@ class Repository:
             return [_database(row) for row in connection.execute(query)]
 
     def database(self, name: str) -> DatabaseRow | None:
-        """A database in any state."""
+        """Returns a database in any state."""
         with reading(self._engine) as connection:
             return _find_database(connection, name)
 
@@ -82,7 +82,7 @@ class Repository:
             raise AlreadyExists(f"database {row.name!r} exists already", code="database-exists") from error
 
     def mark_database_dropping(self, name: str, *, cascade: bool) -> None:
-        """Decides that a database goes, with all its tables: from here on nobody sees any of them.
+        """Marks a database and all its tables as DROPPING: from here on they are invisible.
 
         Raises:
             NotFound: ``database-not-found``.
@@ -113,7 +113,7 @@ class Repository:
     # ------------------------------------------------------------------------------------------ tables
 
     def tables(self, database: str, after: str | None, limit: int) -> list[TableEntry]:
-        """ACTIVE tables by name, from behind `after`; `NotFound` without the ACTIVE database."""
+        """Returns ACTIVE tables by name, from after `after`; raises `NotFound` unless the database is ACTIVE."""
         columns = (TABLES.c.name, TABLES.c.table_id, TABLES.c.connector, TABLES.c.definition, TABLES.c.created_at_ms)
         query = (
             select(*columns)
@@ -132,7 +132,7 @@ class Repository:
         ]
 
     def table(self, database: str, name: str) -> TableRow | None:
-        """A table of an ACTIVE database, in any state; `NotFound` without the database."""
+        """Returns a table, in any state, of an ACTIVE database; raises `NotFound` unless the database is ACTIVE."""
         with reading(self._engine) as connection:
             row = connection.execute(_TABLE_AND_DATABASE, {"in_database": database, "called": name}).one_or_none()
         if row is None or row.database_state != State.ACTIVE:
@@ -140,17 +140,17 @@ class Repository:
         return None if row.name is None else _table(row)
 
     def leftover(self, database: str, name: str) -> TableRow | None:
-        """A table in any state of a database in any state."""
+        """Returns a table in any state of a database in any state."""
         with reading(self._engine) as connection:
             return _find_table(connection, database, name)
 
     def table_names(self, database: str) -> list[str]:
-        """Tables in any state of a database in any state."""
+        """Returns the names of tables in any state of a database in any state."""
         with reading(self._engine) as connection:
             return list(connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)))
 
     def unfinished(self) -> tuple[list[str], list[tuple[str, str]]]:
-        """What is not ACTIVE, at work or left by a crash: databases, and tables as (database, name)."""
+        """Returns what is not ACTIVE, in work or left by a crash: databases, and tables as (database, name)."""
         with reading(self._engine) as connection:
             databases = connection.scalars(select(DATABASES.c.name).where(DATABASES.c.state != State.ACTIVE)).all()
             tables = connection.execute(
@@ -158,14 +158,14 @@ class Repository:
             ).all()
         return list(databases), [(row.database, row.name) for row in tables]
 
-    def naming(self, option: str) -> list[TableRow]:
-        """Tables in any state that may have been made with that option: reads their definitions as text."""
+    def tables_with_option(self, option: str) -> list[TableRow]:
+        """Returns tables in any state whose stored definition contains the option's name as text."""
         query = select(TABLES).where(TABLES.c.definition.contains(option, autoescape=True))
         with reading(self._engine) as connection:
             return [_table(row) for row in connection.execute(query)]
 
     def asks_brokers(self, database: str, name: str | None) -> bool:
-        """Whether a change of a table, or of a database's tables, may have to reach a broker: that of their logs."""
+        """Whether a change of a table, or of a database's tables, may have to reach the broker of a log."""
         at = [t.c.database == database for t in (TABLES, LOG_DEBTS)]
         if name is not None:
             at = [here & (t.c.name == name) for here, t in zip(at, (TABLES, LOG_DEBTS), strict=True)]
@@ -175,7 +175,7 @@ class Repository:
             return bool(connection.scalar(query))
 
     def add_table(self, row: TableRow) -> None:
-        """Adds a table; `NotFound` without an ACTIVE database. REQUIRES: the name's lock, no row there."""
+        """Adds a table; raises `NotFound` unless the database is ACTIVE. REQUIRES: the name's lock, no row there."""
         with writing(self._engine) as connection:
             _require_active(connection, row.database, to_write=True)
             connection.execute(
@@ -197,11 +197,11 @@ class Repository:
             connection.execute(update(TABLES).where(TABLES.c.table_id == row.table_id).values(state=state))
 
     def remove_table(self, row: TableRow, *, debt_due_ms: int | None) -> None:
-        """Removes a table's row and so frees its name.
+        """Removes a table's row, which frees its name.
 
         Args:
             row: The table. REQUIRES: the name's lock.
-            debt_due_ms: When to try again to drop its log; None if the log is gone.
+            debt_due_ms: When to try again to delete its log; None if the log is gone.
         """
         with writing(self._engine) as connection:
             connection.execute(delete(TABLES).where(TABLES.c.table_id == row.table_id))
@@ -220,7 +220,7 @@ class Repository:
     # ------------------------------------------------------------------------------------------ log debts
 
     def log_debts(self, *, due_ms: int | None = None, of: tuple[str, str] | None = None) -> list[TableRow]:
-        """Removed tables whose log is still to be dropped: those due at a time, or those of one name."""
+        """Returns removed tables whose log is still to be deleted: those due at a time, or those of one name."""
         query = select(LOG_DEBTS, literal(State.DROPPING).label("state"), literal(False).label("keeps_topic"))
         if due_ms is not None:
             query = query.where(LOG_DEBTS.c.retry_at_ms <= due_ms)
@@ -230,19 +230,19 @@ class Repository:
             return [_table(row) for row in connection.execute(query)]
 
     def defer_debt(self, row: TableRow, due_ms: int) -> None:
-        """The log's server still does not answer."""
+        """Postpones the next attempt to delete a log whose server still does not answer."""
         with writing(self._engine) as connection:
             connection.execute(update(LOG_DEBTS).where(LOG_DEBTS.c.table_id == row.table_id).values(retry_at_ms=due_ms))
 
-    def settle_debt(self, row: TableRow) -> None:
-        """The log is gone."""
+    def remove_debt(self, row: TableRow) -> None:
+        """Removes the debt of a log that is deleted."""
         with writing(self._engine) as connection:
             connection.execute(delete(LOG_DEBTS).where(LOG_DEBTS.c.table_id == row.table_id))
 
     # ------------------------------------------------------------------------------------------ leases
 
     def acquire_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
-        """Gives a table's lease to an owner; None if another holds one that has not run out. REQUIRES: its row."""
+        """Grants a table's lease; returns None if another owner has one that has not expired. REQUIRES: its row."""
         now = now_ms(self._engine)
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         granted = {"owner": owner, "expires_at_ms": now + int(seconds * 1000)}
@@ -257,7 +257,7 @@ class Repository:
             return _lease(connection.execute(statement).one_or_none())
 
     def renew_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
-        """Lets a lease run on, also one that ran out and that nobody took; None if it is another's, or nobody's."""
+        """Extends a lease, also one that expired and that nobody took; None if the owner does not have it."""
         own = (LEASES.c.table_id == table_id) & (LEASES.c.owner == owner)
         until = now_ms(self._engine) + int(seconds * 1000)
         with writing(self._engine) as connection:
@@ -268,18 +268,18 @@ class Repository:
             )
 
     def release_lease(self, table_id: str, owner: str) -> None:
-        """Ends a lease. Another's stays."""
+        """Ends a lease, unless it is another owner's."""
         with writing(self._engine) as connection:
             connection.execute(delete(LEASES).where(LEASES.c.table_id == table_id, LEASES.c.owner == owner))
 
     def lease(self, table_id: str) -> LeaseRow | None:
-        """The lease of a table; it may have run out."""
+        """Returns the lease of a table; it may have expired."""
         with reading(self._engine) as connection:
             return _lease(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
 
 
 def database_not_found(name: str) -> NotFound:
-    """The error of every operation on a database that is not there."""
+    """The error of every operation on a database that does not exist."""
     return NotFound(
         f"there is no database {name!r}: create it, or look at the list of databases",
         code="database-not-found",
@@ -295,7 +295,7 @@ def _require_active(connection: Connection, name: str, *, to_write: bool = False
 def _find_database(connection: Connection, name: str, *, to_write: bool = False) -> DatabaseRow | None:
     query = select(DATABASES).where(DATABASES.c.name == name)
     if to_write:
-        # SQLite has locked the whole file; PostgreSQL must be told, or a drop and a creation pass each other.
+        # SQLite has locked the whole file; PostgreSQL needs a row lock, or a drop and a creation could overlap.
         query = query.with_for_update()
     row = connection.execute(query).one_or_none()
     return None if row is None else _database(row)

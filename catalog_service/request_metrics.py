@@ -1,4 +1,4 @@
-"""What is measured and logged of requests: ASGI middleware, since a response is not done when its handler is."""
+"""Measures and logs requests, as ASGI middleware: an answer is still being sent when its handler has returned."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from filestore.metrics.meter import LATENCY_S, Kind, Meter, Metric
 __all__ = ["ACCESS_LOG", "METRICS_PATH", "REQUEST_METRICS", "MeasuredRequests"]
 
 METRICS_PATH = "/metrics"
-"""Needs no token, like the service's health: it names no tables."""
+"""The path of the metrics. It needs no token, as the service's health: it names no tables."""
 
 ACCESS_LOG = logging.getLogger("catalog_service.access")
-"""A line for each request: an error of the service as a WARNING, probes and scrapes as DEBUG, the others as INFO."""
+"""Logs a line for each request: errors of the service as WARNING, probes and scrapes as DEBUG, the others as INFO."""
 
 REQUESTS = Metric(
     "tablestore_catalog_requests_total",
     Kind.COUNTER,
-    "Requests, by the path's template; one that no path fits has the path `<none>`.",
+    "Requests, by the path's template; a request that matches no path has the path `<none>`.",
     ("method", "path", "status"),
 )
 SECONDS = Metric(
     "tablestore_catalog_request_duration_seconds",
     Kind.HISTOGRAM,
-    "From a request to the end of its answer.",
+    "The time from a request to the end of its answer.",
     ("method", "path"),
     LATENCY_S,
 )
@@ -38,11 +38,11 @@ _PROBES = ("/health", "/ready", METRICS_PATH)
 
 
 class MeasuredRequests:
-    """Counts requests, takes their time, and logs them.
+    """Counts requests, measures their time, and logs them.
 
     Args:
-        app: What answers them.
-        meter: Takes the values.
+        app: The application that answers them.
+        meter: It gets the values.
     """
 
     def __init__(self, app: ASGIApp, meter: Meter) -> None:
@@ -50,7 +50,7 @@ class MeasuredRequests:
         self._meter = meter
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; others' kinds of connections pass."""
+        """Handles one request; other kinds of connections pass."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -82,7 +82,7 @@ def _log(scope: Scope, status: int, size: int, seconds: float) -> None:
     elif scope["path"].endswith(_PROBES):
         level = logging.DEBUG
     if ACCESS_LOG.isEnabledFor(level):
-        # As it was sent, percent-encoded, and escaped: a line break in it would forge a line. No query holds a secret.
+        # Logged as it was sent, percent-encoded, and escaped: a line break could forge a line. No query holds a secret.
         asked = b"?".join(filter(None, (scope.get("raw_path", b""), scope["query_string"])))
         shown = asked.decode("latin-1").encode("unicode_escape").decode()
         client = (scope.get("client") or ("-",))[0]

@@ -1,4 +1,4 @@
-"""The paths of ``/api/v1``: HTTP in, use case, HTTP out. No decision is taken here."""
+"""The paths of ``/api/v1``: each turns a request into a call of a use case, and its result into an answer."""
 
 from __future__ import annotations
 
@@ -7,11 +7,19 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.routing import APIRoute
 
-from catalog_service.answering import answered, done, json_response, lane_of_change, lanes_of, made, service_of
+from catalog_service.answering import (
+    answer,
+    answer_created,
+    answer_empty,
+    json_response,
+    lane_of_change,
+    lanes_of,
+    service_of,
+)
+from catalog_service.broker_policy import names_broker
 from catalog_service.documented_errors import problem, problems, problems_of_bodies
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.pages import PAGE_SIZE, PAGE_SIZE_MAX
-from catalog_service.reach import names_broker
 from catalog_service.wire import (
     AlterTable,
     CatalogConfig,
@@ -31,16 +39,16 @@ __all__ = ["PREFIX", "open_router", "router"]
 PREFIX = "/api/v1"
 
 
-Database = Annotated[str, Path(description="Name of a database.", examples=["shop"])]
-Table = Annotated[str, Path(description="Name of a table.", examples=["orders"])]
+Database = Annotated[str, Path(description="The name of a database.", examples=["shop"])]
+Table = Annotated[str, Path(description="The name of a table.", examples=["orders"])]
 PageSize = Annotated[
-    int, Query(ge=1, le=PAGE_SIZE_MAX, description="Entries of a page, at most.", examples=[PAGE_SIZE])
+    int, Query(ge=1, le=PAGE_SIZE_MAX, description="The largest number of entries of a page.", examples=[PAGE_SIZE])
 ]
 PageToken = Annotated[
-    str | None, Query(description="`next_page_token` of the page before; leave it out for the first.")
+    str | None, Query(description="`next_page_token` of the page before; leave it out for the first page.")
 ]
-IfNotExists = Annotated[bool, Query(description="With a name that is taken: 200 and what is there, instead of 409.")]
-IfExists = Annotated[bool, Query(description="With a name that is not there: 204, instead of 404.")]
+IfNotExists = Annotated[bool, Query(description="If the name is taken: answer 200 with what exists, instead of 409.")]
+IfExists = Annotated[bool, Query(description="If the name does not exist: answer 204, instead of 404.")]
 
 open_router = APIRouter(prefix=PREFIX)
 router = APIRouter(prefix=PREFIX)
@@ -48,7 +56,7 @@ router = APIRouter(prefix=PREFIX)
 
 @open_router.get("/health", summary="Does the service run?", response_model=Health, tags=["service"])
 async def get_health() -> Response:
-    """Asks nothing and waits for nobody: whether the process is to be started anew. Needs no token."""
+    """Answers at once: use it to decide whether to restart the process. It needs no token."""
     return json_response('{"status":"ok"}')
 
 
@@ -60,7 +68,7 @@ async def get_health() -> Response:
     tags=["service"],
 )
 async def get_ready(request: Request) -> Response:
-    """Asks the catalog's database: whether to send requests here. Needs no token."""
+    """Reads from the catalog's database: use it to decide whether to send requests here. It needs no token."""
     await lanes_of(request).probes.run(service_of(request).check_ready)
     return json_response('{"status":"ok"}')
 
@@ -69,7 +77,7 @@ async def get_ready(request: Request) -> Response:
     "/config", summary="What the service is", response_model=CatalogConfig, responses=problems(), tags=["service"]
 )
 async def get_config(request: Request) -> Response:
-    """The warehouse, limits, and which endpoints this version has."""
+    """Returns the warehouse, limits, and the endpoints of this version."""
     service = service_of(request)
     routes = [*open_router.routes, *router.routes]
     endpoints = [f"{method} {r.path}" for r in routes if isinstance(r, APIRoute) for method in sorted(r.methods or ())]
@@ -90,9 +98,9 @@ async def get_config(request: Request) -> Response:
     "/databases", summary="List databases", response_model=DatabasePage, responses=problems(400), tags=["databases"]
 )
 async def list_databases(request: Request, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None) -> Response:
-    """By name."""
+    """Lists databases by name."""
     service = service_of(request)
-    return await answered(lanes_of(request).rows, lambda: service.list_databases(page_size, page_token))
+    return await answer(lanes_of(request).rows, lambda: service.list_databases(page_size, page_token))
 
 
 @router.post(
@@ -100,13 +108,13 @@ async def list_databases(request: Request, page_size: PageSize = PAGE_SIZE, page
     summary="Create a database",
     status_code=201,
     response_model=DatabaseInfo,
-    responses={200: {"description": "It was there", "model": DatabaseInfo}, **problems_of_bodies(409)},
+    responses={200: {"description": "It existed", "model": DatabaseInfo}, **problems_of_bodies(409)},
     tags=["databases"],
 )
 async def create_database(body: CreateDatabase, request: Request, if_not_exists: IfNotExists = False) -> Response:
-    """Codes: `bad-text`, `bad-name`, `too-long`, `database-exists`."""
+    """Creates a database. Codes: `bad-text`, `bad-name`, `too-long`, `database-exists`."""
     service = service_of(request)
-    return await made(
+    return await answer_created(
         lanes_of(request).changes,
         lambda: service.create_database(body, if_not_exists=if_not_exists),
         lambda info: f"{PREFIX}/databases/{info.name}",
@@ -121,9 +129,9 @@ async def create_database(body: CreateDatabase, request: Request, if_not_exists:
     tags=["databases"],
 )
 async def get_database(database: Database, request: Request) -> Response:
-    """Codes: `bad-name`, `database-not-found`."""
+    """Returns a database. Codes: `bad-name`, `database-not-found`."""
     service = service_of(request)
-    return await answered(lanes_of(request).rows, lambda: service.get_database(database))
+    return await answer(lanes_of(request).rows, lambda: service.get_database(database))
 
 
 @router.delete(
@@ -138,12 +146,12 @@ async def drop_database(
     database: Database,
     request: Request,
     if_exists: IfExists = False,
-    cascade: Annotated[bool, Query(description="Drop its tables, their files and logs, too.")] = False,
+    cascade: Annotated[bool, Query(description="Whether to drop its tables, with files and logs, too.")] = False,
 ) -> Response:
-    """Codes: `database-not-found`, `database-not-empty` (it has tables and `cascade` is false)."""
+    """Drops a database. Codes: `database-not-found`, `database-not-empty` (it has tables and `cascade` is false)."""
     service = service_of(request)
     lane = await lane_of_change(request, database)
-    return await done(lane, lambda: service.drop_database(database, if_exists=if_exists, cascade=cascade))
+    return await answer_empty(lane, lambda: service.drop_database(database, if_exists=if_exists, cascade=cascade))
 
 
 # ---------------------------------------------------------------------------------------------- tables
@@ -155,9 +163,9 @@ _TABLES = "/databases/{database}/tables"
 async def list_tables(
     database: Database, request: Request, page_size: PageSize = PAGE_SIZE, page_token: PageToken = None
 ) -> Response:
-    """By name."""
+    """Lists a database's tables by name."""
     service = service_of(request)
-    return await answered(lanes_of(request).rows, lambda: service.list_tables(database, page_size, page_token))
+    return await answer(lanes_of(request).rows, lambda: service.list_tables(database, page_size, page_token))
 
 
 @router.post(
@@ -166,7 +174,7 @@ async def list_tables(
     status_code=201,
     response_model=TableInfo,
     responses={
-        200: {"description": "It was there; it may differ from what was asked for", "model": TableInfo},
+        200: {"description": "It existed; it may differ from the request", "model": TableInfo},
         **problems_of_bodies(404, 409, 501),
     },
     tags=["tables"],
@@ -174,11 +182,11 @@ async def list_tables(
 async def create_table(
     database: Database, body: CreateTable, request: Request, if_not_exists: IfNotExists = False
 ) -> Response:
-    """Writes version 0 of its Delta log and makes its change log. On an error nothing is left.
+    """Creates a table: writes version 0 of its Delta log and creates its change log. After an error nothing is left.
 
-    With the option `connector` it is a Kafka topic: the broker and the topic are looked at, and nothing is written.
+    With the option `connector` the table is a Kafka topic: the service checks the broker and the topic.
 
-    A primary-key column is NOT NULL unless it says otherwise, which is refused.
+    A primary-key column is NOT NULL; a request that declares it nullable is refused.
 
     Codes: `bad-text`, `bad-name`, `bad-column-name`, `bad-column-list`, `duplicate-column`, `empty-schema`,
     `unsupported-type`, `unknown-column`, `nullable-key`, `key-type`, `key-lacks-partition`, `partition-type`,
@@ -188,7 +196,7 @@ async def create_table(
     `connector-properties`, `startup-mode`, `malformed-policy`, `topic-not-found`, `topic-partitions`.
     """
     service, lanes = service_of(request), lanes_of(request)
-    return await made(
+    return await answer_created(
         lanes.brokers if names_broker(body) else lanes.changes,
         lambda: service.create_table(database, body, if_not_exists=if_not_exists),
         lambda info: f"{PREFIX}/databases/{info.database}/tables/{info.name}",
@@ -206,10 +214,10 @@ async def get_table(
         bool, Query(description="Whether to read the newest version from storage for `current_snapshot`.")
     ] = True,
 ) -> Response:
-    """Codes: `database-not-found`, `table-not-found`, `table-files-missing`."""
+    """Returns a table. Codes: `database-not-found`, `table-not-found`, `table-files-missing`."""
     service, lanes = service_of(request), lanes_of(request)
     lane = lanes.files if snapshot else lanes.rows
-    return await answered(lane, lambda: service.get_table(database, table, with_snapshot=snapshot))
+    return await answer(lane, lambda: service.get_table(database, table, with_snapshot=snapshot))
 
 
 @router.patch(
@@ -220,10 +228,10 @@ async def get_table(
     tags=["tables"],
 )
 async def alter_table(database: Database, table: Table, body: AlterTable, request: Request) -> Response:
-    """Changes columns, comments and options as one commit; all of the changes or none.
+    """Changes columns, comments and options in one commit: all of the changes or none.
 
-    The service changes metadata only: with `schema.evolution-mode = rewrite` dropping, renaming and widening are for
-    the Python client or the command line, which write the files anew.
+    The service changes only metadata: with `schema.evolution-mode = rewrite` use the Python client or the command line
+    to drop, rename and widen columns: they rewrite the files.
 
     Codes: `bad-change`, `unknown-column`, `column-in-use`, `fixed-option`, `option-not-set`, `not-wider`,
     `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `pending-runs`,
@@ -231,7 +239,7 @@ async def alter_table(database: Database, table: Table, body: AlterTable, reques
     """
     service = service_of(request)
     lane = await lane_of_change(request, database, table)
-    return await answered(lane, lambda: service.alter_table(database, table, body))
+    return await answer(lane, lambda: service.alter_table(database, table, body))
 
 
 @router.delete(
@@ -243,13 +251,13 @@ async def alter_table(database: Database, table: Table, body: AlterTable, reques
     tags=["tables"],
 )
 async def drop_table(database: Database, table: Table, request: Request, if_exists: IfExists = False) -> Response:
-    """Removes the table, its files and its log. After a 503 readers see it no more; a retry goes on.
+    """Drops a table with its files and its log. After a 503 readers do not see it any more; a retry continues.
 
     The topic of a table with a connector stays.
     """
     service = service_of(request)
     lane = await lane_of_change(request, database, table)
-    return await done(lane, lambda: service.drop_table(database, table, if_exists=if_exists))
+    return await answer_empty(lane, lambda: service.drop_table(database, table, if_exists=if_exists))
 
 
 @router.get(
@@ -266,11 +274,9 @@ async def list_snapshots(
     page_size: PageSize = PAGE_SIZE,
     page_token: PageToken = None,
 ) -> Response:
-    """Newest first."""
+    """Lists a table's versions, the newest first."""
     service = service_of(request)
-    return await answered(
-        lanes_of(request).files, lambda: service.list_snapshots(database, table, page_size, page_token)
-    )
+    return await answer(lanes_of(request).files, lambda: service.list_snapshots(database, table, page_size, page_token))
 
 
 # ---------------------------------------------------------------------------------------------- leases
@@ -286,9 +292,12 @@ _LEASE = _TABLES + "/{table}/lease"
     tags=["leases"],
 )
 async def acquire_lease(database: Database, table: Table, body: LeaseRequest, request: Request) -> Response:
-    """For who keeps the table, such as a compactor, so that no two do the same work. Codes: `lease-held`."""
+    """Takes the lease of a table for a process that maintains it, such as a compactor, so that no two do the same work.
+
+    Codes: `lease-held`.
+    """
     service = service_of(request)
-    return await answered(lanes_of(request).rows, lambda: service.acquire_lease(database, table, body))
+    return await answer(lanes_of(request).rows, lambda: service.acquire_lease(database, table, body))
 
 
 @router.put(
@@ -299,9 +308,9 @@ async def acquire_lease(database: Database, table: Table, body: LeaseRequest, re
     tags=["leases"],
 )
 async def renew_lease(database: Database, table: Table, body: LeaseRequest, request: Request) -> Response:
-    """Codes: `lease-lost` (it ran out and another took it, or it was released)."""
+    """Extends a lease. Codes: `lease-lost` (it expired and another owner took it, or it was released)."""
     service = service_of(request)
-    return await answered(lanes_of(request).rows, lambda: service.renew_lease(database, table, body))
+    return await answer(lanes_of(request).rows, lambda: service.renew_lease(database, table, body))
 
 
 @router.delete(
@@ -316,8 +325,10 @@ async def release_lease(
     database: Database,
     table: Table,
     request: Request,
-    owner: Annotated[str, Query(description="Who took it; another's stays.", examples=["host-1/4711/0b0f6b52"])],
+    owner: Annotated[
+        str, Query(description="The owner; a lease of another one stays.", examples=["host-1/4711/0b0f6b52"])
+    ],
 ) -> Response:
-    """Ends it before it runs out."""
+    """Ends a lease before it expires."""
     service = service_of(request)
-    return await done(lanes_of(request).rows, lambda: service.release_lease(database, table, owner))
+    return await answer_empty(lanes_of(request).rows, lambda: service.release_lease(database, table, owner))

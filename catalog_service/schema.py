@@ -1,8 +1,8 @@
-"""The catalog's SQL tables, and their rows as values. `migrations/` makes them; a test holds the two equal.
+"""The catalog's SQL tables, and their rows as values. `migrations/` creates them; a test compares the two.
 
-A table's location is not stored: it follows from the warehouse and the names
-(`filestore.layout.table_location`), so a warehouse with its catalog in it can be moved or mounted elsewhere.
-So two rows may never have one name, in any state.
+A table's location is not stored: it follows from the warehouse and the names (`filestore.layout.table_location`), so a
+warehouse that contains its catalog can be moved or mounted elsewhere. So two rows may never have one name, in any
+state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, MetaData, String
 from catalog_service.names import NAME_LENGTH_MAX
 from filestore.errors import Unsupported
 from filestore.model.definition import TableDefinition
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
 
 __all__ = [
     "DATABASES",
@@ -54,13 +54,13 @@ TABLES = Table(
     Column("state", _STATE, nullable=False),
     Column("definition", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
-    Column("connector", String(32)),  # null of a managed table
-    # of a managed table: its log is a topic that was there before it
+    Column("connector", String(32)),  # null for a managed table
+    # of a managed table: whether its log is a topic that existed before the table
     Column("keeps_topic", Boolean, nullable=False, server_default=false()),
 )
 
-# Tables that are gone but for their log, whose server did not answer. They hold no name: the log's holds the
-# table's UUID.
+# Dropped tables whose log could not be deleted, since its server did not answer. They do not block a name: the log's
+# name contains the table's UUID.
 LOG_DEBTS = Table(
     "log_debts",
     METADATA,
@@ -72,7 +72,7 @@ LOG_DEBTS = Table(
     Column("retry_at_ms", BigInteger, nullable=False),
 )
 
-# Who keeps a table at the moment (compaction and its like), until when by the database's clock.
+# The process that maintains a table at the moment (such as a compactor), and until when by the database's clock.
 LEASES = Table(
     "leases",
     METADATA,
@@ -83,7 +83,7 @@ LEASES = Table(
 
 
 class State(StrEnum):
-    """Only ACTIVE rows are visible to users; the others are somebody's work, or what a crash left."""
+    """The state of a database or table. Users see only ACTIVE rows; the others are in work, or left by a crash."""
 
     CREATING = "CREATING"
     ACTIVE = "ACTIVE"
@@ -92,7 +92,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DatabaseRow:
-    """A database; it is never CREATING, since nothing but its row makes it."""
+    """A database; it is never CREATING, since it consists of nothing but its row."""
 
     name: str
     state: State
@@ -102,10 +102,10 @@ class DatabaseRow:
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """A table: what was asked for at its creation. What a managed one has become since, its Delta log says.
+    """A table as it was created. The current definition of a managed one is in its Delta log.
 
-    One with a connector has nothing but its row, so it is never CREATING or DROPPING but with its database. With
-    `keeps_topic` its log is a topic that was there before it, and stays when it goes.
+    A table with a connector is only its row, so it is DROPPING only together with its database, and never CREATING.
+    With `keeps_topic` its log is a topic that existed before the table, and stays after its drop.
     """
 
     database: str
@@ -119,7 +119,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class TableEntry:
-    """A table in a list: what is said of it without reading what it was created as."""
+    """A table in a list, with what can be read without decoding its definition."""
 
     database: str
     name: str
@@ -130,24 +130,24 @@ class TableEntry:
 
 
 def managed(row: TableRow) -> TableDefinition:
-    """What a managed table was created as.
+    """The definition with which a managed table was created.
 
     Raises:
-        Unsupported: ``connector-table``: it is none.
+        Unsupported: ``connector-table``: the table is not a managed one.
     """
     if isinstance(row.definition, TableDefinition):
         return row.definition
     raise Unsupported(
         f"table {row.database}.{row.name} has connector = {row.definition.connector}: it is the topic "
-        f"{row.definition.topic!r}, and has no files, versions or columns that change. Drop it and declare it anew to "
-        "change it; its topic stays",
+        f"{row.definition.topic!r}, and has no files, no versions and no columns that could change. To change it drop "
+        "it and create it again; its topic stays",
         code="connector-table",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRow:
-    """Who may keep a table, until when by the database's clock."""
+    """The owner that maintains a table, and until when by the database's clock."""
 
     table_id: str
     owner: str

@@ -1,4 +1,4 @@
-"""One static token for the whole service, and where the service may listen without one."""
+"""Checks the service's one static token, and where the service may listen without one."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from filestore.errors import InvalidRequest
 
 __all__ = ["TokenMissing", "TokenWrong", "check_exposure", "check_header", "checked_token"]
 
-# What RFC 6750 allows and spaces: other characters would not pass through an HTTP header as they are.
+# RFC 6750's characters and spaces: an HTTP header could not carry others unchanged.
 _TOKEN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
 
 
 class TokenMissing(InvalidRequest):
-    """401: the service requires a token."""
+    """The request has no token (401)."""
 
     default_code = "token-missing"
 
 
 class TokenWrong(InvalidRequest):
-    """401: that is not the token."""
+    """The request has another token (401)."""
 
     default_code = "token-wrong"
 
 
 def checked_token(token: str) -> str:
-    """A token that can be sent in a header.
+    """Returns a token if it can be sent in a header.
 
     Raises:
         InvalidRequest: ``token-empty``: it has no characters; ``bad-token``: characters that no header can hold.
@@ -49,13 +49,13 @@ def checked_token(token: str) -> str:
 
 
 def check_exposure(host: str, address: str, token: str | None, *, insecure: bool) -> None:
-    """Refuses a service that other machines can reach and that asks for no token.
+    """Refuses to start a service that other machines can reach and that requires no token.
 
     Args:
-        host: As the user wrote it, for the message.
-        address: The IP address that it stands for.
-        token: What requests must bring.
-        insecure: The user wants it all the same.
+        host: The host as the user wrote it, for the message.
+        address: The host's IP address.
+        token: The token that requests must send.
+        insecure: Whether the user allows it all the same.
 
     Raises:
         InvalidRequest: ``token-needed``.
@@ -63,22 +63,22 @@ def check_exposure(host: str, address: str, token: str | None, *, insecure: bool
     if token is not None or insecure or ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         return
     raise InvalidRequest(
-        f"other machines can reach {host}, and whoever reaches a service without a token may drop all tables: give "
+        f"other machines can reach {host}, and whoever reaches a service without a token may drop all tables: pass "
         "--token or $TABLESTORE_TOKEN, listen at 127.0.0.1, or pass --insecure if the network itself keeps others out",
         code="token-needed",
     )
 
 
 def check_header(headers: Iterable[tuple[bytes, bytes]], token: str) -> None:
-    """Lets a request pass that has the service's token.
+    """Checks that a request has the service's token.
 
     Args:
-        headers: Of the request, with names in lower case.
-        token: The service's.
+        headers: The request's headers, with names in lower case.
+        token: The service's token.
 
     Raises:
-        TokenMissing: there is no bearer token.
-        TokenWrong: it is another one.
+        TokenMissing: the request has no bearer token.
+        TokenWrong: it has another one.
     """
     scheme, _, given = dict(headers).get(b"authorization", b"").partition(b" ")
     if scheme.lower() != b"bearer" or not given.strip():
@@ -87,4 +87,4 @@ def check_header(headers: Iterable[tuple[bytes, bytes]], token: str) -> None:
             "(tablestore.connect(url, token=…), or --token on the command line)"
         )
     if not hmac.compare_digest(given.strip(), token.encode()):
-        raise TokenWrong("the token is not this service's: ask its administrator for the right one")
+        raise TokenWrong("the token is wrong for this service: ask its administrator for the right one")

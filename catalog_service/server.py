@@ -1,4 +1,4 @@
-"""The catalog service as a process (`run`, for ``tablestore serve``) or as a thread of one (`serving`)."""
+"""Runs the catalog service as a process (`run`, for ``tablestore serve``) or in a thread (`serving`)."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from typing import Any
 import uvicorn
 
 from catalog_service.app import create_app
+from catalog_service.broker_policy import BrokerPolicy
 from catalog_service.embedded import warehouse_and_database
 from catalog_service.heads import BoundedHeads
 from catalog_service.listening import DEFAULT_HOST, DEFAULT_PORT, Settings, bound, check_settings
-from catalog_service.reach import Reach
 from catalog_service.request_metrics import REQUEST_METRICS
 from catalog_service.service import open_service
 from catalog_service.stopping import RunningRequests
 from filestore.errors import Unavailable
 
-__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "Reach", "Settings", "run", "serving"]
+__all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "BrokerPolicy", "Settings", "run", "serving"]
 
-_GRACE_S = 5.0  # less than the 10 s after which Docker kills
+_GRACE_S = 5.0  # less than the 10 s after which Docker kills a process
 _KEEP_ALIVE_S = 75  # longer than clients keep a connection, so that none sends into one that is being closed
 _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[[str], None] | None = None) -> None:
-    """Serves until SIGINT or SIGTERM, then answers what is under way and returns.
+    """Serves until SIGINT or SIGTERM, then answers the running requests and returns.
 
     Args:
-        warehouse: Folder of the databases; made if it is not there.
-        settings: Where it listens, to whom, and with which catalog.
-        announce: Is given one line with the URL once requests are answered; default: standard output.
+        warehouse: The folder of the databases; it is created if it does not exist.
+        settings: Where to listen, for which clients, and with which catalog.
+        announce: It gets one line with the URL once requests are answered; by default the line is printed.
 
     Raises:
         InvalidRequest: ``token-empty``, ``bad-token``, ``token-needed``, ``tls-files``.
@@ -51,7 +51,7 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
         where, _ = warehouse_and_database(warehouse, settings.database)
         line = f"Tablestore catalog at {url} (warehouse {where}); Ctrl-C stops it"
         server.on_started = lambda: (announce or _print)(line)
-        signal.signal(signal.SIGTERM, _exit)  # what uvicorn hands the signal on to, after its graceful stop
+        signal.signal(signal.SIGTERM, _exit)  # uvicorn raises the signal again after its graceful stop
         try:
             server.run(sockets=[server.socket])
         except KeyboardInterrupt:
@@ -60,12 +60,12 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
 
 @contextmanager
 def serving(warehouse: str, settings: Settings | None = None, **more: Any) -> Iterator[str]:
-    """Serves from a thread of this process while the block runs; gives the URL.
+    """Serves from a thread of this process while the block runs; yields the URL.
 
     Args:
-        warehouse: Folder of the databases; made if it is not there.
-        settings: As of `run`; by default loopback and any free port.
-        more: The same, one by one.
+        warehouse: The folder of the databases; it is created if it does not exist.
+        settings: The settings as for `run`; by default loopback and any free port.
+        more: Single settings by name, instead of `settings`.
 
     Raises:
         InvalidRequest: as `run`.
@@ -87,7 +87,7 @@ def serving(warehouse: str, settings: Settings | None = None, **more: Any) -> It
 
 
 class _Server(uvicorn.Server):
-    """Tells when it answers, and ends what is under way when it has waited long enough."""
+    """Reports when it begins to answer, and ends the running requests when their time is over."""
 
     def __init__(self, config: uvicorn.Config, listener: socket.socket, running: RunningRequests) -> None:
         super().__init__(config)
@@ -106,15 +106,17 @@ class _Server(uvicorn.Server):
             await super().shutdown(sockets)
         finally:
             waited.cancel()
-            self._running.stop()  # after a second Ctrl-C nobody waited
+            self._running.stop()  # a second Ctrl-C ends the wait
 
 
 @contextmanager
 def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tuple[_Server, str]]:
     check_settings(settings)
-    # The port comes first: a second service on one port must not touch the catalog.
+    # The port is bound first: a second service on one port must not open the catalog.
     with bound(settings) as listener:
-        service = open_service(*warehouse_and_database(warehouse, settings.database), reach=settings.reach)
+        service = open_service(
+            *warehouse_and_database(warehouse, settings.database), broker_policy=settings.broker_policy
+        )
         app = create_app(service, settings.token)
         config = uvicorn.Config(
             app,

@@ -1,6 +1,6 @@
-"""The use cases: names and requests are checked, rows become answers. Knows no HTTP.
+"""The use cases of the catalog: they check names and requests, and turn rows into answers. No HTTP here.
 
-`CatalogService` is used by the HTTP routes and, in the same process, by the embedded catalog.
+The HTTP routes use `CatalogService`, and the embedded catalog does in its own process.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from importlib.metadata import PackageNotFoundError, version
 from sqlalchemy import Engine
 
 from catalog_service import answers, pages
+from catalog_service.broker_policy import BrokerPolicy
 from catalog_service.definitions import definition_of
 from catalog_service.engine import locks_of, migrate, open_engine
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import NameLocks
 from catalog_service.names import fold_name
-from catalog_service.reach import Reach
 from catalog_service.repository import Repository, database_not_found
 from catalog_service.schema import State, TableEntry, TableRow
 from catalog_service.tables import ManagedTables, TableSteps
@@ -44,7 +44,7 @@ from filestore.model.change_text import parse_change
 from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
 from filestore.storage import LocalStorage
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
 
 __all__ = ["CatalogService", "open_service"]
 
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What a service is made of; tests replace single parts."""
+    """The replaceable parts of a service; tests replace single ones."""
 
     ambient: Ambient
     steps: TableSteps
@@ -66,15 +66,15 @@ def _parts() -> Parts:
 
 
 def open_service(
-    warehouse: str, database_url: str, parts: Parts | None = None, reach: Reach | None = None
+    warehouse: str, database_url: str, parts: Parts | None = None, broker_policy: BrokerPolicy | None = None
 ) -> CatalogService:
     """Opens a catalog: migrates its schema, then finishes what crashes left.
 
     Args:
-        warehouse: Folder of the databases.
+        warehouse: The folder of the databases.
         database_url: The catalog's database, as SQLAlchemy writes it.
-        parts: Instead of the real clock, storage and logs.
-        reach: Which brokers tables may name; None: whatever they want, as who opens a warehouse by its path may.
+        parts: They replace the real clock, storage and logs.
+        broker_policy: Which brokers tables may name; None: any, for a process that opens a warehouse by its path.
 
     Raises:
         InvalidRequest: ``bad-database-url``.
@@ -88,33 +88,33 @@ def open_service(
     lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
-    return CatalogService(lifecycle, engine, reach)
+    return CatalogService(lifecycle, engine, broker_policy)
 
 
 class CatalogService:
-    """Any method raises `Unavailable` if the catalog's database does not answer; nothing was changed then."""
+    """The use cases. Each method raises `Unavailable`, and changes nothing, if the catalog's database fails."""
 
-    def __init__(self, lifecycle: Lifecycle, engine: Engine, reach: Reach | None = None) -> None:
-        self._reach = reach
+    def __init__(self, lifecycle: Lifecycle, engine: Engine, broker_policy: BrokerPolicy | None = None) -> None:
+        self._broker_policy = broker_policy
         self._lifecycle = lifecycle
         self._repository = lifecycle.repository
         self._engine = engine
 
     @property
     def warehouse(self) -> str:
-        """Where databases lie."""
+        """The folder or URL of the databases."""
         return self._lifecycle.warehouse
 
     @property
     def version(self) -> str:
-        """Of the installed package."""
+        """The version of the installed package."""
         try:
             return version("lakehouse-tablestore")
-        except PackageNotFoundError:  # run from a checkout
+        except PackageNotFoundError:  # the process runs from a checkout
             return "0+checkout"
 
     def close(self) -> None:
-        """Lets go of the database's connections."""
+        """Closes the database's connections."""
         self._lifecycle.locks.close()
         self._engine.dispose()
 
@@ -123,7 +123,7 @@ class CatalogService:
         self._repository.ping()
 
     def asks_brokers(self, database: str, name: str | None = None) -> bool:
-        """Whether to change or drop a table, or a database with its tables, may mean to wait for a broker.
+        """Whether changing or dropping a table, or a database with its tables, may have to wait for a broker.
 
         Raises:
             InvalidRequest: ``bad-name``.
@@ -134,7 +134,7 @@ class CatalogService:
     # ------------------------------------------------------------------------------------------ databases
 
     def create_database(self, request: CreateDatabase, *, if_not_exists: bool = False) -> tuple[DatabaseInfo, bool]:
-        """The database, and whether it was made now.
+        """Creates a database; returns it, and whether this call created it.
 
         Raises:
             InvalidRequest: ``bad-name``, ``too-long``.
@@ -151,7 +151,7 @@ class CatalogService:
         return answers.database_info(row, self._database_location(name)), created
 
     def get_database(self, name: str) -> DatabaseInfo:
-        """A database; `NotFound` (``database-not-found``)."""
+        """Returns a database; raises `NotFound` (``database-not-found``)."""
         name = fold_name("database", name)
         row = self._repository.database(name)
         if row is None or row.state is not State.ACTIVE:
@@ -159,7 +159,7 @@ class CatalogService:
         return answers.database_info(row, self._database_location(name))
 
     def list_databases(self, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> DatabasePage:
-        """A page of databases by name; `InvalidRequest` (``bad-page-token``)."""
+        """Returns a page of databases by name; raises `InvalidRequest` (``bad-page-token``)."""
         after = pages.decode_token("databases", page_token)
         rows = self._repository.databases(after, page_size + 1)
         page, token = pages.cut(rows, page_size, "databases", lambda row: row.name)
@@ -185,7 +185,7 @@ class CatalogService:
     def create_table(
         self, database: str, request: CreateTable, *, if_not_exists: bool = False
     ) -> tuple[TableInfo, bool]:
-        """The table, and whether it was made now: version 0, and its log.
+        """Creates a table (version 0, and its log); returns it, and whether this call created it.
 
         Raises:
             InvalidRequest: ``bad-name``, and the codes of `definition_of`; with a connector ``topic-not-found``,
@@ -196,8 +196,8 @@ class CatalogService:
         """
         database, name = fold_name("database", database), fold_name("table", request.name)
         definition = definition_of(request)
-        if self._reach is not None:
-            self._reach.check(definition)
+        if self._broker_policy is not None:
+            self._broker_policy.check(definition)
         row, created = self._lifecycle.create_table(database, name, definition)
         if not created and not if_not_exists:
             raise AlreadyExists(
@@ -207,38 +207,38 @@ class CatalogService:
         return self._info(row, with_snapshot=True), created
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = True) -> TableInfo:
-        """A table in full.
+        """Returns a table in full.
 
         Args:
-            database: Its database.
+            database: The name of its database.
             name: Its name.
             with_snapshot: Whether to read the newest version from storage.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
-            Corrupt: ``table-files-missing``, ``table-replaced``: the catalog has it, its files are not there.
+            Corrupt: ``table-files-missing``, ``table-replaced``: the catalog has the table, but its files are missing.
         """
         return self._info(self._table(database, name), with_snapshot=with_snapshot)
 
     def alter_table(self, database: str, name: str, request: AlterTable) -> SnapshotInfo:
-        """Changes what a table is, as one commit.
+        """Changes a table's columns, comments and options in one commit.
 
         Raises:
-            InvalidRequest: ``bad-change``, and the codes of `filestore.alter.alter`. Nothing was changed.
+            InvalidRequest: ``bad-change``, and the codes of `filestore.operations.alter.alter`. Nothing was changed.
             NotFound: ``database-not-found``, ``table-not-found``, ``unknown-column``.
-            Unsupported: ``rewrite-needed``, ``pending-runs``: files would have to be written anew or runs to be folded,
-                which a client does; ``connector-table``.
-            Conflict: others changed the table, again and again.
+            Unsupported: ``rewrite-needed``, ``pending-runs``: files would have to be rewritten or pending runs folded,
+                which only a client does; ``connector-table``.
+            Conflict: other changes of the table were faster in every attempt.
         """
         changes = [parse_change(text) for text in request.changes]
         row = self._table(database, name)
-        self._state(row)  # an error of its own if the files are gone
-        if self._reach is not None:
-            self._reach.check_options({c.name: c.value for c in changes if isinstance(c, SetOption)})
-        return answers.snapshot_info(self._lifecycle.steps.alter(self._lifecycle.physical(row), changes))
+        self._state(row)  # raises an error of its own if the files are missing
+        if self._broker_policy is not None:
+            self._broker_policy.check_options({c.name: c.value for c in changes if isinstance(c, SetOption)})
+        return answers.snapshot_info(self._lifecycle.steps.alter(self._lifecycle.identity(row), changes))
 
     def list_tables(self, database: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> TablePage:
-        """A page of tables by name; `NotFound`, or `InvalidRequest` (``bad-page-token``)."""
+        """Returns a page of tables by name; raises `NotFound`, or `InvalidRequest` (``bad-page-token``)."""
         database = fold_name("database", database)
         scope = f"tables:{database}"
         rows = self._repository.tables(database, pages.decode_token(scope, page_token), page_size + 1)
@@ -246,12 +246,12 @@ class CatalogService:
         return TablePage(tables=[self._summary(row) for row in page], next_page_token=token)
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log, or completes a drop. The topic of one with a connector stays.
+        """Drops a table with its files and its log, or completes a drop. The topic of a table with a connector stays.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``, unless `if_exists`.
             Unavailable: ``log-left``: the table is gone, and its topic could not be removed; or the storage does not
-                answer. A retry goes on.
+                answer. A retry continues.
         """
         database, name = fold_name("database", database), fold_name("table", name)
         try:
@@ -264,12 +264,12 @@ class CatalogService:
     def list_snapshots(
         self, database: str, name: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None
     ) -> SnapshotPage:
-        """A page of a table's snapshots, newest first; errors as of `get_table`, or ``connector-table``."""
+        """Returns a page of a table's snapshots, newest first; raises as `get_table`, or ``connector-table``."""
         row = self._table(database, name)
         scope = f"snapshots:{row.table_id}"
         before = pages.decode_token(scope, page_token)
         if before is not None and not before.isdigit():
-            raise InvalidRequest("page_token was changed on its way", code="bad-page-token")
+            raise InvalidRequest("page_token has been changed: pass it as it was received", code="bad-page-token")
         found = self._snapshots(row, page_size + 1, None if before is None else int(before))
         page, token = pages.cut(found, page_size, scope, lambda snapshot: str(snapshot.version))
         return SnapshotPage(snapshots=[answers.snapshot_info(s) for s in page], next_page_token=token)
@@ -277,7 +277,7 @@ class CatalogService:
     # ------------------------------------------------------------------------------------------ leases
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Takes a table's lease, for whoever asks first; asking again with the same owner gives it again.
+        """Grants a table's lease to the first owner that asks; the same owner may ask again.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
@@ -290,29 +290,30 @@ class CatalogService:
         holder = self._repository.lease(row.table_id)
         held = "somebody else" if holder is None else f"{holder.owner} until {answers.lease_info(holder).expires_at}"
         raise Conflict(
-            f"the lease of {row.database}.{row.name} is held by {held}: ask again when it has run out",
+            f"the lease of {row.database}.{row.name} is held by {held}: ask again when it has expired",
             code="lease-held",
         )
 
     def renew_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:
-        """Lets a lease run on.
+        """Extends a lease.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
-            Conflict: ``lease-lost``: it ran out and another took it, or it was released.
+            Conflict: ``lease-lost``: it expired and another owner took it, or it was released.
         """
         row = self._table(database, name)
         renewed = self._repository.renew_lease(row.table_id, request.owner, request.seconds)
         if renewed is None:
             raise Conflict(
-                f"{request.owner} has no lease of {row.database}.{row.name} any more: stop its work, and take a lease "
+                f"{request.owner} does not hold the lease of {row.database}.{row.name} any more: stop its work, and "
+                "take a lease "
                 "again",
                 code="lease-lost",
             )
         return answers.lease_info(renewed)
 
     def release_lease(self, database: str, name: str, owner: str) -> None:
-        """Ends a lease; one that is not the owner's any more is left alone.
+        """Ends a lease; one that the owner does not hold any more is left alone.
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``.
@@ -329,7 +330,7 @@ class CatalogService:
         return row
 
     def _location(self, row: TableRow) -> str:
-        return self._lifecycle.physical(row).location
+        return self._lifecycle.identity(row).location
 
     def _summary(self, entry: TableEntry) -> TableSummary:
         managed = entry.connector is None
@@ -347,25 +348,25 @@ class CatalogService:
 
     def _state(self, row: TableRow) -> TableState:
         try:
-            return self._lifecycle.steps.state(self._lifecycle.physical(row))
+            return self._lifecycle.steps.state(self._lifecycle.identity(row))
         except (NotFound, Corrupt) as error:
             raise self._missing(row, error) from error
 
     def _snapshots(self, row: TableRow, limit: int, before: int | None) -> Sequence[Snapshot]:
         try:
-            return self._lifecycle.steps.snapshots(self._lifecycle.physical(row), limit, before)
+            return self._lifecycle.steps.snapshots(self._lifecycle.identity(row), limit, before)
         except (NotFound, Corrupt) as error:
             raise self._missing(row, error) from error
 
     def _missing(self, row: TableRow, error: NotFound | Corrupt) -> NotFound | Corrupt:
-        """What it means that an ACTIVE table's files cannot be read."""
+        """The error for an ACTIVE table whose files cannot be read."""
         now = self._repository.table(row.database, row.name)
         if now is None or now.table_id != row.table_id or now.state is not State.ACTIVE:
-            return _table_not_found(row.database, row.name)  # dropped while we read
+            return _table_not_found(row.database, row.name)  # it was dropped during the read
         if isinstance(error, Corrupt):
             return error
         return Corrupt(
-            f"the catalog has table {row.database}.{row.name}, and {self._location(row)} has not: is "
+            f"the catalog has table {row.database}.{row.name}, but {self._location(row)} does not: is "
             f"{self.warehouse} the right warehouse? Restore the files, or drop the table",
             code="table-files-missing",
         )

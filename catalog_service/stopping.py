@@ -1,4 +1,4 @@
-"""A clean stop: requests that are under way get some seconds, and then an answer that says what happened."""
+"""Stops cleanly: running requests get some seconds, and then an answer that says what happened."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ __all__ = ["RunningRequests", "StoppableRequests"]
 
 
 class RunningRequests:
-    """The requests that are under way."""
+    """The requests that are running."""
 
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[Any]] = set()
         self.stopped = False
 
     def stop(self) -> None:
-        """Ends them with a 503. Called in the event loop."""
+        """Ends them with a 503. REQUIRES: the caller is in the event loop."""
         self.stopped = True
         for task in list(self.tasks):
             task.cancel()
 
 
 class StoppableRequests:
-    """Notes the requests that are under way, and answers those that are ended.
+    """Registers requests while they run, and answers those that are ended.
 
     Args:
-        app: What answers them.
-        running: Where they are noted.
+        app: The application that answers them.
+        running: Where they are registered.
     """
 
     def __init__(self, app: ASGIApp, running: RunningRequests) -> None:
@@ -40,7 +40,7 @@ class StoppableRequests:
         self._running = running
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handles one request."""
         task = asyncio.current_task()
         if scope["type"] != "http" or task is None:
             await self._app(scope, receive, send)
@@ -67,9 +67,9 @@ class StoppableRequests:
 
 def _stopping(method: str) -> Unavailable:
     if method == "GET":
-        return Unavailable("the service is stopping: ask again when it is back", code="service-stopping")
+        return Unavailable("the service is stopping: retry when it is back", code="service-stopping")
     return Unavailable(
-        "the service is stopping and did not wait for the end of this request: it may have been done or not; look, or "
-        "retry with if_not_exists / if_exists",
+        "the service is stopping and did not wait for the end of this request, which may have been done or not: check, "
+        "or retry with if_not_exists / if_exists",
         code="service-stopping",
     )

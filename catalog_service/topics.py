@@ -1,18 +1,18 @@
-"""Whether two tables of a catalog would have one topic as their log. Pure."""
+"""Decides whether two tables of a catalog would use one topic as their log. Pure."""
 
 from __future__ import annotations
 
 from filestore.model.definition import TableDefinition
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.properties import named_brokers
+from log.connector.declaration import KafkaDeclaration
+from log.connector.properties import named_brokers
 
 __all__ = ["shares_topic"]
 
 
 def shares_topic(one: TableDefinition, other: TableDefinition | KafkaDeclaration) -> bool:
-    """Whether both name the same topic, at brokers of which one at least is named by both.
+    """Whether both name the same topic, and at least one common broker.
 
-    A table that is declared on a topic may be declared on a log's, too: it is one of its readers.
+    A table with a connector may use the topic of a log, too: it is one of the log's readers.
     """
     if isinstance(other, KafkaDeclaration):
         return False

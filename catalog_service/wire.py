@@ -1,4 +1,4 @@
-"""What crosses HTTP, as pydantic models: the JSON of ``/api/v1``. The embedded catalog speaks them, too."""
+"""Requests and answers of ``/api/v1`` as pydantic models. The embedded catalog uses them, too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from catalog_service.page_wire import (
 )
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
+from managed_table.identity import TableIdentity
 
 __all__ = [
     "AlterTable",
@@ -56,7 +57,7 @@ _CREATED = "2026-11-21T12:00:00Z"
 
 
 class CreateTable(RequestModel):
-    """Body of ``POST /databases/{database}/tables``; either `columns` or `schema`."""
+    """The body of ``POST /databases/{database}/tables``; it has either `columns` or `schema`."""
 
     model_config = ConfigDict(
         populate_by_name=True,
@@ -100,7 +101,7 @@ class CreateTable(RequestModel):
     sql_schema: str | None = Field(
         None,
         alias="schema",
-        description="A SQL column list, instead of `columns`; PRIMARY KEY (…) NOT ENFORCED may stand in it.",
+        description="A SQL column list, instead of `columns`; it may contain PRIMARY KEY (…) NOT ENFORCED.",
     )
     primary_key: tuple[str, ...] = ()
     partition_by: tuple[str, ...] = ()
@@ -110,7 +111,7 @@ class CreateTable(RequestModel):
     @model_validator(mode="after")
     def _one_schema(self) -> Self:
         if (self.columns is None) == (self.sql_schema is None):
-            raise ValueError("give either 'columns' or 'schema' (a SQL column list), not both or neither")
+            raise ValueError("pass either 'columns' or 'schema' (a SQL column list), not both or neither")
         return self
 
     @classmethod
@@ -124,7 +125,7 @@ class CreateTable(RequestModel):
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> CreateTable:
-        """From columns or a SQL column list."""
+        """Makes a request from columns or a SQL column list."""
         text = schema if isinstance(schema, str) else None
         columns = None if isinstance(schema, str) else tuple(column_specs(schema))
         return cls(
@@ -139,25 +140,25 @@ class CreateTable(RequestModel):
 
 
 class AlterTable(RequestModel):
-    """Body of ``PATCH /databases/{database}/tables/{table}``."""
+    """The body of ``PATCH /databases/{database}/tables/{table}``."""
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"changes": ["ADD COLUMN note STRING AFTER id", "COMMENT 'One row an order'"]}]}
     )
 
     changes: tuple[str, ...] = Field(
-        min_length=1, max_length=1000, description="As behind ALTER TABLE in SQL; all are made or none."
+        min_length=1, max_length=1000, description="Clauses as after ALTER TABLE in SQL; all are applied or none."
     )
 
 
 class CurrentSnapshot(AnswerModel):
-    """What a table holds now, as its newest version says."""
+    """The content of a table's newest version."""
 
-    version: int = Field(description="Of the Delta table, from 0.")
+    version: int = Field(description="The version of the Delta table, from 0.")
     timestamp: datetime
-    files: int = Field(description="Live data files.")
-    bytes: int = Field(description="Their size together.")
-    rows: int = Field(description="Live rows: those of the files without those in deletion vectors.")
+    files: int = Field(description="The number of live data files.")
+    bytes: int = Field(description="The size of all live data files.")
+    rows: int = Field(description="The number of live rows: the files' rows without those in deletion vectors.")
     log_offsets: dict[int, int] = Field(description="By bucket: the end of the log that this version covers.")
 
 
@@ -198,32 +199,37 @@ class TableInfo(AnswerModel):
 
     database: str
     name: str
-    table_id: str = Field(description="A UUID; a table that is dropped and made again gets another.")
+    table_id: str = Field(description="A UUID; a table that is dropped and created again gets another.")
     connector: str | None = Field(
-        None, description="`kafka` or `upsert-kafka` of a table that is a topic; null of a managed one."
+        None, description="`kafka` or `upsert-kafka` if the table is a topic; null for a managed table."
     )
-    format: Literal["delta"] | None = Field("delta", description="Of the files; null of a table with a connector.")
+    format: Literal["delta"] | None = Field("delta", description="The files' format; null with a connector.")
     location: str | None = Field(
-        description="The path or URL of the Delta table; null of a table with a connector, which has no files."
+        description="The path or URL of the Delta table; null for a table with a connector, which has no files."
     )
     columns: list[ColumnInfo]
     primary_key: list[str]
     partition_by: list[str]
-    options: dict[str, str] = Field(description="As given.")
-    effective_options: dict[str, str] = Field(description="As given, and the defaults of the others.")
-    keeps_topic: bool = Field(False, description="Whether its log is a topic that was there before it, and stays.")
+    options: dict[str, str] = Field(description="The options as given.")
+    effective_options: dict[str, str] = Field(description="The options as given, and the defaults of the others.")
+    keeps_topic: bool = Field(False, description="Whether its log is a topic that existed before it, and will stay.")
     comment: str | None = None
     created_at: datetime
     current_snapshot: CurrentSnapshot | None = Field(
-        None, description="Null if it was not asked for, and of a table with a connector."
+        None, description="Null if the request did not ask for it, and for a table with a connector."
     )
 
     def declaration(self) -> KafkaDeclaration | None:
-        """What a table with a connector was declared as; None of a managed one."""
+        """The declaration of a table with a connector; None for a managed table."""
         if self.connector is None:
             return None
         options = tuple(sorted(self.options.items()))
         return KafkaDeclaration(table_columns(self.columns), tuple(self.primary_key), options, self.comment)
+
+    def identity(self) -> TableIdentity:
+        """Returns the identity of a managed table. REQUIRES: the table has no connector."""
+        assert self.location is not None, "a table with a connector has no files"
+        return TableIdentity(self.database, self.name, self.table_id, self.location)
 
 
 # ---------------------------------------------------------------------------------------------- snapshots
@@ -253,11 +259,11 @@ class SnapshotInfo(AnswerModel):
     commit_id: str
     log_offsets: dict[int, int]
     metrics: dict[str, int]
-    notes: list[str] = Field([], description="Such as which readers a change of the table shuts out.")
+    notes: list[str] = Field([], description="Notes, such as which readers cannot read the table after a change.")
 
 
 class SnapshotPage(AnswerModel):
     """Snapshots, newest first."""
 
     snapshots: list[SnapshotInfo]
-    next_page_token: str | None = Field(None, description="Of the next, older page; null on the last.")
+    next_page_token: str | None = Field(None, description="The token of the next, older page; null on the last.")

@@ -1,17 +1,13 @@
-"""Compaction keeps a table's buckets few files deep: which files, the merge, and who does it when.
+"""Compaction: chooses slots that need work, merges their files, and runs as a service for the tables of a catalog.
 
-    choice     what to do with a slot (pure)          merge        a slot's files become new ones
-    local      plan, merge, commit                    rebase       what to do when writers were faster
-    folding    pending runs become files              maintenance  tags, and versions that expire
+    choice     which files of a slot to merge (pure)  merge        merges the files of a slot
+    compact    plan, merge and commit                 rebase       carries a merge over to a newer version
+    tombstones merges and forgets deleted keys        log_trim     retention of an embedded log
     duties     what a compactor does for a table      compactor    all tables of a catalog, each under its lease
-    leftovers  files that nobody names                in_writer    beside a writer's commits
     lease      held by a heartbeat                    schedule     when (APScheduler)
-    threads    tasks in one process                   tombstones   runs of deleted keys
-    refold     an older version's runs, for a rollback
-    replacing  which rows an overwrite changes
-    rewrite    all rows in files of a new schema      log_trim     retention of an embedded log
+    in_writer  compaction beside a writer's commits   maintenance  tags, and versions that expire
     duty_metrics  what is measured of a compactor
 
-A commit of a compaction changes no row: it is ``dataChange = false`` in Delta's log and leaves nothing in ours. A fold
-changes none for our readers; for all others it is the commit that does.
+A compaction does not change rows: its commit has ``dataChange = false`` in the Delta log and adds nothing to the
+table's log. Folds are in `filestore.operations.fold`, since rollbacks and changes of the definition fold, too.
 """

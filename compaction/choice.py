@@ -1,7 +1,7 @@
-"""What a compaction does in one slot. Pure: files in, a choice out.
+"""Chooses the files of a slot that a compaction merges. Pure: it gets files and returns a choice.
 
-Since a commit marks superseded rows dead at once, each key lives in one file only. So the order of runs carries no
-meaning, any of them may be merged, and those are chosen that are alike in size (universal compaction, DESIGN.md 27).
+A commit marks superseded rows as deleted, so each key has a live row in one file only. So the order of runs does not
+matter, any of them may be merged, and runs of similar sizes are chosen (universal compaction, decision 27).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from filestore.rows.keys import Key, decode_key
 __all__ = ["Choice", "Full", "Merge", "Nothing", "Run", "chains", "choose", "sorted_runs"]
 
 Run = tuple[DataFile, ...]
-"""Files of one level that do not overlap, in key order, of which one at most is below the target size."""
+"""Files of one level that do not overlap, in key order; at most one of them is below the target size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The slot is well as it is."""
+    """The slot needs no compaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """These files, of more, become new ones of that level."""
+    """Some files of the slot are merged into new ones of that level."""
 
     files: tuple[DataFile, ...]
     level: int
@@ -35,23 +35,23 @@ class Merge:
 
 @dataclass(frozen=True, slots=True)
 class Full:
-    """All files of the slot become one clean run of that level."""
+    """All files of the slot are merged into one run of that level, without deleted rows."""
 
     files: tuple[DataFile, ...]
     level: int
 
 
 Choice = Nothing | Merge | Full
-"""Who acts on a choice matches all of them; what a slot may need besides its files' merging joins the union."""
+"""The possible choices; code that acts on a choice matches all of them."""
 
 
 def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool = False) -> Choice:
-    """What to do with a slot.
+    """Chooses what to do in a slot.
 
     Args:
-        files: Its live files.
-        definition: Keys and options.
-        full: Make one clean run of it, whatever that costs.
+        files: The slot's live files.
+        definition: The table's keys and options.
+        full: Whether to merge all files into one run, whatever that costs.
     """
     if definition.primary_key:
         chosen = _all_unless_clean(files, definition) if full else _some_runs(files, definition)
@@ -64,14 +64,14 @@ def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool
 
 
 def sorted_runs(files: Iterable[DataFile], definition: TableDefinition) -> list[Run]:
-    """The files of a table with a key as runs: the fewest that first fit finds."""
+    """Groups the files of a table with a key into runs: the fewest that a first-fit search finds."""
     return [tuple(f.file for f in run) for run in _first_fit(files, definition, runs=True)]
 
 
 def chains(files: Iterable[DataFile], definition: TableDefinition) -> list[tuple[DataFile, ...]]:
-    """The files of a table with a key as chains of those that do not overlap, whatever their levels and sizes.
+    """Groups the files of a table with a key into chains without overlaps, whatever their levels and sizes.
 
-    There are as many as files lie over one another at most: a merge holds one file of each at a time.
+    There are as many chains as files that overlap at one key: a merge has one file of each chain open at a time.
     """
     return [tuple(f.file for f in chain) for chain in _first_fit(files, definition, runs=False)]
 
@@ -99,7 +99,7 @@ def _first_fit(files: Iterable[DataFile], definition: TableDefinition, *, runs: 
 
 
 def _of_one_write(run: Sequence[_Spanning], file: _Spanning) -> bool:
-    """Whether one writer could have written the file behind the run."""
+    """Whether one writer could have written the file after the run's files."""
     return run[-1].file.level == file.file.level and not (file.small and any(f.small for f in run))
 
 
@@ -135,13 +135,13 @@ def _some_runs(files: Sequence[DataFile], definition: TableDefinition) -> Sequen
 
 
 def _amplified(files: Sequence[DataFile], definition: TableDefinition) -> bool:
-    """Whether rows that nobody sees take more room than they may beside those that are seen."""
+    """Whether deleted rows take more space, compared with live rows, than the table's options allow."""
     percent = definition.options["compaction.max-size-amplification-percent"]
     return bool(100 * sum(map(_dead_size, files)) > percent * sum(map(_live_size, files)))
 
 
 def _smallest(runs: Sequence[Run], at_least: int, ratio_percent: int) -> Sequence[Run]:
-    """The smallest runs, and on as long as the next is no larger than all before: universal compaction by size."""
+    """The smallest runs, and more while the next one is not larger than all before: universal compaction by size."""
     ordered = sorted(runs, key=lambda run: (_size(run), run[0].path))
     taken = at_least
     while taken < len(ordered):
@@ -157,7 +157,7 @@ def _size(run: Run) -> int:
 
 
 def _live_size(file: DataFile) -> int:
-    """Bytes of the rows that live, as far as the number of rows tells."""
+    """Estimates the bytes of the live rows from their number."""
     return file.size * file.live_rows // file.rows
 
 
@@ -166,7 +166,7 @@ def _dead_size(file: DataFile) -> int:
 
 
 def _pieces(files: Sequence[DataFile], definition: TableDefinition, full: bool) -> Sequence[DataFile]:
-    """Small files of a table without a key, in the order in which they were written."""
+    """The small files of a table without a key, in the order in which they were written."""
     small = [file for file in files if _is_small(file, definition)]
     worn = [file for file in files if (_dead([file]) if full else _amplified([file], definition))]
     enough = 2 if full else definition.options["num-sorted-run.compaction-trigger"]

@@ -1,7 +1,7 @@
-"""A compactor: goes through a catalog's tables and does what is due, table by table, each under its lease.
+"""The compactor: performs the due duties for the tables of a catalog, one by one, each under the table's lease.
 
-Several may run at once, on one machine or many: who holds a table's lease works on it, the others pass it by. One that
-dies loses its leases when they run out; what it had not committed is not there, so whoever comes next begins anew.
+Several compactors may run at once, on one machine or many: the one that holds a table's lease works on it, the others
+skip it. The leases of one that died expire; its uncommitted work is invisible, so the next compactor begins again.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from catalog_service.client import Catalog, LeaseRequest, TableInfo
-from compaction.duties import Duty, StillMine
+from compaction.duties import Duty, LeaseCheck
 from compaction.duty_metrics import DUTIES_DONE, DUTY_SECONDS
 from compaction.lease import leased
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, NotFound, TableStoreError
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.storage import Storage
-from filestore.table import FileStore
+from managed_table.opened import OpenedTable
 
 __all__ = ["Compactor", "Outcome"]
 
@@ -30,13 +30,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a duty that was due.
+    """The result of a duty that was due.
 
     Attributes:
-        table: ``database.table``.
-        duty: Its name.
-        done: What was done, in a line.
-        error: Why it was not.
+        table: The table's name, ``database.table``.
+        duty: The duty's name.
+        done: A line that says what was done.
+        error: The error, if it failed.
     """
 
     table: str
@@ -46,20 +46,20 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether somebody has to look at it: a lost race is no failure, since the next round tries again."""
+        """Whether an operator should act: a lost race is not a failure, since the next round tries again."""
         return self.error is not None and not isinstance(self.error, Conflict)
 
 
 class Compactor:
-    """Keeps the tables of a catalog.
+    """Performs duties for the tables of a catalog.
 
     Args:
-        catalog: Which tables there are, and their leases.
-        storage: Where they lie.
-        ambient: Clock and ids.
-        databases: Only these; all if empty.
-        lease_s: How long a table stays taken after its compactor died.
-        meter: Takes what is measured.
+        catalog: The catalog of the tables, which also grants their leases.
+        storage: The storage of the tables.
+        ambient: The clock and the source of ids.
+        databases: Only tables of these databases; of all if empty.
+        lease_s: The seconds after which a table's lease expires when its compactor died.
+        meter: It gets the metrics.
     """
 
     def __init__(
@@ -77,16 +77,15 @@ class Compactor:
         self._ambient = ambient
         self._databases = tuple(databases)
         self._lease_s = lease_s
-        self._stores: dict[str, FileStore] = {}
-        self._names: dict[str, str] = {}
+        self._opened: dict[str, OpenedTable] = {}
         self.stopping = threading.Event()
-        """Once set, no further table is begun."""
+        """Once it is set, no further table is begun."""
 
     def run(self, duty: Duty) -> Iterator[Outcome]:
-        """Does a duty for all tables that need it; what fails for one does not keep it from the next.
+        """Performs a duty for all tables that need it; an error in one table does not stop the others.
 
         Raises:
-            NotFound: ``database-not-found``: one that was named.
+            NotFound: ``database-not-found``: one of `databases` does not exist.
             Unavailable: the catalog does not answer.
         """
         seen: set[str] = set()
@@ -96,9 +95,9 @@ class Compactor:
             try:
                 info = self._info(database, name)
                 if info is None or info.location is None:
-                    continue  # dropped meanwhile, or a topic, which has no files to keep
+                    continue  # it was dropped by now, or is a topic, which has no files
                 seen.add(info.table_id)
-                done = self._keep(duty, info)
+                done = self._perform(duty, self._table(info))
             except TableStoreError as error:
                 if self._dropped(database, name, error):
                     self._meter.forget(f"{database}.{name}")
@@ -107,9 +106,8 @@ class Compactor:
             else:
                 if done is not None:
                     yield self._counted(Outcome(f"{database}.{name}", duty.name, done))
-        for table_id in [table_id for table_id in self._stores if table_id not in seen]:
-            del self._stores[table_id]
-            self._meter.forget(self._names.pop(table_id))
+        for table_id in [table_id for table_id in self._opened if table_id not in seen]:
+            self._meter.forget(self._opened.pop(table_id).identity.identifier)
 
     def _counted(self, outcome: Outcome) -> Outcome:
         how = "failed" if outcome.failed else "done" if outcome.error is None else "conflict"
@@ -123,7 +121,7 @@ class Compactor:
             return None
 
     def _dropped(self, database: str, name: str, error: TableStoreError) -> bool:
-        """Whether what was not found went with its table; a data file that is missing is no such thing."""
+        """Whether something was not found because its table was dropped, and not because a data file is missing."""
         return isinstance(error, NotFound) and self._info(database, name) is None
 
     def _tables(self) -> Iterator[tuple[str, str]]:
@@ -133,43 +131,38 @@ class Compactor:
             except NotFound:
                 if self._databases:
                     raise
-                continue  # dropped meanwhile
+                continue  # it was dropped by now
             yield from ((database, name) for name in names)
 
-    def _keep(self, duty: Duty, info: TableInfo) -> str | None:
-        store = self._store(info)
-        if not self._due(duty, store):
+    def _perform(self, duty: Duty, table: OpenedTable) -> str | None:
+        if not self._due(duty, table):
             return None
+        identity = table.identity
         owner = f"{socket.gethostname()}/{os.getpid()}/{self._ambient.new_id()}"
         ask = LeaseRequest(owner=owner, seconds=self._lease_s)
         try:
-            with leased(self._catalog, info.database, info.name, ask, self._ambient) as lease:
-                # looked at again: whoever had the lease until now may have done it
-                return self._timed(duty, store, lease.check, info) if self._due(duty, store) else None
+            with leased(self._catalog, identity.database, identity.name, ask, self._ambient) as lease:
+                # checked again: the former holder of the lease may have done it
+                return self._timed(duty, table, lease.check) if self._due(duty, table) else None
         except Conflict as error:
             if error.code != "lease-held":
                 raise
-            logger.debug("%s.%s is passed by: %s", info.database, info.name, error)
+            logger.debug("%s is skipped: %s", identity.identifier, error)
             return None
 
-    def _timed(self, duty: Duty, store: FileStore, still_mine: StillMine, info: TableInfo) -> str | None:
+    def _timed(self, duty: Duty, table: OpenedTable, check_lease: LeaseCheck) -> str | None:
         began_ms = self._ambient.now_ms()
         try:
-            return duty.perform(store, still_mine, info)
+            return duty.perform(table, check_lease)
         finally:
             self._meter.observe(DUTY_SECONDS, (duty.name,), (self._ambient.now_ms() - began_ms) / 1000)
 
-    def _due(self, duty: Duty, store: FileStore) -> bool:
-        return duty.due(store.state(), self._ambient.now_ms())
+    def _due(self, duty: Duty, table: OpenedTable) -> bool:
+        return duty.due(table.files.state(), self._ambient.now_ms())
 
-    def _store(self, info: TableInfo) -> FileStore:
-        """A table's files; kept, since they remember the newest version and read only what is newer."""
-        known = self._stores.get(info.table_id)
-        if known is None:
-            assert info.location is not None, "a topic was not passed by"
-            known = FileStore.open(self._storage, info.location, self._ambient)
-            if known.state().table_id != info.table_id:
-                raise NotFound(f"another table than the catalog's lies at {info.location}", code="table-replaced")
-            self._stores[info.table_id] = known
-            self._names[info.table_id] = f"{info.database}.{info.name}"
-        return known
+    def _table(self, info: TableInfo) -> OpenedTable:
+        """Returns a table that is opened once, since it caches the newest version and reads only newer ones."""
+        if (known := self._opened.get(info.table_id)) is not None:
+            return known
+        opened = OpenedTable(info.identity(), self._storage, self._ambient, self._meter)
+        return self._opened.setdefault(info.table_id, opened)

@@ -1,6 +1,6 @@
-"""What a compactor does for a table, besides nothing: the list of duties. Each says when it is due, and does it.
+"""The duties of a compactor: the kinds of work that a table may need. Each decides when it is due, and performs it.
 
-A duty that is added here is done by ``tablestore compactor``, by schedule or once, under the table's lease.
+``tablestore compactor`` performs every duty of the list, by schedule or once, under the table's lease.
 """
 
 from __future__ import annotations
@@ -9,68 +9,67 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from catalog_service.client import TableInfo
-from compaction.folding import fold_slots, fold_table, forget_folds, plan_folds
-from compaction.local import compact_slots, compact_table, forget_compaction, plan_compaction
+from compaction.compact import compact_slots, compact_table, forget_compaction, plan_compaction
 from compaction.log_trim import trims_log
 from compaction.maintenance import maintain
-from compaction.tombstones import bury, plan_burials
+from compaction.tombstones import clean_tombstones, plan_tombstone_cleanups
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.writer import TableFiles
 from filestore.life.retention import first_retained
-from filestore.table import FileStore
+from filestore.operations.fold import fold_slots, fold_table, forget_folds, plan_folds
+from managed_table.opened import OpenedTable
 
-__all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "StillMine"]
+__all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "LeaseCheck"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-StillMine = Callable[[], None]
-"""Asked right before a duty's commit: raises `Conflict` (``lease-lost``) once the work is no longer this process's."""
+LeaseCheck = Callable[[], None]
+"""Called right before a duty's commit: raises `Conflict` (``lease-lost``) if this process has lost the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """One kind of care.
+    """One kind of work for a table.
 
     Attributes:
-        name: As lines and logs call it.
-        every_s: Seconds between two looks at all tables, unless a schedule is given.
-        due: Whether a table needs it: its newest version, and the time in milliseconds since 1970. Pure.
-        perform: Does it on the newest version, of the table that the catalog knows so, and says in a line what was
-            done; None if nothing was. After an error the table is whole and the next try succeeds.
+        name: The name for output and logs.
+        every_s: The seconds between two checks of all tables, unless a schedule is given.
+        due: Whether a table needs it, by its newest version and the time in milliseconds since 1970. Pure.
+        perform: Performs it on the newest version, and returns a line that says what was done; None if
+            nothing was. After an error the table is consistent and a retry may succeed.
     """
 
     name: str
     every_s: float
     due: Callable[[TableState, int], bool]
-    perform: Callable[[FileStore, StillMine, TableInfo], str | None]
+    perform: Callable[[OpenedTable, LeaseCheck], str | None]
 
 
 def _compaction_due(state: TableState, now_ms: int) -> bool:
     return bool(plan_compaction(state))
 
 
-def _compact(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
-    snapshot = compact_table(store, runner=_while_mine(compact_slots, forget_compaction, still_mine))
+def _compact(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
+    snapshot = compact_table(table.files, runner=_under_lease(compact_slots, forget_compaction, check_lease))
     if snapshot is None:
         return None
     counts = snapshot.metrics
     return f"version {snapshot.version}: {counts['files_removed']} files became {counts['files_added']}"
 
 
-def _while_mine(
+def _under_lease(
     work: Callable[[TableFiles, Sequence[Task]], Sequence[Result]],
     forget: Callable[[TableFiles, Sequence[Result]], None],
-    still_mine: StillMine,
+    check_lease: LeaseCheck,
 ) -> Callable[[TableFiles, Sequence[Task]], Sequence[Result]]:
-    """The same work, thrown away if it is no longer this process's when it is done."""
+    """Discards the results of work if this process has lost the lease when it is done."""
 
     def run(table: TableFiles, tasks: Sequence[Task]) -> Sequence[Result]:
         results = work(table, tasks)
         try:
-            still_mine()
+            check_lease()
         except Conflict:
             forget(table, results)
             raise
@@ -83,25 +82,25 @@ def _folds_due(state: TableState, now_ms: int) -> bool:
     return bool(plan_folds(state, now_ms))
 
 
-def _fold(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
-    snapshot = fold_table(store, runner=_while_mine(fold_slots, forget_folds, still_mine))
+def _fold(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
+    snapshot = fold_table(table.files, runner=_under_lease(fold_slots, forget_folds, check_lease))
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
 
-def _burials_due(state: TableState, now_ms: int) -> bool:
-    return bool(plan_burials(state, now_ms))
+def _tombstones_due(state: TableState, now_ms: int) -> bool:
+    return bool(plan_tombstone_cleanups(state, now_ms))
 
 
-def _bury(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
-    still_mine()
-    snapshot = bury(store)
+def _clean_tombstones(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
+    check_lease()
+    snapshot = clean_tombstones(table.files)
     return None if snapshot is None else f"version {snapshot.version}: tombstones merged or forgotten"
 
 
 def _life_due(state: TableState, now_ms: int) -> bool:
-    """Whether versions may expire, a tag may be due, readers may leave overlays, or the log has to be trimmed.
+    """Whether versions may expire, a tag may be due, there may be old overlays, or the log has to be trimmed.
 
-    Versions may if there are more than are kept whatever their age.
+    Versions may expire if there are more than are always kept.
     """
     options = state.definition.options
     kept = state.version - first_retained(state) + 1
@@ -111,9 +110,9 @@ def _life_due(state: TableState, now_ms: int) -> bool:
     return bool(kept > options["snapshot.num-retained.min"] or tagged or by_age)
 
 
-def _live(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
-    still_mine()
-    done = maintain(store)
+def _live(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
+    check_lease()
+    done = maintain(table)
     told = [f"tag {done.tag.name}"] if done.tag is not None else []
     if done.expiry.files:
         told.append(f"{len(done.expiry.files)} files of expired versions removed")
@@ -125,9 +124,9 @@ def _live(store: FileStore, still_mine: StillMine, _: TableInfo) -> str | None:
 
 
 FOLD = Duty("fold", 30.0, _folds_due, _fold)
-TOMBSTONES = Duty("tombstones", 60.0, _burials_due, _bury)
+TOMBSTONES = Duty("tombstones", 60.0, _tombstones_due, _clean_tombstones)
 LIFE = Duty("life", 600.0, _life_due, _live)
 COMPACTION = Duty("compaction", 30.0, _compaction_due, _compact)
 
 DUTIES: tuple[Duty, ...] = (FOLD, COMPACTION, TOMBSTONES, LIFE)
-"""All of them, in the order in which they are done when all are due."""
+"""All duties, in the order in which due ones are performed."""

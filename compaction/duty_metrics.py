@@ -1,4 +1,4 @@
-"""What is measured of a compactor."""
+"""The metrics of a compactor."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["DUTIES_DONE", "DUTY_METRICS", "DUTY_SECONDS"]
 DUTIES_DONE = Metric(
     "tablestore_duties_total",
     Kind.COUNTER,
-    "Duties that were due for a table, by how they ended: done, conflict (another was faster) or failed.",
+    "Duties that were due for a table, by their outcome: done, conflict (another process was faster) or failed.",
     (TABLE, "duty", "outcome"),
 )
 DUTY_SECONDS = Metric(
     "tablestore_duty_duration_seconds",
     Kind.HISTOGRAM,
-    "How long a duty took for a table, of those that were due; by duty: compaction, fold, tombstones, life, log.",
+    "The duration of a duty that was due for a table; by duty: compaction, fold, tombstones, life, log.",
     ("duty",),
     (*LATENCY_S, 300.0, 1800.0),
 )

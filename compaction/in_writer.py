@@ -1,7 +1,7 @@
-"""Compaction inside a writer that lives long (``compaction.in-writer``): beside its next commits, in a thread.
+"""Compaction inside a long-lived writer (``compaction.in-writer``): in a thread, concurrently with its next commits.
 
-One at a time for each writer. It never fails a write: a lost race is logged, and so is what else goes wrong. When the
-process ends, a compaction that is under way is waited for.
+Each writer runs one compaction at a time. It never fails a write: a lost race is logged, and so are other errors. When
+the process ends, it waits for a running compaction.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from compaction.folding import FoldRunner, fold_table
-from compaction.local import Runner, compact_table
-from compaction.tombstones import bury
+from compaction.compact import Runner, compact_table
+from compaction.tombstones import clean_tombstones
 from filestore.errors import Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
+from filestore.operations.fold import FoldRunner, fold_table
 from filestore.table import FileStore
 
 __all__ = ["InWriter"]
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class InWriter:
-    """Compacts one table as its writer goes on.
+    """Compacts one table while its writer continues.
 
     Args:
-        store: The writer's table. It stays the writer's own: the thread opens it again.
-        runner: Where the merging runs; threads of this process if None.
-        fold_runner: Where pending runs are folded; threads of this process if None.
-        then: What else to do to the table each time, after what needed compaction has had it.
+        store: The writer's table. Only the writer uses it: the thread opens the table again.
+        runner: Runs merges; in threads of this process if None.
+        fold_runner: Folds pending runs; in threads of this process if None.
+        then: Called each time afterwards, for other work on the table.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class InWriter:
         self._running = False
 
     def after_commit(self, definition: TableDefinition) -> None:
-        """Tells that the table was written: looks, in the background, whether it needs compaction, if it wants any."""
+        """Notes that the table was written, and checks in the background whether compaction is enabled and needed."""
         if not definition.options["compaction.in-writer"]:
             return
         with self._lock:
             self._asked = True
             if self._running:
-                return  # it will look once more when it is done
+                return  # the running one will check once more at its end
             self._running = True
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(1, "compaction-in-writer")
@@ -65,7 +65,7 @@ class InWriter:
         pool.submit(self._work).add_done_callback(_tell)
 
     def close(self) -> None:
-        """Waits for what is under way, and lets the thread go. Another commit may follow, and begins it anew."""
+        """Waits for a running compaction, and ends the thread. A later commit starts a new one."""
         with self._lock:
             pool, self._pool = self._pool, None
         if pool is not None:
@@ -73,7 +73,7 @@ class InWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether it has something to look at or to do."""
+        """Whether it checks or compacts the table at the moment."""
         with self._lock:
             return self._running
 
@@ -96,13 +96,13 @@ class InWriter:
     def _compact(self) -> None:
         try:
             if self._own is None:
-                self._own = FileStore.open(self._writers.storage, self._writers.location, self._writers.ambient)
+                self._own = self._writers.twin()
             folded = fold_table(self._own, runner=self._fold_runner)
-            snapshot = compact_table(self._own, runner=self._runner) or bury(self._own) or folded
+            snapshot = compact_table(self._own, runner=self._runner) or clean_tombstones(self._own) or folded
             if self._then is not None:
                 self._then(self._own)
         except Conflict as error:
-            logger.info("a compaction of %s was in vain: %s", self._writers.location, error)
+            logger.info("a compaction of %s lost the race: %s", self._writers.location, error)
         except TableStoreError as error:
             logger.warning("%s could not be compacted: %s", self._writers.location, error)
         else:
@@ -111,6 +111,6 @@ class InWriter:
 
 
 def _tell(done: Future[None]) -> None:
-    """What nobody waits for would be silent."""
+    """Logs an unexpected error, since no caller waits for the result."""
     if (error := done.exception()) is not None:
         logger.error("a compaction in a writer failed unexpectedly", exc_info=error)

@@ -1,4 +1,4 @@
-"""A table's lease, held by a heartbeat for as long as the work under it takes."""
+"""A table's lease, which a heartbeat renews while the work under it takes place."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ __all__ = ["Lease", "leased"]
 logger = logging.getLogger(__name__)
 
 _RENEWALS = 3
-"""How often a lease is renewed before it would run out."""
+"""How many times a lease is renewed before it would expire."""
 
 
 @contextmanager
 def leased(catalog: Catalog, database: str, name: str, ask: LeaseRequest, ambient: Ambient) -> Iterator[Lease]:
-    """Holds a table's lease while the block runs, and gives it back.
+    """Holds a table's lease while the block runs, and releases it.
 
     Args:
-        catalog: Who gives it.
+        catalog: The catalog that grants it.
         database: The table's database.
         name: The table.
-        ask: An owner that nobody else is, and for how long it lasts when this process dies.
-        ambient: For its clock.
+        ask: A unique owner, and the seconds after which the lease expires when this process dies.
+        ambient: The clock.
 
     Raises:
         Conflict: ``lease-held``.
-        NotFound: there is no such table.
+        NotFound: the table does not exist.
     """
     asked_ms = ambient.now_ms()
     catalog.acquire_lease(database, name, ask)
@@ -45,7 +45,7 @@ def leased(catalog: Catalog, database: str, name: str, ask: LeaseRequest, ambien
 
 
 class Lease:
-    """Renews itself in a thread. See `leased`."""
+    """A lease that a thread renews. See `leased`."""
 
     def __init__(
         self, catalog: Catalog, table: tuple[str, str], ask: LeaseRequest, ambient: Ambient, asked_ms: int
@@ -60,30 +60,31 @@ class Lease:
         self._thread = threading.Thread(target=self._beat, name=f"lease of {'.'.join(table)}", daemon=True)
 
     def check(self) -> None:
-        """Raises `Conflict` (``lease-lost``) unless it is held at this moment.
+        """Raises `Conflict` (``lease-lost``) unless the lease is held at this moment.
 
-        A process that was stopped for longer than the lease lasts finds out here, whether or not its heartbeat has.
+        A process that was suspended for longer than the lease lasts notices it here, before its heartbeat may do so.
         """
         if self._lost or self._ambient.now_ms() - self._asked_ms >= 1000 * self._ask.seconds:
             raise Conflict(
-                f"the lease of {'.'.join(self._table)} ran out under this work: nothing was committed, another goes on",
+                f"the lease of {'.'.join(self._table)} expired during this work: nothing was committed, and another "
+                "process continues",
                 code="lease-lost",
             )
 
     def start(self) -> None:
-        """Begins to renew it."""
+        """Starts the thread that renews it."""
         self._thread.start()
 
     def end(self) -> None:
-        """Gives it back. If the catalog does not answer it runs out by itself."""
+        """Releases it. If the catalog does not answer, it expires by itself."""
         self._ended.set()
         self._thread.join()
         try:
             self._catalog.release_lease(*self._table, self._ask.owner)
         except NotFound:
-            pass  # it went with its table
+            pass  # the table was dropped, and its lease with it
         except TableStoreError as error:
-            logger.warning("the lease of %s runs out by itself: %s", ".".join(self._table), error)
+            logger.warning("the lease of %s will expire by itself: %s", ".".join(self._table), error)
 
     def _beat(self) -> None:
         while not self._ended.wait(self._ask.seconds / _RENEWALS) and not self._lost:

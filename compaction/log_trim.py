@@ -1,4 +1,4 @@
-"""Retention of an embedded log, which has no server that would see to it (log/PROTOCOL.md section 6)."""
+"""Trims an embedded log by its retention, since no server does so (log/table/PROTOCOL.md section 6)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from filestore.life.holds import holds
 from filestore.life.retention import tags_of
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
-from log.embedded import EmbeddedLog
-from log.store import log_config
+from log.table.embedded.store import EmbeddedLog
+from managed_table.opened import OpenedTable
 
 __all__ = ["needed_from", "trim_log", "trims_log"]
 
@@ -21,27 +21,24 @@ def trims_log(state: TableState) -> bool:
     return bool(options["log.system"] == "embedded" and options["log.retention"] is not None)
 
 
-def trim_log(store: FileStore) -> int:
-    """Forgets records that are older than ``log.retention``, as Kafka does; gives how many offsets that were.
+def trim_log(table: OpenedTable) -> int:
+    """Removes records that are older than ``log.retention``, as Kafka does; returns the number of trimmed offsets.
 
-    Kept are those of transactions that have not ended, and those that lead on from a version that a tag or a consumer
-    holds; of an eventual log also what was not looked at yet. Safe to repeat.
+    It keeps the records of open transactions, those that follow a version that a tag or a consumer holds, and in a log
+    with eventual consistency those that were not checked yet. It can be repeated.
     """
-    state, now_ms = store.state(), store.ambient.now_ms()
+    store = table.files
+    state, now_ms = store.state(), table.ambient.now_ms()
     if not trims_log(state):
         return 0
-    database, table = store.location.rstrip("/").rsplit("/", 2)[-2:]
-    config = log_config(
-        state.definition, database=database, table=table, table_id=state.table_id, location=store.location
-    )
-    assert config is not None
-    with EmbeddedLog(config, store.ambient) as log:
+    config = table.required_log(state.definition)
+    with EmbeddedLog(config, table.ambient) as log:
         before = log.older_than(now_ms - state.definition.options.milliseconds("log.retention"))
-        if config.eventual:  # who looks for strays has to find them
-            before = needed_from(before, {bucket: state.log_repaired.get(bucket, 0) for bucket in before}, ())
+        if config.eventual:  # the repair of failed writes has to find their records
+            before = needed_from(before, {bucket: state.log.repaired.get(bucket, 0) for bucket in before}, ())
         held = _held(store, state, now_ms)
         if held is not None:
-            before = needed_from(before, store.state(held).log_offsets, ())
+            before = needed_from(before, store.state(held).log.offsets, ())
         starts = log.start_offsets()
         if all(offset <= starts[bucket] for bucket, offset in before.items()):
             return 0
@@ -54,12 +51,12 @@ def trim_log(store: FileStore) -> int:
 def needed_from(
     before: Mapping[int, int], covered: Mapping[int, int], later: Iterable[LogTransaction]
 ) -> dict[int, int]:
-    """Up to where a log may be trimmed if the changes after a version stay. Pure.
+    """The offsets up to which a log may be trimmed if the changes after a version are kept. Pure.
 
     Args:
-        before: Up to where it could be, by bucket.
-        covered: The end offsets that the version covers; no bound for buckets that are not named.
-        later: Transactions of later versions: their records may lie before those of earlier ones.
+        before: The offsets up to which it could be trimmed otherwise, by bucket.
+        covered: The end offsets that the version covers; buckets that are absent are not restricted.
+        later: Transactions of later versions: their records may be before those of earlier ones.
     """
     result = {bucket: min(offset, covered.get(bucket, offset)) for bucket, offset in before.items()}
     for transaction in later:
@@ -75,7 +72,7 @@ def _held(store: FileStore, state: TableState, now_ms: int) -> int | None:
 
 
 def _transactions(store: FileStore, version: int) -> Iterable[LogTransaction]:
-    """Those of a version and all later ones."""
+    """Yields the transactions of a version and of all later ones."""
     while (commit := store.log.commit(version)) is not None:
         yield from commit.snapshot().transactions
         version += 1

@@ -1,4 +1,4 @@
-"""What a table needs from time to time, in the order that helps most: tags first, so that their versions stay."""
+"""Periodic maintenance of a table, in the best order: first tags, so that the versions that they name are kept."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from filestore.life.expiry import Expiry, expire
 from filestore.life.overlays import remove_old_overlays
 from filestore.life.retention import Tag
 from filestore.life.tags import create_due_tag
-from filestore.table import FileStore
+from managed_table.opened import OpenedTable
 
 __all__ = ["Maintenance", "maintain"]
 
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """What was done.
+    """The result of maintenance.
 
     Attributes:
         tag: The tag that was due.
-        expiry: What expired.
-        overlays: How many overlays of versions with pending runs, and of fresh reads, were removed, since they are old.
-        log_records: How many offsets of an embedded log were trimmed, since their records are old.
+        expiry: The versions and files that expired.
+        overlays: The number of overlays that were removed because of their age.
+        log_records: The number of offsets of an embedded log that were trimmed because of their records' age.
     """
 
     tag: Tag | None
@@ -31,10 +31,11 @@ class Maintenance:
     log_records: int = 0
 
 
-def maintain(store: FileStore) -> Maintenance:
-    """Creates the tag that is due, lets versions expire once that frees something, removes old overlays and records.
+def maintain(table: OpenedTable) -> Maintenance:
+    """Creates the tag that is due, expires versions if that frees something, and removes old overlays and records.
 
-    Cheap if there is nothing to do; safe to repeat.
+    It is cheap if there is nothing to do, and can be repeated.
     """
+    store = table.files
     tag = create_due_tag(store)
-    return Maintenance(tag, expire(store, lazily=True), remove_old_overlays(store), trim_log(store))
+    return Maintenance(tag, expire(store, lazily=True), remove_old_overlays(store), trim_log(table))

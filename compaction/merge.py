@@ -1,8 +1,8 @@
-"""Merging the files of one slot into new ones. Memory is bounded, whatever the slot's size.
+"""Merges the files of one slot into new ones. Memory is bounded for slots of any size.
 
-Each live key stands in one file only, so merging is reading key range by key range: up to the key with which the
-first of the open row groups ends, nothing can be missing. Files that do not overlap are read one behind the other. More
-than may be open at once, by what the footers say of their row groups, are merged in passes.
+Each key has a live row in one file only, so key ranges are merged one after the other: keys up to the smallest last
+key of the open row groups are complete. Files that do not overlap are read one after the other. More files than may be
+open at once, by the sizes of row groups in their footers, are merged in passes.
 """
 
 from __future__ import annotations
@@ -13,27 +13,26 @@ from dataclasses import dataclass
 import polars as pl
 
 from compaction.choice import chains
-from compaction.leftovers import discard
+from filestore.files.leftovers import discard
 from filestore.files.parquet import ParquetReader
 from filestore.files.row_groups import RowGroups
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.files import DataFile, Slot
-from filestore.rows.frames import arrow_table
+from filestore.rows.frames import arrow_table, row_group_frames
 from filestore.sorting.merge import merge_frames
 
-__all__ = ["CompactionResult", "CompactionTask", "compact_slot", "cut"]
+__all__ = ["CompactionResult", "CompactionTask", "compact_slot"]
 
 _OPEN_ROW_GROUPS = 16
-"""How many full row groups may be held at once; smaller ones count by their rows."""
-_GROUP_BYTES = 64 << 20
-"""Wide rows make row groups of about so many bytes, as a write does."""
+"""The number of full row groups that may be open at once; smaller ones count in proportion to their rows."""
+
 
 Chain = Sequence[DataFile]
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionTask:
-    """The work in one slot: picklable, and independent of all others."""
+    """The work in one slot: picklable, and independent of all other tasks."""
 
     slot: Slot
     files: tuple[DataFile, ...]
@@ -42,12 +41,12 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """What a task did. Nothing is visible yet.
+    """The result of a task. Readers do not see it until it is committed.
 
     Attributes:
         slot: The slot.
-        inputs: The files that were merged, with the vectors that they had then.
-        adds: What takes their place.
+        inputs: The merged files, with the deletion vectors that they had then.
+        adds: The files that replace them.
     """
 
     slot: Slot
@@ -56,9 +55,9 @@ class CompactionResult:
 
 
 def compact_slot(table: TableFiles, files: Sequence[DataFile], level: int) -> CompactionResult:
-    """Merges files of one slot into sorted files of about the target size, without their dead rows.
+    """Merges files of one slot into sorted files of about the target size, without their deleted rows.
 
-    After an error nothing stays.
+    After an error no new file is left.
     """
     slot = files[0].slot
     if not table.definition.primary_key:
@@ -76,12 +75,12 @@ def compact_slot(table: TableFiles, files: Sequence[DataFile], level: int) -> Co
 
 
 def _by_rows(found: Iterable[Chain]) -> list[Chain]:
-    """The small ones first: they are what several passes rewrite."""
+    """Sorts the small chains first, since several passes rewrite the first ones."""
     return sorted(found, key=lambda chain: sum(file.live_rows for file in chain))
 
 
 def _that_fit(table: TableFiles, waiting: Sequence[Chain]) -> Sequence[Chain]:
-    """As many of the first chains, at least two, as may be open at once."""
+    """Returns as many of the first chains, at least two, as may be open at once."""
     room = 1.0
     for count, chain in enumerate(waiting):
         room -= max(_share(table, file) for file in chain)
@@ -91,7 +90,7 @@ def _that_fit(table: TableFiles, waiting: Sequence[Chain]) -> Sequence[Chain]:
 
 
 def _share(table: TableFiles, file: DataFile) -> float:
-    """The part of the room for open row groups that the largest one of a file takes, by its rows or by its bytes."""
+    """The share of the limit for open row groups that a file's largest one takes, by its rows or by its bytes."""
     options = table.definition.options
     rows, size = _OPEN_ROW_GROUPS * options["row-group.rows"], options["write-buffer-size"]
     with ParquetReader(table.storage, table.path(file.path)) as parquet:
@@ -102,33 +101,13 @@ def _share(table: TableFiles, file: DataFile) -> float:
 def _written(table: TableFiles, slot: Slot, level: int, frames: Iterable[pl.DataFrame]) -> tuple[DataFile, ...]:
     schema = table.file_schema
     with DataWriter(table, slot, level) as writer:
-        for frame in cut(frames, table.definition.options["row-group.rows"]):
+        for frame in row_group_frames(frames, table.definition.options["row-group.rows"]):
             writer.write(arrow_table(frame, schema))
         return writer.finish()
 
 
-def cut(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
-    """The same rows in frames of that many, or of about `_GROUP_BYTES`, but for the last."""
-    held: list[pl.DataFrame] = []
-    held_rows = held_bytes = 0
-    for frame in frames:
-        held.append(frame)
-        held_rows += frame.height
-        held_bytes += int(frame.estimated_size())
-        if held_rows < rows and held_bytes < _GROUP_BYTES:
-            continue
-        joined = pl.concat(held, rechunk=False)
-        size = max(1, min(rows, held_rows * _GROUP_BYTES // max(held_bytes, 1)))
-        whole = held_rows - held_rows % size
-        yield from (joined.slice(start, size) for start in range(0, whole, size))
-        rest = joined.slice(whole)
-        held, held_rows, held_bytes = [rest], rest.height, int(rest.estimated_size())
-    if held_rows:
-        yield pl.concat(held, rechunk=False)
-
-
 def _merged(table: TableFiles, found: Sequence[Chain]) -> Iterator[pl.DataFrame]:
-    """The live rows of all chains in key order."""
+    """Yields the live rows of all chains in key order."""
     return merge_frames([_in_turn(table, chain) for chain in found], table.definition.sort_key)
 
 

@@ -1,4 +1,4 @@
-"""When a compactor works: each duty by its own interval, or all by one, or by a cron expression (APScheduler)."""
+"""Schedules a compactor's duties: each by its own interval, or all by one, or by a cron expression (APScheduler)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from filestore.errors import InvalidRequest
 __all__ = ["cron_trigger", "every", "run_until"]
 
 _JITTER = 0.1
-"""The part of an interval by which compactors that were started together drift apart."""
+"""The share of an interval by which compactors that were started together drift apart."""
 
 Triggers = Callable[[Duty], BaseTrigger]
 
 
 def every(ambient: Ambient, seconds: float | None = None) -> Triggers:
-    """At once, and then each so many seconds; each duty's own interval if None."""
+    """Triggers at once, and then every so many seconds; by each duty's own interval if None."""
     start = datetime.fromtimestamp(ambient.now_ms() / 1000, UTC)
 
     def trigger(duty: Duty) -> BaseTrigger:
@@ -37,7 +37,7 @@ def every(ambient: Ambient, seconds: float | None = None) -> Triggers:
 
 
 def cron_trigger(expression: str) -> Triggers:
-    """By a cron expression of five fields, in UTC.
+    """Triggers by a cron expression of five fields, in UTC.
 
     Raises:
         InvalidRequest: ``bad-cron``.
@@ -46,22 +46,23 @@ def cron_trigger(expression: str) -> Triggers:
         trigger = CronTrigger.from_crontab(expression, timezone=UTC)
     except ValueError as error:
         raise InvalidRequest(
-            f"{expression!r} is no cron expression ({error}): write five fields, as in '*/5 * * * *'", code="bad-cron"
+            f"{expression!r} is not a cron expression ({error}): write five fields, as in '*/5 * * * *'",
+            code="bad-cron",
         ) from error
     return lambda duty: trigger
 
 
 def run_until(stop: threading.Event, duties: Sequence[Duty], triggers: Triggers, work: Callable[[Duty], None]) -> None:
-    """Does duties when their time has come, one at a time, until the event is set and what is under way is done.
+    """Performs duties at their times, one after the other, until the event is set and the running one is done.
 
-    A duty that takes longer than its interval is done once, not once for each time that it missed.
+    A duty that takes longer than its interval is performed once, and not for each time that it missed.
     """
     scheduler = BackgroundScheduler(
         executors={"default": ThreadPoolExecutor(1)},
         job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
         timezone=UTC,
     )
-    # that a time has come while the work is still under way is no news
+    # APScheduler would log a warning for each time that is missed because of running work
     logging.getLogger("apscheduler.scheduler").setLevel(logging.ERROR)
     for duty in duties:
         scheduler.add_job(work, triggers(duty), args=(duty,), id=duty.name)

@@ -1,22 +1,23 @@
-"""Tombstones: runs of deleted keys are merged when there are many, and forgotten when their time is over.
+"""Tombstones: merges files of deleted keys when there are many, and removes them when their retention is over.
 
-A commit that does so changes no row and leaves nothing in the log (FORMAT.md section 11.4).
+Such a commit changes no row and adds nothing to the log (FORMAT.md section 11.4).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compaction.leftovers import discard
-from filestore.delta.commit import touches_nothing
-from filestore.delta.conflict import Proposal
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import Proposal, RunChanges
 from filestore.delta.state import TableState
-from filestore.errors import Conflict
 from filestore.files.columns import FileColumns
+from filestore.files.leftovers import discard
 from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
@@ -27,17 +28,17 @@ from filestore.sorting.merge import merge
 from filestore.table import FileStore
 from filestore.writing.deleted_keys import DELETED_COLUMN, DeletedKeysWriter, tombstone_schema
 
-__all__ = ["Burial", "bury", "plan_burials"]
+__all__ = ["TombstoneCleanup", "clean_tombstones", "plan_tombstone_cleanups"]
 
 
 @dataclass(frozen=True, slots=True)
-class Burial:
-    """What becomes of the tombstones of a slot.
+class TombstoneCleanup:
+    """The tombstones of a slot that are merged or removed.
 
     Attributes:
         slot: The slot.
-        forgotten: Runs that go.
-        merged: Those of them whose keys are remembered on, in one run.
+        forgotten: The files that are removed.
+        merged: Those of them whose keys are kept, in one new file.
     """
 
     slot: Slot
@@ -45,56 +46,75 @@ class Burial:
     merged: tuple[Tombstones, ...] = ()
 
 
-def plan_burials(state: TableState, now_ms: int) -> list[Burial]:
-    """Runs that are older than ``sequence.tombstone-retention`` go.
+def plan_tombstone_cleanups(state: TableState, now_ms: int) -> list[TombstoneCleanup]:
+    """Plans to remove tombstones that are older than ``sequence.tombstone-retention``.
 
-    As many others as ``num-sorted-run.compaction-trigger`` become one. Pure.
+    If there are as many others as ``num-sorted-run.compaction-trigger``, they are merged into one file. Pure.
     """
     definition = state.definition
     remembered_ms = now_ms - definition.tombstone_retention_ms
-    burials = []
+    cleanups = []
     for slot, runs in state.tombstones().items():
         young = tuple(run for run in runs if run.modified_ms >= remembered_ms)
         merged = young if len(young) >= definition.options["num-sorted-run.compaction-trigger"] else ()
         if merged or len(young) < len(runs):
-            burials.append(Burial(slot, runs if merged else tuple(run for run in runs if run not in young), merged))
-    return burials
+            cleanups.append(
+                TombstoneCleanup(slot, runs if merged else tuple(run for run in runs if run not in young), merged)
+            )
+    return cleanups
 
 
-def bury(store: FileStore) -> Snapshot | None:
-    """Merges and forgets tombstones as they are due; None if none is.
+def clean_tombstones(store: FileStore) -> Snapshot | None:
+    """Merges and removes tombstones as needed; returns None if there is nothing to do.
 
     Raises:
         Conflict: another process or an overwrite was faster. Nothing was changed.
     """
-    state, now_ms = store.state(), store.ambient.now_ms()
-    burials = plan_burials(state, now_ms)
-    if not burials:
-        return None
-    table = store.files(state)
-    with store.preparing(state):
-        new = [run for burial in burials if (run := _merged(table, burial, now_ms)) is not None]
-    proposal = Proposal(
-        Operation.COMPACT,
-        store.ambient.new_id(),
-        state.version,
-        tombstones=tuple(new),
-        forgotten=tuple(run for burial in burials for run in burial.forgotten),
-    )
-    try:
-        return store.commit(state, proposal, touches_nothing).snapshot
-    except Conflict:
-        discard(table, new)
-        raise
+    committed = store.commit(lambda base: nullcontext(_CleanUp(store, base)))
+    return None if committed is None else committed.snapshot
 
 
-def _merged(table: TableFiles, burial: Burial, now_ms: int) -> Tombstones | None:
-    """Of each key the highest sequence, with its time; keys whose time is over are left out."""
+class _CleanUp:
+    """A commit that merges and forgets tombstones (`filestore.commit.protocol.Transaction`)."""
+
+    def __init__(self, store: FileStore, base: TableState) -> None:
+        self.base = base
+        self._table = store.files(base)
+        self._written: list[Tombstones] = []
+
+    def prepare(self) -> Proposal | None:
+        now_ms = self._table.ambient.now_ms()
+        cleanups = plan_tombstone_cleanups(self.base, now_ms)
+        if not cleanups:
+            return None
+        for cleanup in cleanups:
+            if (run := _merged(self._table, cleanup, now_ms)) is not None:
+                self._written.append(run)
+        forgotten = tuple(run for cleanup in cleanups for run in cleanup.forgotten)
+        return Proposal(
+            Operation.COMPACT,
+            self._table.ambient.new_id(),
+            self.base.version,
+            runs=RunChanges(tombstones=tuple(self._written), forgotten=forgotten),
+        )
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        return proposal
+
+    def finish(self, committed: Committed) -> None:
+        pass
+
+    def discard(self, *, again: bool) -> None:
+        discard(self._table, self._written)
+
+
+def _merged(table: TableFiles, cleanup: TombstoneCleanup, now_ms: int) -> Tombstones | None:
+    """Keeps the highest sequence of each key, with its time; leaves out keys whose retention is over."""
     definition = table.definition
     remembered_ms = now_ms - definition.tombstone_retention_ms
     keys, sequence = definition.sort_key, definition.sequence_field
-    pieces = merge((_rows(table, run) for run in burial.merged), keys)
-    with DeletedKeysWriter(table, burial.slot) as writer:
+    pieces = merge((_rows(table, run) for run in cleanup.merged), keys)
+    with DeletedKeysWriter(table, cleanup.slot) as writer:
         for rows in whole_keys(pieces, keys):
             young = rows.filter(pc.greater_equal(rows.column(DELETED_COLUMN), remembered_ms))
             writer.write(deduplicate.reduce(young, keys, sequence) if young.num_rows else young)

@@ -1,6 +1,6 @@
-"""The only place that reads the clock, makes ids or rolls dice: everything else is handed an `Ambient`.
+"""The clock, ids and random numbers: only this module has access to them, and other code gets an `Ambient`.
 
-A test passes its own and every commit becomes a pure function of its inputs.
+A test passes its own one, so that every commit becomes a pure function of its inputs.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ __all__ = ["Ambient", "system_ambient"]
 
 @dataclass(frozen=True, slots=True)
 class Ambient:
-    """What a program takes from the world around it.
+    """The clock, ids and random numbers of a program.
 
     Attributes:
-        now_ms: Wall clock, milliseconds since 1970-01-01 UTC.
-        new_id: A fresh UUID in its 36-character form.
-        chance: A float in [0, 1), for the jitter of retries.
-        sleep: Waits that many seconds, between retries only.
+        now_ms: Returns the wall clock, in milliseconds since 1970-01-01 UTC.
+        new_id: Returns a fresh UUID in its 36-character form.
+        chance: Returns a float in [0, 1), for the jitter of retries.
+        sleep: Waits that many seconds; it is used only between retries.
     """
 
     now_ms: Callable[[], int]
@@ -31,11 +31,22 @@ class Ambient:
     sleep: Callable[[float], None]
 
 
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _new_id() -> str:
+    return str(uuid.uuid4())
+
+
+def _chance() -> float:
+    return random.random()
+
+
+def _sleep(seconds: float) -> None:
+    time.sleep(seconds)
+
+
 def system_ambient() -> Ambient:
-    """The real clock, random UUIDs, the real dice."""
-    return Ambient(
-        now_ms=lambda: time.time_ns() // 1_000_000,
-        new_id=lambda: str(uuid.uuid4()),
-        chance=random.random,
-        sleep=time.sleep,
-    )
+    """Returns the real clock, random UUIDs and random numbers: pickled by name, so each process has its own."""
+    return Ambient(_now_ms, _new_id, _chance, _sleep)

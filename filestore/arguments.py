@@ -1,14 +1,14 @@
-"""Arguments of public functions, checked by their annotations: one means for the whole public surface (DESIGN.md 77).
+"""Checks arguments of public functions against their annotations, for the whole public API (decision 77).
 
-    @checks_arguments("rows")                  # all public methods of the class; whoever takes `rows` judges them
+    @checks_arguments("rows")                  # all public methods of the class; `rows` is checked elsewhere
     class Table: ...
 
     @checked()                                 # one function
     def connect(target: str, …) -> Store: ...
 
-What a signature says is what is asked for: ``version: int | None`` refuses ``1.5`` and ``True`` and takes numpy's
-integers, ``columns: Sequence[str]`` refuses ``"id"``, ``options: Mapping[str, str]`` takes numbers and truth values and
-writes them as text. Classes are asked for by `isinstance`. What an annotation says beyond that is not checked.
+A signature says which values are valid: ``version: int | None`` refuses ``1.5`` and ``True`` and takes numpy's
+integers, ``columns: Sequence[str]`` refuses ``"id"``, ``options: Mapping[str, str]`` takes numbers and booleans and
+converts them to texts. Classes are checked by `isinstance`. Other parts of an annotation are not checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Params = ParamSpec("Params")
 Result = TypeVar("Result")
 Checked = TypeVar("Checked")
 Check = Callable[[Any], Any]
-"""Gives the value as the function wants it, or `_WRONG`."""
+"""Converts a valid value for the function; returns `_WRONG` for others."""
 
 _WRONG = object()
 _SECRET = frozenset({"token", "options", "source_options"})
@@ -50,10 +50,10 @@ _WORDS = {
 
 
 def checks_arguments(*elsewhere: str) -> Callable[[type[Checked]], type[Checked]]:
-    """Checks the arguments of all public methods and the constructor that a class defines itself.
+    """Checks the arguments of the constructor and of all public methods that a class itself defines.
 
     Args:
-        elsewhere: Parameters that are not checked here, since what they may be is judged where they are read.
+        elsewhere: Parameters that are not checked here, since other code checks them when it reads them.
     """
 
     def decorated(cls: type[Checked]) -> type[Checked]:
@@ -72,13 +72,13 @@ def checks_arguments(*elsewhere: str) -> Callable[[type[Checked]], type[Checked]
 def checked(*elsewhere: str) -> Callable[[Callable[Params, Result]], Callable[Params, Result]]:
     """Checks a function's arguments before it runs.
 
-    The annotations are read at the first call: an import must stay quick, and a class may be named before it is made.
+    The first call reads the annotations: an import must stay quick, and may name classes before their definition.
 
     Args:
-        elsewhere: As for `checks_arguments`.
+        elsewhere: Parameters that are not checked, as for `checks_arguments`.
 
     Raises:
-        InvalidRequest: from the function that is decorated: ``bad-argument``.
+        InvalidRequest: ``bad-argument``: the decorated function raises it.
     """
 
     def decorated(function: Callable[Params, Result]) -> Callable[Params, Result]:
@@ -97,7 +97,7 @@ def checked(*elsewhere: str) -> Callable[[Callable[Params, Result]], Callable[Pa
 
 
 class _Plan:
-    """What is asked of each parameter of a function."""
+    """The checks of a function's parameters."""
 
     def __init__(self, function: Callable[..., Any], elsewhere: Collection[str]) -> None:
         owner, _, name = function.__qualname__.rpartition(".")
@@ -110,7 +110,7 @@ class _Plan:
         for parameter in inspect.signature(function).parameters.values():
             told = parameter.annotation is not parameter.empty and parameter.name not in elsewhere
             kind = parameter.annotation if told else Any
-            kind = eval(kind, {}, names) if isinstance(kind, str) else kind  # our own source
+            kind = eval(kind, {}, names) if isinstance(kind, str) else kind  # annotations are our own source code
             check = _check(kind)
             self._kinds[parameter.name] = kind
             if parameter.kind is parameter.VAR_POSITIONAL:
@@ -121,7 +121,7 @@ class _Plan:
                 self._by_name[parameter.name] = check
 
     def taken(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments as the function wants them. Too many, or strange names, are left to Python to refuse."""
+        """Returns the converted arguments. Too many arguments, or unknown names, are left to Python to refuse."""
         given = [self._one(name, check, value) for (name, check), value in zip(self._in_order, args, strict=False)]
         rest = args[len(given) :]
         if self._rest is not None:
@@ -138,12 +138,12 @@ class _Plan:
         found = check(value)
         if found is _WRONG:
             problem, wanted = _problem(name, check, value), _wanted(self._kinds[name])
-            raise InvalidRequest(f"{self._name}(): the argument {name} {problem}; give {wanted}", code="bad-argument")
+            raise InvalidRequest(f"{self._name}(): the argument {name} {problem}; pass {wanted}", code="bad-argument")
         return found
 
 
 def _problem(name: str, check: Check, value: Any) -> str:
-    """What is wrong with a value. Options may hold passwords, so of a dict only names are shown."""
+    """Says what is wrong with a value. Options may contain passwords, so only the names of a dict are shown."""
     kind = type(value).__name__
     if isinstance(value, Mapping) and check({}) is not _WRONG:
         wrong = next((key for key, item in value.items() if check({key: item}) is _WRONG), None)
@@ -151,13 +151,13 @@ def _problem(name: str, check: Check, value: Any) -> str:
             return f"is a {kind} that has a value of type {type(value[wrong]).__name__} under {_shown(wrong)}"
     if isinstance(value, list | tuple) and check([]) is not _WRONG:
         at = next((at for at, item in enumerate(value) if check([item]) is _WRONG), None)
-        if at is not None:  # else they are too few or too many
+        if at is not None:  # otherwise there are too few or too many items
             return f"is a {kind} whose item {at} is of type {type(value[at]).__name__}"
     return f"is of type {kind}" if name in _SECRET else f"is {_shown(value)} (type {kind})"
 
 
 class _Unloaded(type):
-    """A class that is imported for type checkers only, or a module of such classes: known by its name."""
+    """Stands for a class that only type checkers import, or for a module of such classes: it has only a name."""
 
     def __getattr__(cls, name: str) -> _Unloaded:
         if name.startswith("_"):
@@ -166,14 +166,14 @@ class _Unloaded(type):
 
 
 class _Names(dict[str, Any]):
-    """A module's names, Python's own, and something that stands for those that it does not import."""
+    """A module's names, Python's own, and a substitute for names that the module does not import."""
 
     def __missing__(self, name: str) -> Any:
         return getattr(builtins, name, None) or _Unloaded(name, (), {})
 
 
 def _check(kind: Any) -> Check:
-    """What an annotation asks for."""
+    """Makes the check for an annotation."""
     if kind in _SCALARS:
         return _SCALARS[kind]
     origin, inner = get_origin(kind), get_args(kind)
@@ -210,14 +210,14 @@ def _text(value: Any) -> Any:
 
 
 def _truth(value: Any) -> Any:
-    """Numpy's truth values, too; it need not be loaded for that."""
+    """Accepts booleans, numpy's too, without importing numpy."""
     if isinstance(value, bool):
         return value
     return bool(value) if type(value).__module__ == "numpy" and type(value).__name__ in ("bool", "bool_") else _WRONG
 
 
 def _whole(value: Any) -> Any:
-    """Whatever Python takes for an index, such as numpy's integers, but for truth values."""
+    """Accepts what Python accepts as an index, such as numpy's integers, except booleans."""
     if type(value) is int:
         return value
     if _truth(value) is not _WRONG:
@@ -233,12 +233,12 @@ def _number(value: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """No NaT, which pandas takes for a datetime."""
+    """Accepts datetimes except NaT, which pandas makes a datetime."""
     return value if isinstance(value, datetime) and value == value else _WRONG
 
 
 def _option_text(value: Any) -> Any:
-    """The value of an option, which may be a number or a truth value, as text."""
+    """Converts the value of an option, which may be a number or a boolean, to a text."""
     if isinstance(value, str):
         return value
     found = _truth(value)
@@ -266,7 +266,7 @@ def _tuple_of(checks: Sequence[Check]) -> Check:
 
 
 def _sequence_of(check_item: Check) -> Check:
-    """Whatever holds items in an order: also numpy's and pandas' columns, but no text and no set."""
+    """Accepts collections with an order, also numpy's and pandas' columns, but no text and no set."""
 
     def check(value: Any) -> Any:
         if isinstance(value, str | bytes | bytearray | Mapping) or not isinstance(value, Collection):
@@ -302,7 +302,7 @@ _SCALARS: dict[Any, Check] = {
 
 
 def _wanted(kind: Any) -> str:
-    """What an annotation asks for, in words."""
+    """Describes an annotation in words."""
     if kind in _WORDS:
         return _WORDS[kind]
     origin, inner = get_origin(kind), get_args(kind)

@@ -1,7 +1,7 @@
-"""The doctor: checks every invariant of FORMAT.md section 12 on the stored bytes. It changes nothing.
+"""The doctor: checks every invariant of FORMAT.md section 12 on the stored bytes, and changes nothing.
 
-Metadata is held in memory, rows are streamed: a row group of one file, or the keys of one row group for each file
-of a slot.
+It keeps metadata in memory and streams rows: one row group of a file, or the keys of one row group of each file of a
+slot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
 
     Args:
         store: The table.
-        version: Whose files to read; the newest if None.
+        version: The version whose files are read; the newest if None.
 
     Raises:
         NotFound: there is no table, or no such version.

@@ -1,6 +1,6 @@
-"""The only maker and parser of paths (FORMAT.md section 1).
+"""Makes and parses all paths; no other module does (FORMAT.md section 1).
 
-Everything here is pure text: relative paths below a table's location, joined with ``/``.
+It handles only texts: paths relative to a table's location, joined with ``/``.
 """
 
 from __future__ import annotations
@@ -71,34 +71,34 @@ _MAX_FOLDER = 120
 
 @dataclass(frozen=True, slots=True)
 class LogEntryName:
-    """A file of ``_delta_log``: its version and whether it is a checkpoint."""
+    """The name of a file in ``_delta_log``: its version, and whether it is a checkpoint."""
 
     version: int
     checkpoint: bool
 
 
 def join(location: str, relative: str) -> str:
-    """A path below a location, which may be a local path or a URL."""
+    """Joins a location, which may be a local path or a URL, and a relative path."""
     return f"{location.rstrip('/')}/{relative}"
 
 
 def table_location(warehouse: str, database: str, table: str) -> str:
-    """Where a table lies in a warehouse."""
+    """Returns the location of a table in a warehouse."""
     return join(join(warehouse, database), table)
 
 
 def log_entry_path(version: int) -> str:
-    """``_delta_log/00000000000000000007.json``."""
+    """Makes the path of a commit: ``_delta_log/00000000000000000007.json``."""
     return f"{DELTA_LOG}/{version:020d}.json"
 
 
 def checkpoint_path(version: int) -> str:
-    """``_delta_log/00000000000000000010.checkpoint.parquet``."""
+    """Makes the path of a checkpoint: ``_delta_log/00000000000000000010.checkpoint.parquet``."""
     return f"{DELTA_LOG}/{version:020d}.checkpoint.parquet"
 
 
 def parse_log_entry(name: str) -> LogEntryName | None:
-    """What a file name in ``_delta_log`` stands for; None for files that are neither commit nor checkpoint."""
+    """Parses a file name in ``_delta_log``; returns None for files that are neither commit nor checkpoint."""
     if match := _ENTRY.fullmatch(name):
         return LogEntryName(int(match[1]), checkpoint=False)
     if match := _CHECKPOINT.fullmatch(name):
@@ -107,37 +107,37 @@ def parse_log_entry(name: str) -> LogEntryName | None:
 
 
 def data_path(partition: Partition, bucket: int, file_id: str) -> str:
-    """``p-v/bucket-00003/<id>.parquet``: a merged file."""
+    """Makes the path of a merged file: ``p-v/bucket-00003/<id>.parquet``."""
     return f"{_slot_folder(partition, bucket)}/{file_id}.parquet"
 
 
 def run_path(partition: Partition, bucket: int, file_id: str) -> str:
-    """``_runs/p-v/bucket-00003/<id>.parquet``: rows that readers of Delta must not see."""
+    """Makes the path of a run, whose rows Delta readers must not see: ``_runs/p-v/bucket-00003/<id>.parquet``."""
     return f"{RUNS}/{_slot_folder(partition, bucket)}/{file_id}.parquet"
 
 
 def staged_path(file_id: str) -> str:
-    """``_runs/staged-<id>.parquet``: sorted rows of any slots, on their way to a commit."""
+    """Makes the path of sorted rows of any slots before their commit: ``_runs/staged-<id>.parquet``."""
     return f"{RUNS}/staged-{file_id}.parquet"
 
 
 def overlay_path(version: int) -> str:
-    """``_overlays/00000000000000000007``: a Delta table of its own, which is that version with its runs merged."""
+    """Makes the folder of a version's overlay, a Delta table with merged runs: ``_overlays/00000000000000000007``."""
     return f"{OVERLAYS}/{version:020d}"
 
 
 def fresh_overlay_path(version: int, overlay_id: str) -> str:
-    """``_overlays/00000000000000000007-<id>``: the same with what one reader found in the log beyond that version."""
+    """Makes the folder of an overlay that also has a reader's changes from the log: ``_overlays/0…7-<id>``."""
     return f"{overlay_path(version)}-{overlay_id}"
 
 
 def change_path(file_id: str) -> str:
-    """``_change_data/<id>.parquet``: change data of one slot in one version."""
+    """Makes the path of change data of one slot in one version: ``_change_data/<id>.parquet``."""
     return f"{CHANGE_DATA}/{file_id}.parquet"
 
 
 def vector_path(vector_id: str) -> str:
-    """``deletion_vector_<uuid>.bin`` (Delta protocol, "Deletion Vectors", storage type ``u`` without prefix)."""
+    """Makes ``deletion_vector_<uuid>.bin`` (Delta protocol, "Deletion Vectors", storage type ``u`` without prefix)."""
     return f"{_VECTOR}{vector_id}.bin"
 
 
@@ -152,31 +152,31 @@ def is_run(relative: str) -> bool:
 
 
 def consumer_path(consumer_id: str) -> str:
-    """``_consumers/<id>.json``: what a running reader holds."""
+    """Makes the path of a consumer's progress: ``_consumers/<id>.json``."""
     return f"{CONSUMERS}/{consumer_id}.json"
 
 
 def parse_consumer(name: str) -> str | None:
-    """The id that a file name in ``_consumers`` stands for; None for other files."""
+    """Parses a file name in ``_consumers`` and returns the consumer's id; None for other files."""
     match = _CONSUMER.fullmatch(name)
     return None if match is None else match[1]
 
 
 def is_stray(relative: str) -> bool:
-    """Whether a path is one that a writer may leave in the folder of a table that was dropped meanwhile.
+    """Whether a writer may leave such a file in the folder of a table that was dropped during its write.
 
-    Never one of the table's Delta log: where that is, there is a table.
+    It is never a file of the Delta log: where one exists, there is a table.
     """
     return _STRAY.fullmatch(relative) is not None
 
 
 def encode_path(relative: str) -> str:
-    """A path as ``add.path`` holds it: RFC 2396 URI-encoded, as the Delta protocol asks."""
+    """Encodes a path for ``add.path``: RFC 2396 URI-encoded, as the Delta protocol requires."""
     return quote(relative, safe="/-_.~")
 
 
 def decode_path(encoded: str) -> str:
-    """Back from `encode_path`."""
+    """Reverses `encode_path`."""
     return unquote(encoded)
 
 
@@ -186,9 +186,9 @@ def _slot_folder(partition: Partition, bucket: int) -> str:
 
 
 def _plain(text: str) -> str:
-    """A part of a folder's name: for people, since only ``partitionValues`` says what a partition's value is.
+    """Makes a part of a folder's name for people; only ``partitionValues`` has a partition's exact value.
 
-    It has no ``=`` and nothing that `encode_path` would change: polars 2.1 takes ``p=v`` for the value, which would
+    It has no ``=`` and nothing that `encode_path` would change: polars 2.1 would read ``p=v`` as the value, which would
     have to be encoded, and loses the deletion vectors of files whose paths are encoded.
     """
     return _UNSAFE.sub("_", text)[:_MAX_FOLDER]

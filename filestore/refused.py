@@ -1,7 +1,7 @@
-"""What an error of the operating system means for whoever reads or writes: one sentence for each cause.
+"""Translates errors of the operating system: each cause gets a code and a sentence that says what to do.
 
-Every file that the product writes can meet a full disk, a file system that is mounted read-only, missing rights or the
-limit of open files. The cause decides what the user does next, so each has its own code and advice.
+Every write may fail because of a full disk, a file system that is mounted read-only, missing rights or the limit of
+open files. The cause decides what the user can do, so each has a code and advice of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["refused"]
 
 _SPACE = "free space on its disk, then retry"
 _RIGHTS = "give the user of this process that right, then retry"
-_HANDLES = "close tables and readers that are done, or raise the limit (ulimit -n), then retry"
+_HANDLES = "close tables and readers that are not used any more, or raise the limit (ulimit -n), then retry"
 _CAUSES = {
     errno.ENOSPC: ("disk-full", _SPACE),
     errno.EDQUOT: ("disk-full", "free space or raise the quota, then retry"),
@@ -28,12 +28,12 @@ _CAUSES = {
 
 
 def refused(what: str, error: OSError, code: str = "storage-error", *, read_only: str | None = None) -> Unavailable:
-    """The error to raise.
+    """Makes the error to raise.
 
     Args:
-        what: What could not be done, such as ``cannot write /data/part-1.parquet``.
-        error: Why.
-        code: The code if the cause is none of the known ones.
+        what: What failed, such as ``cannot write /data/part-1.parquet``.
+        error: The cause.
+        code: The code for other causes than the known ones.
         read_only: The code for ``read-only`` and ``no-permission`` where the caller has one of its own.
     """
     cause, advice = _CAUSES.get(error.errno or 0, (code, "check disk and permissions, then retry"))

@@ -1,7 +1,7 @@
-"""Storage: the few operations that the store needs, and the local file system's (FORMAT.md section 1).
+"""The storage interface: the few operations that tables need, and their local implementation (FORMAT.md section 1).
 
-A store must offer: read after write, and `write_new`, which is atomic and lets exactly one of several
-writers win. Everything else (listing, deletion) may be slow or late. Failure injection wraps this protocol.
+A storage must offer read-after-write consistency, and `write_new`, which is atomic and lets exactly one of several
+writers win. Other operations (listing, deletion) may be slow or delayed. Tests inject failures by wrapping it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["FileInfo", "LocalStorage", "Storage", "temporary_folder", "writing"]
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """A stored file: its whole path, bytes, and time of modification in milliseconds."""
+    """A stored file: its whole path, size in bytes, and time of modification in milliseconds."""
 
     path: str
     size: int
@@ -34,47 +34,47 @@ class FileInfo:
 
 
 class Storage(Protocol):
-    """Paths are whole: a location joined with a relative path. Errors: `NotFound`, `AlreadyExists`, `Unavailable`."""
+    """Paths are whole: a location and a relative path. Errors are `NotFound`, `AlreadyExists` and `Unavailable`."""
 
     def read(self, path: str) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
 
     def write_new(self, path: str, data: bytes) -> None:
-        """Writes all bytes or nothing; `AlreadyExists` if the path is taken. Durable when it returns."""
+        """Writes all bytes or nothing, durably; raises `AlreadyExists` if the path exists."""
 
     def replace(self, path: str, data: bytes) -> None:
-        """Writes all bytes or nothing over what is there; of its folders it makes the last one only."""
+        """Writes all bytes or nothing, and replaces an existing file; creates at most the last folder of the path."""
 
     def open_read(self, path: str) -> pa.NativeFile:
-        """A seekable reader."""
+        """Opens a file for reading; the reader can seek."""
 
     def open_write(self, path: str) -> pa.NativeFile:
-        """A new file that appears whole, or as a part that nothing refers to. Makes folders."""
+        """Creates a file, with its folders. Until it is closed only a part of it may exist, to which nothing refers."""
 
     def sync(self, path: str) -> None:
-        """Makes a closed file durable: called before a commit names it."""
+        """Makes a closed file durable; this happens before a commit names it."""
 
     def exists(self, path: str) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
 
     def walk(self, path: str) -> Iterator[FileInfo]:
-        """All files below a folder, at any depth, in any order; none if there is no such folder."""
+        """Yields all files in a folder, at any depth and in any order; none if the folder does not exist."""
 
     def list_names(self, path: str) -> list[str]:
-        """Names directly below a folder, in any order; empty if there is no such folder."""
+        """Returns the names in a folder, in any order; none if the folder does not exist."""
 
     def delete(self, path: str) -> None:
-        """Removes a file; it may be gone already."""
+        """Deletes a file; it may be gone already."""
 
     def delete_tree(self, path: str) -> None:
-        """Removes a folder with all below it; it may be gone already."""
+        """Deletes a folder and everything in it; it may be gone already."""
 
 
 class LocalStorage:
-    """The local file system. `write_new` is a hard link, which POSIX makes atomic and exclusive."""
+    """The local file system. `write_new` makes a hard link, which is atomic and exclusive in POSIX."""
 
     def read(self, path: str) -> bytes:
-        """The file's bytes."""
+        """Returns the file's bytes."""
         try:
             return Path(path).read_bytes()
         except FileNotFoundError as error:
@@ -96,7 +96,7 @@ class LocalStorage:
             raise _unavailable("write", path, error) from error
 
     def replace(self, path: str, data: bytes) -> None:
-        """Writes a temporary file and renames it; what it replaces is never seen missing or torn."""
+        """Writes a temporary file and renames it, so that the target is never missing or torn."""
         target = Path(path)
         try:
             target.parent.mkdir(exist_ok=True)
@@ -109,7 +109,7 @@ class LocalStorage:
             raise _unavailable("write", path, error) from error
 
     def open_read(self, path: str) -> pa.NativeFile:
-        """A memory-mapped reader, so that pruned pages are never read."""
+        """Maps the file into memory, so that pruned pages are never read."""
         try:
             return pa.memory_map(path, "r")
         except FileNotFoundError as error:
@@ -118,7 +118,7 @@ class LocalStorage:
             raise _unavailable("open", path, error) from error
 
     def open_write(self, path: str) -> pa.NativeFile:
-        """A new file."""
+        """Creates a file, with its folders."""
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             return pa.OSFile(path, "wb")
@@ -135,22 +135,22 @@ class LocalStorage:
             raise _unavailable("flush", path, error) from error
 
     def exists(self, path: str) -> bool:
-        """Whether the file is there."""
+        """Whether the file exists."""
         return Path(path).is_file()
 
     def walk(self, path: str) -> Iterator[FileInfo]:
-        """Files below a folder, at any depth."""
+        """Yields the files in a folder, at any depth."""
         for folder, _, names in os.walk(path):
             for name in names:
                 full = os.path.join(folder, name)
                 try:
                     stat = os.stat(full)
                 except FileNotFoundError:
-                    continue  # removed by another process while we walk
+                    continue  # another process has removed it during the walk
                 yield FileInfo(full, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
     def list_names(self, path: str) -> list[str]:
-        """Names directly below a folder."""
+        """Returns the names in a folder."""
         try:
             return os.listdir(path)
         except FileNotFoundError:
@@ -159,14 +159,14 @@ class LocalStorage:
             raise _unavailable("list", path, error) from error
 
     def delete(self, path: str) -> None:
-        """Removes a file."""
+        """Deletes a file."""
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
             raise _unavailable("delete", path, error) from error
 
     def delete_tree(self, path: str) -> None:
-        """Removes a folder. Symbolic links are removed, not followed."""
+        """Deletes a folder. Symbolic links are deleted, not followed."""
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class LocalStorage:
 
 @contextmanager
 def writing(path: str) -> Iterator[None]:
-    """Around the writing of an `open_write`: a full disk is `Unavailable`, as everywhere."""
+    """Translates errors of writing to an `open_write`: a full disk raises `Unavailable`, as everywhere."""
     try:
         yield
     except OSError as error:
@@ -186,19 +186,19 @@ def writing(path: str) -> Iterator[None]:
 
 @contextmanager
 def temporary_folder(prefix: str, parent: str | None = None) -> Iterator[str]:
-    """A folder for temporary files, in the system's place for them unless another is named; removed afterwards."""
-    place = parent or "the system's place for them"
+    """Creates a folder for temporary files, by default in the system's place for them, and removes it afterwards."""
+    place = parent or "the system's folder for them"
     try:
         made = tempfile.TemporaryDirectory(prefix=prefix, dir=parent)
-    except OSError as error:  # the system's place is also looked for here, which fails on a full disk
-        raise refused(f"cannot make a folder for temporary files in {place}", error) from error
+    except OSError as error:  # this also looks for the system's folder, which fails on a full disk
+        raise refused(f"cannot create a folder for temporary files in {place}", error) from error
     with made as folder:
         yield folder
 
 
 @contextmanager
 def _temporary(target: Path, data: bytes) -> Iterator[Path]:
-    """A durable file beside its target, to be linked or renamed to it; gone in the end."""
+    """Writes a durable file beside its target, to be linked or renamed to it; removes it at the end."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     try:
         with temporary.open("xb") as file:

@@ -1,4 +1,4 @@
-"""`FileStore`: one table as files. The door of this package."""
+"""`FileStore`: one table as files. It is the entry point of this package."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from contextlib import contextmanager
 
 from filestore.ambient import Ambient
 from filestore.cache.columns import CacheLimits, LookupCache
-from filestore.delta.commit import Committed, Rebaser, base_expired, commit
-from filestore.delta.conflict import Proposal
-from filestore.delta.create import create
+from filestore.commit.create import create
+from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
+from filestore.commit.proposal import Proposal
+from filestore.commit.protocol import Begin, Observer, commit_operation
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
@@ -28,11 +29,11 @@ logger = logging.getLogger(__name__)
 
 
 class FileStore:
-    """A table's files and versions. Cheap to make; it remembers the newest state it saw and reads only what is newer.
+    """A table's files and versions. It is cheap to create; it caches the newest state and reads only newer entries.
 
     Args:
-        storage: Where the table lies.
-        location: Its root: a local path.
+        storage: The storage of the table.
+        location: The table's root folder, a local path.
         ambient: Clock, ids, chance.
     """
 
@@ -44,6 +45,16 @@ class FileStore:
         self._known: TableState | None = None
         self._cache: LookupCache | None = None
 
+    def __reduce__(self) -> tuple[type[FileStore], tuple[Storage, str, Ambient]]:
+        """Pickles only storage, location and ambient: another process has caches of its own."""
+        return FileStore, (self.storage, self.location, self.ambient)
+
+    def twin(self) -> FileStore:
+        """Returns a second one, for another thread. It begins with the newest version that this one has cached."""
+        second = FileStore(self.storage, self.location, self.ambient)
+        second._known = self._known
+        return second
+
     @classmethod
     def create(
         cls,
@@ -54,7 +65,7 @@ class FileStore:
         ambient: Ambient,
         log_identity: Mapping[str, str] | None = None,
     ) -> FileStore:
-        """Makes the table (version 0). Idempotent for one `table_id`; `AlreadyExists` if another lies there."""
+        """Creates the table (version 0). It is idempotent for one `table_id`; `AlreadyExists` if there is another."""
         store = cls(storage, location, ambient)
         store._known = create(store.log, definition, table_id, log_identity, ambient)
         return store
@@ -67,7 +78,7 @@ class FileStore:
         return store
 
     def state(self, version: int | None = None) -> TableState:
-        """The newest version, or a given one. `NotFound` (``table-replaced``) once another table is in its place."""
+        """Reads the newest version, or a given one. `NotFound` (``table-replaced``) if another table took its place."""
         self._known = newest = self._newest(self._known)
         if version is None or version == newest.version:
             return newest
@@ -87,11 +98,11 @@ class FileStore:
 
     def _newest(self, known: TableState | None) -> TableState:
         newest = self.log.latest(known)
-        # looked at last: a table that was made later under the same name has versions of the same numbers
+        # this check is last: a table that was created later under the same name has versions of the same numbers
         if known is None or self.log.timestamp_ms(known.version) == known.timestamp_ms:
             return newest
         if self.log.is_table(known.table_id):
-            return self.log.latest()  # what was known has expired
+            return self.log.latest()  # the cached version has expired
         raise NotFound(
             f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it anew",
             code="table-replaced",
@@ -99,7 +110,7 @@ class FileStore:
 
     @contextmanager
     def reading(self, version: int) -> Iterator[None]:
-        """Around the reading of a version's files: one that is gone since the version expired is that error.
+        """Surrounds the reading of a version's files: a file that is missing because of an expiry becomes that error.
 
         Raises:
             NotFound: ``snapshot-expired``.
@@ -112,10 +123,10 @@ class FileStore:
 
     @contextmanager
     def preparing(self, base: TableState) -> Iterator[None]:
-        """Around work on a version's files that is to be committed: see `reading`.
+        """Surrounds work on a version's files that will be committed, as `reading` surrounds the reading.
 
         Raises:
-            Conflict: ``base-expired``: one is gone since the version expired. Do it again, on the newest one.
+            Conflict: ``base-expired``: a file is missing since the version expired. Begin again on the newest version.
         """
         try:
             yield
@@ -125,17 +136,20 @@ class FileStore:
             raise
 
     def version_at(self, timestamp_ms: int) -> int:
-        """The newest version committed at or before that time.
+        """Returns the newest version committed at or before that time.
 
         Raises:
-            NotFound: ``no-such-version``: the table is younger, or that time is still to come and nobody knows what
-                will be committed until then; ``snapshot-expired``.
+            NotFound: ``no-such-version``: the table is younger, or that time is in the future, so that more versions
+                may be committed before it; ``snapshot-expired``.
         """
         self._require_come(timestamp_ms)
         return self.log.version_at(timestamp_ms)
 
     def version_to_follow(self, timestamp_ms: int) -> int:
-        """The version after which whatever was committed later than that time comes; errors as of `version_at`."""
+        """Returns the version after which a reader follows to get all that was committed later than that time.
+
+        Errors are those of `version_at`.
+        """
         self._require_come(timestamp_ms)
         return self.log.version_to_follow(timestamp_ms)
 
@@ -143,7 +157,7 @@ class FileStore:
         if timestamp_ms <= self.ambient.now_ms():
             return
         newest = self.state()
-        if timestamp_ms > newest.timestamp_ms:  # which a faster clock may have written
+        if timestamp_ms > newest.timestamp_ms:  # a writer with a faster clock may have committed a later version
             raise NotFound(
                 f"{show_time(timestamp_ms)} is still to come: the newest version of {self.location} is "
                 f"{newest.version}, of {show_time(newest.timestamp_ms)}; take an earlier time, "
@@ -152,18 +166,18 @@ class FileStore:
             )
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
-        """Snapshots that can be read, newest first: at most `limit`, all older than version `before`."""
+        """Lists the snapshots that can be read, newest first: at most `limit`, all older than version `before`."""
         newest = self.state()
         readable = (v for v in range(newest.version, -1, -1) if is_retained(newest, v))
         wanted = itertools.islice((v for v in readable if before is None or v < before), limit)
         return [self.snapshot(v) for v in wanted]
 
     def snapshot(self, version: int) -> Snapshot:
-        """One snapshot."""
+        """Reads the snapshot of a version."""
         return self.required(version).snapshot()
 
     def required(self, version: int) -> Commit:
-        """The log's entry of a version; `NotFound` if it is not there."""
+        """Reads the Delta log's entry of a version; `NotFound` if it does not exist."""
         entry = self.log.commit(version)
         if entry is None and 0 <= version < (newest := self.state()).version:
             raise expired(self.location, version, newest)
@@ -172,31 +186,37 @@ class FileStore:
         return entry
 
     def definition(self, version: int) -> TableDefinition:
-        """What the table is in a version, retained or not, as long as the version's log entry is there."""
+        """Reads the definition of a version, retained or not, as long as the version's log entry exists."""
         newest = self.state()
         if version == newest.version:
             return newest.definition
         try:
             return self.log.at(version).definition
         except (NotFound, Corrupt):
-            self._require_readable(version, self.state())  # an expiry may have taken what it is told from
+            self._require_readable(version, self.state())  # an expiry may have removed the entries that are needed
             raise
 
     def files(self, state: TableState) -> TableFiles:
-        """What the kernel needs to read and write files of that state."""
+        """Returns what is needed to read and write files of that state."""
         return TableFiles(self.storage, self.location, state.definition, self.ambient, self._lookup_cache(state))
 
     def _lookup_cache(self, state: TableState) -> LookupCache:
-        """What all look-ups in this table's files share, with the limits that its options set now."""
+        """Returns the cache that all look-ups in this table share, with the limits that its options set now."""
         options = (self._known or state).definition.options
         if self._cache is None:
             self._cache = LookupCache(state.table_id, CacheLimits.of(options), self.ambient)
         self._cache.limits = CacheLimits.of(options)
         return self._cache
 
-    def commit(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
-        """Commits a proposal (see `filestore.delta.commit`), and writes a checkpoint when one is due."""
-        committed = commit(self.log, base, proposal, rebase, self.ambient)
+    def commit(
+        self, begin: Begin, *, base: TableState | None = None, observer: Observer | None = None
+    ) -> Committed | None:
+        """Commits an operation; arguments, result and errors are those of `commit_operation`."""
+        return commit_operation(self, begin, base, observer)
+
+    def commit_version(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
+        """Writes the proposal as the next version, and writes a checkpoint when one is due."""
+        committed = commit_version(self.log, base, proposal, rebase, self.ambient)
         self._known = committed.state
         interval = committed.state.definition.options["checkpoint.interval"]
         if committed.fresh and committed.snapshot.version % interval == 0:
@@ -204,8 +224,8 @@ class FileStore:
         return committed
 
     def _checkpoint(self) -> None:
-        """Only speeds readers up: a failure is logged, since the commit stands."""
-        import deltalake  # here and not above: readers do not need it
+        """Writes a checkpoint. It only makes reading faster, so a failure is logged: the commit succeeded."""
+        import deltalake  # imported here, since readers do not need it
         from deltalake.exceptions import DeltaError
 
         try:

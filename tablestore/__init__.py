@@ -10,8 +10,8 @@
 
 For Spark see `tablestore.spark`. Errors are a small tree, grouped by what to do next: see `filestore.errors`.
 
-What the packages are for, each line above what it uses; the modules beside them are the doors (`store`, `table`,
-`kafka_table`) and what everybody holds (`handle`, `incoming`, …):
+The purpose of the packages, each line above those that it uses. The modules beside them are the entry points (`store`,
+`table`, `kafka_table`), `jars`, which fetches the jars of Spark and brokers, and `neighbours`, which is imported first:
 
     cli          the command line                       demo         the main job on a year of flights
     metrics      the page of all metrics, /metrics      spark        the same doors in a Spark session
@@ -19,7 +19,7 @@ What the packages are for, each line above what it uses; the modules beside them
     system       what is known of a table, as tables    logcare      where logs stand, and their care
     normalizing  upserts to complete changes            writing      one commit across files and log; rollback
     following    changes, version by version            reading      a version's rows; what the log shows beyond
-    recovering   the log put right: the dead, races
+    recovering   the log put right: the dead, races     incoming     what users pass in, as a table's columns
 """
 
 from __future__ import annotations
@@ -46,7 +46,6 @@ from filestore.model.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from filestore.metrics.registry import Metrics
-    from tablestore.columns import metadata_column
     from tablestore.ingesting.ingestion import Ingestion, Pace
     from tablestore.kafka_table import KafkaScan, KafkaTable
     from tablestore.normalizing.normalizer import Normalizer
@@ -54,6 +53,7 @@ if TYPE_CHECKING:
     from tablestore.reading.scan import Scan
     from tablestore.store import Store, connect
     from tablestore.table import Table
+    from tablestore.topics.columns import metadata_column
 
 __all__ = [
     "AlreadyExists",
@@ -81,8 +81,8 @@ __all__ = [
     "metadata_column",
 ]
 
-# The catalog brings SQLAlchemy, Alembic and httpx along: a second that each of Spark's workers would pay for
-# nothing, since they import this package only to reach `tablestore.writing.transaction`.
+# The catalog imports SQLAlchemy, Alembic and httpx, which takes a second. Spark's workers do not need it: they import
+# this package only to reach `tablestore.writing.writer`.
 _LAZY = {
     "Ingestion": "tablestore.ingesting.ingestion",
     "KafkaScan": "tablestore.kafka_table",
@@ -95,17 +95,17 @@ _LAZY = {
     "Store": "tablestore.store",
     "Table": "tablestore.table",
     "connect": "tablestore.store",
-    "metadata_column": "tablestore.columns",
+    "metadata_column": "tablestore.topics.columns",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the door when it is first used (PEP 562)."""
+    """Imports a public name when it is first used (PEP 562)."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Lists the public names, imported or not."""
     return sorted(__all__)

@@ -1,4 +1,4 @@
-"""`KafkaTable`: a table that is a Kafka topic, without Spark (log/CONNECTORS.md)."""
+"""`KafkaTable`: a table that is a Kafka topic, without Spark (log/connector/CONNECTORS.md)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from filestore.errors import Unsupported
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Column, Schema
 from filestore.reading.predicate import Condition, Predicate
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import asked_schema
-from log.connectors.ranges import PartitionRange
-from log.connectors.secrets import shown
-from log.connectors.startup import Startup, StartupMode
-from log.metadata.plans import plan_write
-from tablestore.fitting import fit
+from log.connector.declaration import KafkaDeclaration
+from log.connector.decoding import asked_schema
+from log.connector.metadata.plans import plan_write
+from log.connector.properties import shown
+from log.connector.ranges import PartitionRange
+from log.connector.startup import Startup, StartupMode
 from tablestore.following.result_mode import ResultMode, result_mode
-from tablestore.given import Rows, arrow_parts
+from tablestore.incoming.fitting import fit
+from tablestore.incoming.given import Rows, arrow_parts
 from tablestore.normalizing.spec import NormalizerSpec
 from tablestore.reading.batch_size import batch_size
 from tablestore.reading.results import Results
@@ -37,8 +37,8 @@ from tablestore.topics.reader import Stop, TopicReader, ending_of
 from tablestore.topics.spec import consumer_unused, is_complete, spec_of, state_unused
 
 if TYPE_CHECKING:
-    from log.kafka.declared_topic import DeclaredTopic
-    from log.kafka.declared_writer import DeclaredWriter
+    from log.connector.topic import ConnectorTopic
+    from log.connector.writer import ConnectorWriter
 
 __all__ = ["KafkaScan", "KafkaTable"]
 
@@ -77,7 +77,7 @@ class KafkaScan(Results):
             yield from wanted.select(self.schema.names).cast(self.schema).to_batches()
 
     def _changes(self) -> Iterator[pa.Table]:
-        from log.kafka.declared_reader import read_ranges  # librdkafka takes 80 ms to load
+        from log.connector.reader import read_ranges  # librdkafka takes 80 ms to load
 
         read = None if self.columns is None else {*self.columns, *(self.where.columns if self.where else ())}
         if self.mode is ResultMode.UPSERT or is_complete(self.declaration):
@@ -256,15 +256,15 @@ class KafkaTable:
         }
 
     @cached_property
-    def _writer(self) -> DeclaredWriter:
-        from log.kafka.declared_writer import DeclaredWriter  # librdkafka takes 80 ms to load
+    def _writer(self) -> ConnectorWriter:
+        from log.connector.writer import ConnectorWriter  # librdkafka takes 80 ms to load
 
-        return DeclaredWriter(self.declaration, self._ambient)
+        return ConnectorWriter(self.declaration, self._ambient)
 
-    def _topic(self, declaration: KafkaDeclaration) -> DeclaredTopic:
-        from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
+    def _topic(self, declaration: KafkaDeclaration) -> ConnectorTopic:
+        from log.connector.topic import ConnectorTopic  # librdkafka takes 80 ms to load
 
-        return DeclaredTopic(declaration, self._ambient)
+        return ConnectorTopic(declaration, self._ambient)
 
 
 def _sized(batches: Iterator[pa.RecordBatch], schema: pa.Schema, size: int | None) -> Generator[pa.RecordBatch]:

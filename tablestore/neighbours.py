@@ -14,7 +14,7 @@ from pathlib import Path
 
 __all__ = ["PACKAGES", "require_unhidden"]
 
-PACKAGES = ("filestore", "log", "catalog_service", "compaction")
+PACKAGES = ("filestore", "log", "managed_table", "catalog_service", "compaction")
 
 
 def require_unhidden(packages: Iterable[str], home: Path) -> None:

@@ -1,7 +1,8 @@
-"""`connect` and `Store`: the door without Spark."""
+"""`connect` and `Store`: the entry point without Spark."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
 from types import TracebackType
@@ -18,10 +19,11 @@ from filestore.errors import InvalidRequest, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
-from filestore.storage import LocalStorage
-from log.connectors.options import CONNECTOR
-from tablestore.defaults import table_defaults
-from tablestore.handle import TableHandle
+from filestore.model.table_options import TableOptions
+from filestore.storage import LocalStorage, Storage
+from log.connector.options import CONNECTOR
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore.table import Table
 
 if TYPE_CHECKING:
@@ -29,7 +31,13 @@ if TYPE_CHECKING:
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.kafka_table import KafkaTable
 
-__all__ = ["Store", "connect"]
+__all__ = ["PREFIX", "Store", "connect", "table_defaults"]
+
+PREFIX = "table-storage."
+"""The prefix of an option's name in a session's settings (FLIP-188)."""
+
+_MOST_OPEN = 100
+"""How many tables a store keeps open, with their newest versions; it keeps those that were used last."""
 
 
 @checked()
@@ -45,16 +53,16 @@ def connect(
 
     Args:
         target: The URL of a catalog service (``http://127.0.0.1:8080``), or the path of a warehouse: then the
-            catalog is a SQLite file in it and no service is needed. One that is not there is empty, and made by
-            `Store.create_database`.
-        token: Sent to a service that asks for one.
+            catalog is a SQLite file in it and no service is needed. A warehouse that does not exist is empty, and
+            `Store.create_database` creates it.
+        token: Is sent to a service that needs one.
         database: For a warehouse: the URL of another catalog database than the SQLite file.
-        options: Options of the tables that are made here and do not say otherwise, each as
+        options: Defaults of options for tables that are created with this store, each as
             ``table-storage.<option>``, such as ``{"table-storage.log.system": "kafka"}``.
         metrics: Takes what is measured of the tables' writes, readers and logs (tablestore/METRICS.md).
 
     Raises:
-        InvalidRequest: `target` is neither, or an option is none.
+        InvalidRequest: `target` is neither of them, or an option does not exist.
         Unavailable: the service or the warehouse does not answer.
     """
     target = fspath(target)
@@ -84,24 +92,27 @@ class Store:
         self.token = token
         self._catalog = catalog
         self._ambient = ambient
+        self._storage: Storage = LocalStorage()
+        self._tables: dict[str, OpenedTable] = {}
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"Store({self.target!r})"
 
     def create_database(self, name: str, if_not_exists: bool = False) -> None:
-        """Makes a database. `AlreadyExists` unless `if_not_exists`; `InvalidRequest` for a bad name."""
+        """Creates a database. `AlreadyExists` unless `if_not_exists`; `InvalidRequest` for a bad name."""
         self._catalog.create_database(name, if_not_exists=if_not_exists)
 
     def drop_database(self, name: str, if_exists: bool = False, cascade: bool = False) -> None:
-        """Drops a database; one with tables only with `cascade`, which drops them."""
+        """Drops a database. If it has tables, `cascade` is needed, and drops them."""
         self._catalog.drop_database(name, if_exists=if_exists, cascade=cascade)
 
     def list_databases(self) -> list[str]:
-        """Names of all databases, sorted."""
+        """Lists the names of all databases, sorted."""
         return self._catalog.list_databases()
 
     def list_tables(self, database: str) -> list[str]:
-        """Names of a database's tables, sorted. `NotFound` if there is no such database."""
+        """Lists the names of a database's tables, sorted. `NotFound` if there is no such database."""
         return self._catalog.list_tables(database)
 
     def create_table(
@@ -115,21 +126,21 @@ class Store:
         comment: str | None = None,
         if_not_exists: bool = False,
     ) -> Table | KafkaTable:
-        """Makes a table: catalog entry, Delta table at version 0, and log. With a connector: the entry alone.
+        """Creates a table: catalog entry, Delta table at version 0, and log. With a connector it has only the entry.
 
         Args:
             name: ``database.table``.
-            schema: Arrow, or a SQL column list such as ``"id BIGINT, name STRING"``, in which ``PRIMARY KEY (id) NOT
-                ENFORCED`` may stand, too.
+            schema: An Arrow schema, or a SQL column list such as ``"id BIGINT, name STRING"``, which may contain
+                ``PRIMARY KEY (id) NOT ENFORCED``.
             primary_key: Key columns: writes become upserts. They are NOT NULL, whether or not the schema says so.
             partition_by: Partition columns; with a primary key they must be part of it.
-            options: See the options reference. They come before those that `connect` was given. With ``connector`` =
-                ``kafka`` or ``upsert-kafka`` the table is a Kafka topic (log/CONNECTORS.md).
+            options: See the options reference. They take precedence over those of `connect`. With ``connector`` =
+                ``kafka`` or ``upsert-kafka`` the table is a Kafka topic (log/connector/CONNECTORS.md).
             comment: Free text.
-            if_not_exists: An existing table of that name is given instead of `AlreadyExists`.
+            if_not_exists: Returns an existing table of that name instead of raising `AlreadyExists`.
 
         Raises:
-            InvalidRequest: a bad name, type, key or option. Nothing was made.
+            InvalidRequest: a bad name, type, key or option. Nothing was created.
         """
         database, table = _split(name)
         request = CreateTable.of(
@@ -174,10 +185,10 @@ class Store:
         options: Mapping[str, str] | None = None,
         source_options: Mapping[str, str] | None = None,
     ) -> Ingestion:
-        """Makes a table of a topic that Debezium writes, or goes on where it stopped (log/CONNECTORS.md section 7).
+        """Ingests a topic that Debezium writes into a table, or continues where it stopped (CONNECTORS.md section 7).
 
-        Columns come from the schema in the messages, and the primary key from their keys. Columns that come later are
-        added. What was taken is committed together with the topic's offsets, so a managed table has each change once.
+        Columns are taken from the schema in the messages, and the primary key from their keys. Later columns are added.
+        Changes are committed together with the topic's offsets, so a managed table has each change once.
 
             with tablestore.connect("warehouse") as store:
                 ingestion = store.ingest("cdc.shop.orders", "shop.orders", servers="localhost:9092")
@@ -186,36 +197,36 @@ class Store:
 
         Args:
             topic: Its messages are Debezium's, as JSON, with or without a schema in them.
-            into: ``database.table``: a managed table with a primary key, or an upsert-kafka table. It is made if it is
-                not there.
+            into: ``database.table``: a managed table with a primary key, or an upsert-kafka table. It is created if it
+                does not exist.
             servers: The topic's brokers.
-            columns: The table's columns, where the messages have no schema, or to have only these: then none are added
-                later. Give them each time.
-            primary_key: Where the messages' keys do not say it.
-            options: Of the table, if it is made. With ``{"connector": "upsert-kafka", "topic": …}`` it is a compacted
-                topic, as JSON and with as many partitions as the source unless they say otherwise.
-            source_options: ``properties.*`` and ``scan.*`` of the topic (log/CONNECTORS.md).
+            columns: The table's columns, if the messages have no schema, or if the table shall have only these: then
+                none are added later. Pass them each time.
+            primary_key: The key's columns, if the messages' keys do not contain them.
+            options: Options of the table, if it is created. With ``{"connector": "upsert-kafka", "topic": …}`` it is a
+                compacted topic, by default in JSON and with as many partitions as the source.
+            source_options: Options ``properties.*`` and ``scan.*`` of the topic (log/connector/CONNECTORS.md).
 
         Raises:
             NotFound: ``topic-not-found``, or there is no such database.
             InvalidRequest: ``no-schema``, ``no-primary-key``, ``empty-topic``, ``other-table``, or as `create_table`.
             Unavailable: the brokers do not answer.
         """
-        from tablestore.ingesting.beginning import Asked, begin  # brings the formats of messages
+        from tablestore.ingesting.beginning import IngestOptions, begin  # it imports the formats of messages
 
         key, own, read = tuple(primary_key), options or {}, source_options or {}
-        return begin(self, Asked(topic, into, servers, columns, key, own, read), self._ambient)
+        return begin(self, IngestOptions(topic, into, servers, columns, key, own, read), self._ambient)
 
     def table_id(self, name: str) -> str:
-        """A table's id by the catalog alone: nothing is opened. `NotFound` if there is no such table."""
+        """Reads a table's id from the catalog without opening the table. `NotFound` if there is no such table."""
         return self._catalog.get_table(*_split(name)).table_id
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
-        """Drops a table with its files and its log. A topic that was there before stays, as does one of a connector."""
+        """Drops a table with its files and its log. A topic that existed before stays, as does a connector's topic."""
         self._catalog.drop_table(*_split(name), if_exists=if_exists)
 
     def close(self) -> None:
-        """Lets go of connections."""
+        """Closes connections."""
         self._catalog.close()
 
     def __enter__(self) -> Self:
@@ -232,9 +243,18 @@ class Store:
             from tablestore.kafka_table import KafkaTable  # likewise
 
             return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
-        assert info.location is not None, "a managed table without files"
-        where = info.database, info.name, info.table_id, info.location
-        return Table(TableHandle(*where, LocalStorage(), self._ambient, self._meter))
+        return Table(self._opened(info.identity()))
+
+    def _opened(self, identity: TableIdentity) -> OpenedTable:
+        """Opens a table once for all users of this store, so that they share what was read of it."""
+        with self._lock:
+            known = self._tables.pop(identity.identifier, None)
+            if known is None or known.identity != identity:
+                known = OpenedTable(identity, self._storage, self._ambient, self._meter)
+            self._tables[identity.identifier] = known
+            if len(self._tables) > _MOST_OPEN:
+                del self._tables[next(iter(self._tables))]
+            return known
 
 
 def _split(name: str) -> tuple[str, str]:
@@ -249,3 +269,19 @@ def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Sch
         return schema
     parsed = TableColumns.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
     return parsed.required(primary_key)
+
+
+def table_defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the default options of new tables from a session's settings.
+
+    Args:
+        settings: ``table-storage.<option>`` and its value.
+
+    Raises:
+        InvalidRequest: ``bad-default``: a name without the prefix; or those of `TableOptions.parse`.
+    """
+    if strange := [name for name in settings if not name.startswith(PREFIX)]:
+        raise InvalidRequest(
+            f"setting {strange[0]!r} is no default for tables: write {PREFIX + strange[0]!r}", code="bad-default"
+        )
+    return TableOptions.parse({n.removeprefix(PREFIX): value for n, value in settings.items()}).as_dict()

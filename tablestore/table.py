@@ -1,27 +1,28 @@
-"""`Table`: one managed table without Spark, on the same kernel as `tablestore.spark`."""
+"""`Table`: one managed table without Spark, built on the same code as `tablestore.spark`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
 
-from compaction.folding import fold_table
+from compaction.compact import compact_table
 from compaction.in_writer import InWriter
-from compaction.local import compact_table
 from compaction.maintenance import Maintenance, maintain
-from compaction.tombstones import bury
-from filestore.alter import plan_alter
+from compaction.tombstones import clean_tombstones
 from filestore.arguments import checks_arguments
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
+from filestore.life.consumers import Consumer, consumers_of, forget_consumer
 from filestore.life.expiry import Expiry, expire
+from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
-from filestore.life.retention import Tag, tags_of
+from filestore.life.retention import Tag, tag_of, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
@@ -29,48 +30,234 @@ from filestore.model.definition import TableDefinition
 from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
+from filestore.operations.alter import plan_alter
+from filestore.operations.fold import fold_table
+from filestore.reading.get import get_rows
+from filestore.reading.predicate import Predicate
 from filestore.rows.partitions import partition_set
 from filestore.sorting.order import sort_rows
-from tablestore.detail import detail_of
-from tablestore.given import Rows, arrow_rows
-from tablestore.handle import TableHandle
-from tablestore.incoming import conform
-from tablestore.logcare.care import LogCare
+from managed_table.opened import OpenedTable
+from tablestore.following.follow import Follower, Following, FollowOptions, Stop
+from tablestore.following.follow_metrics import FollowMeter
+from tablestore.following.gaps import on_log_gap as choice_on_gap
+from tablestore.following.progress import Lag, lags
+from tablestore.following.result_mode import ResultMode, result_mode
+from tablestore.following.starting import StartOptions
+from tablestore.following.tail_run import TailRun
+from tablestore.incoming.conform import conform
+from tablestore.incoming.given import Rows, arrow_rows
+from tablestore.incoming.moments import milliseconds
+from tablestore.logcare.metrics import measure_log
+from tablestore.logcare.status import BucketLog, log_status
+from tablestore.reading.asked_keys import Keys, asked_keys
+from tablestore.reading.batch_size import batch_size
+from tablestore.reading.log_tail import VisibleTail
+from tablestore.reading.scan import Scan
 from tablestore.recovering.lease import at_work_since_ms
+from tablestore.recovering.recovery import Recovered
+from tablestore.system.detail import detail_of
 from tablestore.system.scan import SystemScan, Versions, system_scan
-from tablestore.table_reads import TableReads
 from tablestore.writing.altering import alter_table
 from tablestore.writing.apps import app_version
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import expired
 from tablestore.writing.overwrite import Drop, Overwrite
-from tablestore.writing.rollback import rollback
-from tablestore.writing.transaction import TableWriter
 from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.writer import TableWriter
 
 __all__ = ["Table"]
 
 
-@checks_arguments("rows")
-class Table(TableReads, LogCare):
-    """A managed table. Get it from `Store.table`; it may be kept, and always works on the newest version."""
+@checks_arguments("rows", "keys")
+class Table:
+    """A managed table. Get it from `Store.table`. It can be kept, and always works on the newest version."""
 
-    def __init__(self, handle: TableHandle) -> None:
-        super().__init__(handle)
-        meter = CommitMeter(handle.meter, handle.identifier, handle.ambient)
-        self._writer = TableWriter(self.filestore, handle.log, handle.ambient, meter=meter)
+    def __init__(self, opened: OpenedTable) -> None:
+        self.opened = opened
+        self.filestore = opened.files
         self.in_writer = InWriter(self.filestore)
 
     def __repr__(self) -> str:
         try:
-            return f"Table({self.handle.identifier!r}, version={self.filestore.state().version})"
+            return f"Table({self.identifier!r}, version={self.filestore.state().version})"
         except TableStoreError as error:
-            return f"Table({self.handle.identifier!r}, {error.code})"
+            return f"Table({self.identifier!r}, {error.code})"
+
+    @cached_property
+    def _writer(self) -> TableWriter:
+        opened = self.opened
+        meter = CommitMeter(opened.meter, self.identifier, opened.ambient)
+        return TableWriter(self.filestore, opened.log_config, opened.ambient, meter=meter)
+
+    @property
+    def identifier(self) -> str:
+        """``database.table``."""
+        return self.opened.identity.identifier
 
     @property
     def location(self) -> str:
-        """The Delta table's path: any Delta reader opens it."""
-        return self.handle.location
+        """The path of the Delta table, which any Delta reader can open."""
+        return self.opened.identity.location
+
+    @property
+    def definition(self) -> TableDefinition:
+        """Schema, keys and options."""
+        return self.filestore.state().definition
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as Arrow."""
+        return self.definition.schema.to_arrow()
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: Predicate | None = None,
+        version: int | None = None,
+        fresh: bool = False,
+        *,
+        timestamp: datetime | None = None,
+        tag: str | None = None,
+    ) -> Scan:
+        """Reads the table: `to_arrow`, `to_polars`, `to_pandas`, `to_pylist` or `to_batches` of the `Scan` run it.
+
+        Args:
+            columns: Which columns; all if None. With ``[]`` the batches have a number of rows and no column.
+            where: A SQL condition such as ``"amount > 10 AND region = 'eu'"``, or a polars expression.
+            version: Reads that version (time travel).
+            fresh: Whether to read also what the log has beyond the newest snapshot: with ``log.consistency = eventual``
+                the rows of running writers, and those of failed writers until they are repaired. With other logs there
+                is nothing, since a change becomes visible together with its snapshot.
+            timestamp: Reads the table as it was at that time; pass only one of `version`, `timestamp` and `tag`.
+            tag: Reads the version with this tag.
+
+        Raises:
+            NotFound: ``snapshot-expired``, here or during the read: hold old versions with a tag or a consumer.
+        """
+        if fresh and any(given is not None for given in (version, timestamp, tag)):
+            raise InvalidRequest("fresh=True reads the newest state: leave version out", code="bad-time-travel")
+        state = self.filestore.state(self.version_of(version, timestamp, tag))
+        log = self.opened.log_config(state.definition) if fresh else None
+        tail = VisibleTail(self.filestore, log) if log is not None and log.eventual else None
+        return Scan(self.filestore, state, columns, where, tail)
+
+    def get(self, keys: Keys, columns: Sequence[str] | None = None, version: int | None = None) -> pa.Table:
+        """Reads the rows of given keys, as an Arrow table in the order of the keys.
+
+        A key without a row is left out, and a key that is passed twice has one row. Keep the `Table` if you look up or
+        write often: it caches what look-ups read on the local disk, within the bounds of the options
+        ``lookup.cache-…`` (files without a name below the system's temporary folder, ``$TMPDIR``).
+
+        Args:
+            keys: Arrow, polars or pandas (as in `Table.write`) with the primary key's columns, a list of dicts with
+                their names, a list of tuples in their order, or, if the key is one column, a list of its values.
+            columns: Which columns; all if None.
+            version: Reads that version (time travel).
+
+        Raises:
+            InvalidRequest: a table without a key (``no-primary-key``), or keys that do not fit it (``bad-keys``,
+                ``null-key``, ``bad-value``).
+            NotFound: a column or version that does not exist.
+        """
+        state = self.filestore.state(version)
+        asked = asked_keys(keys, state.definition)
+        return get_rows(self.filestore.files(state), state, asked, columns)
+
+    def follow(  # noqa: PLR0913  # what a reader can choose are its arguments
+        self,
+        scan: str | None = None,
+        *,
+        timestamp: datetime | None = None,
+        version: int | None = None,
+        tag: str | None = None,
+        mode: str = "upsert",
+        stop: Stop = None,
+        consumer: str | None = None,
+        on_log_gap: str = "fail",
+        max_rows_per_batch: int | None = None,
+    ) -> Following:
+        """Yields the table's rows and then its changes as they are committed, in Arrow batches with ``_kind``.
+
+        All batches have the columns that the table has now, also those of older and of later versions: a column that
+        a version lacks is null in its changes, a later one is left out, and a renamed one keeps its name.
+
+        With ``log.consistency = eventual`` and mode ``upsert`` it yields changes as they are written, before their
+        commit, in the log's order; later changes correct those of a failed write. Repeated changes of a retried task
+        are left out as far as they are remembered. A version counts as read once all that it covers was yielded.
+
+        Args:
+            scan: ``full``: all rows of the newest snapshot as ``+I``, then every later change; with a timestamp,
+                version or tag the rows of that version first. ``latest``: later changes only. ``from-timestamp``:
+                changes after the state at `timestamp`, or all if the table is younger. The default depends on the
+                other arguments; without any it is the table's ``log.scan``, or ``full``.
+            timestamp: Yields changes after the state at that time.
+            version: Yields changes after that version.
+            tag: Yields changes after the version with that tag.
+            mode: ``upsert``: the new row of a key (``+I``, ``+U``), as the log has it, and ``-D`` if there is none,
+                also where the log has a ``-U`` without a ``+U`` behind it. ``changelog``:
+                exact changes: ``-U`` with the row before each ``+U``, ``-D`` with the row before, and nothing where a
+                write changes nothing. They are read from change data, or derived from the files of the version before,
+                so the table needs no log. With ``changelog-producer = input`` they are the rows as they were written.
+            stop: When to end, since it is endless otherwise: a version number to end after, a `threading.Event`, or a
+                function that returns True. All that was committed until then is still yielded.
+            consumer: An id under which the reader's position is kept: what it has still to read does not expire, and
+                a later reader with this id continues there, whatever the other arguments are. A version that was not
+                read to its end is yielded again.
+            on_log_gap: What to do if changes are gone that the reader has still to read. ``fail``: raise an error.
+                ``rescan``: continue from the newest version. If the version that it has read still exists, it yields
+                the differences; else it yields a batch without rows, for which `tablestore.following.gaps.truncates`
+                is true: all rows before it are void. Then it yields all rows.
+            max_rows_per_batch: The most rows of a batch; None for batches as they are read.
+
+        Returns:
+            An iterator of batches, with ``progress``, ``lag()`` and ``close()``.
+
+        Raises:
+            InvalidRequest: ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``, ``bad-on-log-gap``,
+                ``bad-option-value``.
+            Unsupported: with ``mode = "upsert"`` a table without a log (``no-log``).
+            NotFound: ``log-gap`` or ``snapshot-expired``: changes are gone; start again with ``scan="full"``.
+            Conflict: ``consumer-taken``: another reader took the consumer's id.
+            Unsupported: ``schema-changed``: a column was widened since, and a value does not fit its former type.
+        """
+        how = FollowOptions(result_mode(mode), choice_on_gap(on_log_gap), batch_size(max_rows_per_batch))
+        required = self.opened.required_log if how.mode is ResultMode.UPSERT else self.opened.log_config
+        log = required(self.definition)
+        as_written = log is not None and log.eventual and how.mode is ResultMode.UPSERT
+        meter = FollowMeter(self.opened.meter, self.identifier)
+        follower = Follower(self.filestore, log, TailRun if as_written else None, meter)
+        named = None if consumer is None else self.consumer(consumer)
+        return follower.follow(StartOptions(scan, timestamp, version, tag), how, stop, named)
+
+    def consumer(self, consumer_id: str) -> Consumer:
+        """Returns a consumer: ``with table.consumer("report").register(7): ...`` keeps version 7 and later ones."""
+        return Consumer(self.filestore, consumer_id)
+
+    def consumers(self) -> list[ConsumerInfo]:
+        """Lists the consumers that have shown within ``consumer.expiration-time`` that they live, by id."""
+        return consumers_of(self.filestore)
+
+    def consumer_lags(self) -> dict[str, Lag]:
+        """Returns what each of `consumers` has still to read, by id."""
+        held = {consumer.id: consumer.version for consumer in self.consumers()}
+        found = lags(self.filestore, set(held.values()))
+        return {name: found[version] for name, version in held.items()}
+
+    def delete_consumer(self, consumer_id: str) -> None:
+        """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
+        forget_consumer(self.filestore, consumer_id)
+
+    def version_at(self, timestamp: datetime) -> int:
+        """Returns the newest version committed at or before that time; `NotFound` if the table is younger."""
+        return self.filestore.version_at(milliseconds(timestamp))
+
+    def version_of(self, version: int | None, timestamp: datetime | None, tag: str | None) -> int | None:
+        """Returns the version that one of the arguments names; None if all are None."""
+        if sum(given is not None for given in (version, timestamp, tag)) > 1:
+            raise InvalidRequest("give only one of version, timestamp and tag", code="bad-time-travel")
+        if tag is not None:
+            return tag_of(self.filestore.state(), tag).version
+        return version if timestamp is None else self.version_at(timestamp)
 
     def write(self, rows: Rows, overwrite: Overwrite = False, *, app: tuple[str, int] | None = None) -> Snapshot:
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
@@ -78,17 +265,17 @@ class Table(TableReads, LogCare):
         Args:
             rows: Arrow, polars, a pandas frame (its index is ignored, and what pandas takes for missing is null), a
                 list of dicts (a key that a dict lacks is null), or anything with ``__arrow_c_stream__``. A column
-                ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does; without it a row is put, replacing
-                the one with its key. Of rows with one key the last wins.
-            overwrite: True: the rows replace the whole table. ``"dynamic"``: the partitions that they have.
-                ``{"day": "2026-01-31"}``, or a list of such: those partitions, in which they must lie; a spec without
-                some of the partition columns stands for all partitions with the values that it has.
+                ``_kind`` (``+I``, ``-U``, ``+U``, ``-D``) says what each row does; without it a row is put, and
+                replaces the one with its key. Of rows with one key the last wins.
+            overwrite: True: the rows replace the whole table. ``"dynamic"``: they replace the partitions that they
+                have. ``{"day": "2026-01-31"}``, or a list of such: they replace those partitions, and must be in them;
+                a dict without some of the partition columns stands for all partitions with the values that it has.
             app: An id and number of your own: a second write with the same ones (or a lower number) changes
                 nothing, so that a job can be retried blindly. The number is 0 or more; ids that begin with
-                ``tablestore.`` or ``spark.`` are the store's own.
+                ``tablestore.`` or ``spark.`` are reserved.
 
         Returns:
-            The snapshot that holds the rows; of an earlier attempt, if `app` was written already.
+            The snapshot that has the rows; that of an earlier attempt if `app` was written already.
 
         Raises:
             InvalidRequest: rows that do not fit. Nothing was changed.
@@ -100,7 +287,7 @@ class Table(TableReads, LogCare):
         given, arranged = arrow_rows(rows, self.schema), dict[TableDefinition, list[pa.RecordBatch]]()
 
         def batches(definition: TableDefinition) -> list[pa.RecordBatch]:
-            """Worked out again only if the table's definition is changed meanwhile."""
+            """Sorts the rows; it does so again only if the table's definition is changed meanwhile."""
             if definition not in arranged:
                 arranged[definition] = sort_rows(conform(given, definition), definition).to_batches()
             return arranged[definition]
@@ -115,10 +302,10 @@ class Table(TableReads, LogCare):
         return snapshot
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:
-        """Drops partitions with all their rows, as one commit; None if there is nothing in them.
+        """Drops partitions with all their rows, as one commit; returns None if they are empty.
 
         Args:
-            partitions: Values of the partition columns, such as ``[{"day": "2026-01-31"}]``. One that lacks some of
+            partitions: Values of the partition columns, such as ``[{"day": "2026-01-31"}]``. A dict without some of
                 the columns drops every partition with the values that it has.
 
         Raises:
@@ -129,17 +316,17 @@ class Table(TableReads, LogCare):
         return self._writer.drop_partitions(lambda _: Drop(chosen))
 
     def expire_partitions(self) -> Snapshot | None:
-        """Drops the partitions that are older than ``partition.expiration-time``, as one commit; None if none is.
+        """Drops the partitions that are older than ``partition.expiration-time``, as one commit; None without any.
 
         Raises:
             InvalidRequest: the table has no ``partition.expiration-time`` (``no-expiration-time``).
-            Conflict: with ``update-time``: they are written too often to be sure.
+            Conflict: with ``update-time``: others wrote to these partitions again and again meanwhile.
         """
-        now_ms = self.handle.ambient.now_ms()
+        now_ms = self.opened.ambient.now_ms()
         return self._writer.drop_partitions(lambda state: expired(state, now_ms))
 
     def snapshots(self, limit: int | None = None) -> list[Snapshot]:
-        """The table's history, newest first; the newest `limit` versions, if it is given.
+        """Lists the table's snapshots, newest first; at most `limit`, if it is given.
 
         Raises:
             InvalidRequest: ``bad-limit``: a limit below one.
@@ -156,45 +343,45 @@ class Table(TableReads, LogCare):
         from_version: int | None = None,
         to_version: int | None = None,
     ) -> SystemScan:
-        """A system table: what is known of this table, or what changed in it (tablestore/SYSTEM_TABLES.md).
+        """Returns a scan of a system table: metadata or changes of this table as rows (tablestore/SYSTEM_TABLES.md).
 
         Args:
             name: ``snapshots``, ``schemas``, ``options``, ``tags``, ``partitions``, ``buckets``, ``files``,
                 ``audit_log`` or ``changes``.
-            version: For options, tags, partitions, buckets and files: as of that version.
-            from_version: For ``audit_log``: changes after that version; all, if None. For ``changes``: what leads from
+            version: For options, tags, partitions, buckets and files: reads them as of that version.
+            from_version: For ``audit_log``: changes after that version; all if None. For ``changes``: the changes from
                 the rows of that version to those of `to_version`, which may be an earlier one.
-            to_version: For the same two; the newest if None.
+            to_version: For the same two; the newest version if None.
 
         Raises:
             NotFound: there is no such system table or version.
-            InvalidRequest: it takes no such versions (``bad-versions``).
+            InvalidRequest: the system table does not take these versions (``bad-versions``).
             Unsupported: ``audit_log`` of a table without a log; a table with a column ``rowkind``.
         """
-        return system_scan(self.handle, self.filestore, name, Versions(version, from_version, to_version))
+        return system_scan(self.opened, name, Versions(version, from_version, to_version))
 
     def files(self, version: int | None = None) -> list[DataFile]:
-        """The live data files, by path."""
+        """Lists the live data files, by path."""
         return sorted(self.filestore.state(version).files.values(), key=lambda f: f.path)
 
     def detail(self) -> dict[str, Any]:
-        """What the table is and holds now, as plain values."""
-        return detail_of(self.handle, self.filestore.state())
+        """Describes the table's definition and contents as plain values."""
+        return detail_of(self.opened.identity, self.filestore.state())
 
     def alter(self, *changes: Change | str) -> Snapshot:
-        """Changes columns, comments and options as one commit; all of the changes or none.
+        """Changes columns, comments and options as one commit: it makes all of the changes, or none.
 
-        Adding, moving, NOT NULL to nullable, comments and options cost nothing. Dropping, renaming and widening write
-        all files anew, or with ``schema.evolution-mode = metadata`` switch on features of Delta that some readers
-        lack. Writers and readers go on meanwhile.
+        Adding and moving columns, NOT NULL to nullable, comments and options change metadata only. Dropping, renaming
+        and widening columns rewrite all files, or with ``schema.evolution-mode = metadata`` switch on features of Delta
+        that some readers do not support. Writers and readers continue meanwhile.
 
         Args:
-            changes: In SQL's words, such as ``"ADD COLUMN note STRING AFTER id"`` (`CHANGE_FORMS` in
-                `filestore.model.change_text` has all of them), or as values of `filestore.model.changes`. They are
-                made in their order.
+            changes: SQL such as ``"ADD COLUMN note STRING AFTER id"`` (`CHANGE_FORMS` in
+                `filestore.model.change_text` has all forms), or values of `filestore.model.changes`. They are applied
+                in this order.
 
         Returns:
-            The snapshot from which on the table is as asked for. Its ``notes`` say which readers are shut out by it.
+            The snapshot that has the changes. Its ``notes`` say which readers can no longer read the table.
 
         Raises:
             InvalidRequest: a change that cannot be made. Nothing was changed.
@@ -202,21 +389,21 @@ class Table(TableReads, LogCare):
             Conflict: other changes of the table were faster, again and again. Nothing was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
-        return alter_table(self.handle, self.filestore, parse_changes(changes))
+        return alter_table(self.opened, parse_changes(changes))
 
     def plan_alter(self, *changes: Change | str) -> Evolution:
-        """What `alter` would do, and which readers it would shut out. Changes nothing; errors as of `alter`."""
+        """Returns what `alter` would do, and which readers it would exclude; changes nothing. Errors as in `alter`."""
         return plan_alter(self.filestore, parse_changes(changes))
 
     def compact(self, full: bool = False) -> Snapshot | None:
-        """Folds pending runs and merges sorted ones: of the buckets that have many, or of all with ``full=True``.
+        """Folds pending runs and merges sorted runs of the buckets that have many, or of all with ``full=True``.
 
         Returns:
-            The last snapshot that it made; None if no bucket needed anything.
+            The last snapshot that it committed; None if no bucket needed anything.
         """
         folded = fold_table(self.filestore, full=full)
         compacted = compact_table(self.filestore, full=full)
-        return bury(self.filestore) or compacted or folded
+        return clean_tombstones(self.filestore) or compacted or folded
 
     def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
         """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.
@@ -229,51 +416,50 @@ class Table(TableReads, LogCare):
         return create_tag(self.filestore, name, self.version_of(version, timestamp, None))
 
     def delete_tag(self, name: str) -> None:
-        """Takes a tag away; its version may expire then. `NotFound` (``no-such-tag``)."""
+        """Removes a tag, so that its version may expire. `NotFound` (``no-such-tag``)."""
         delete_tag(self.filestore, name)
 
     def tags(self) -> list[Tag]:
-        """All tags, by name."""
+        """Lists all tags, by name."""
         return list(tags_of(self.filestore.state()).values())
 
     def rollback(
         self, version: int | None = None, *, timestamp: datetime | None = None, tag: str | None = None
     ) -> Snapshot:
-        """Makes the table's rows those of an older version again, as a new version; the log gets what that changes.
+        """Restores the rows of an older version in a new version; the changes are written to the log.
 
-        Columns and options stay those of now; columns that came since are null. Numbers of apps and of streaming
-        queries stay, too: a batch that was rolled back is not written again.
+        Columns and options do not change; columns that were added since are null. App versions and the batch numbers of
+        streaming queries stay, too: a batch that was rolled back is not written again.
 
         Raises:
             InvalidRequest: none or more than one of version, timestamp and tag.
             NotFound: ``no-such-version``, ``no-such-tag``, ``snapshot-expired``.
-            Unsupported: ``rollback-over-schema``: files were written anew since, for columns that changed.
+            Unsupported: ``rollback-over-schema``: files were rewritten since, for columns that changed.
             Conflict: the table's columns or options changed meanwhile. No row was changed.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         wanted = self.version_of(version, timestamp, tag)
         if wanted is None:
             raise InvalidRequest("say where to: give version, timestamp or tag", code="bad-time-travel")
-        with self._writer.mending():
-            return rollback(self.filestore, self.handle.log(self.definition), wanted)
+        return self._writer.rollback(wanted)
 
     def expire(self, *, dry_run: bool = False) -> Expiry:
-        """Lets old versions expire as the options ``snapshot.*`` say, but for those of tags and consumers."""
+        """Expires old versions by the options ``snapshot.*``, except those that tags and consumers keep."""
         return expire(self.filestore, dry_run=dry_run)
 
     def maintain(self) -> Maintenance:
-        """Creates the tag that is due and lets versions expire: call it from time to time. Safe to repeat."""
-        return maintain(self.filestore)
+        """Creates the tag that is due and expires versions: call it from time to time. It is safe to repeat."""
+        return maintain(self.opened)
 
     def remove_orphans(self, older_than: timedelta = timedelta(days=1), *, dry_run: bool = True) -> list[Leftover]:
-        """Removes files that no version names and no writer at work can still mean to commit.
+        """Removes files that no version names and that no running writer can still commit.
 
         Args:
-            older_than: How long ago they were written. IMPORTANT: longer than any write takes of a table without a log,
-                or any compaction, since only writes beside a log are seen at work.
-            dry_run: Only list them.
+            older_than: How long ago they were written. IMPORTANT: it must be longer than any write to a table without a
+                log takes, and than any compaction, since only writes with a log hold a lease.
+            dry_run: Only lists them.
         """
-        before_ms = self.handle.ambient.now_ms() - older_than // timedelta(milliseconds=1)
+        before_ms = self.opened.ambient.now_ms() - older_than // timedelta(milliseconds=1)
         orphans = find_orphans(self.filestore, before_ms, lambda: at_work_since_ms(self.location))
         if not dry_run:
             remove_orphans(self.filestore, orphans)
@@ -284,5 +470,27 @@ class Table(TableReads, LogCare):
         return examine(self.filestore)
 
     def writer(self) -> TableWriter:
-        """What writes the table, for code that brings its rows in another way, such as Spark."""
+        """Returns the table's writer, for code that runs tasks in another way, such as Spark."""
         return self._writer
+
+    def recover(self) -> Recovered:
+        """Ends the log transactions of dead writers, as the next write would: it commits those that a version names.
+
+        Transactions of a version that the log itself has lost are published again. It is safe to repeat, and beside
+        running writers. Open transactions of other programs that make readers of the topic wait are in ``foreign``.
+
+        Raises:
+            Unavailable: log or storage did not answer.
+        """
+        return self._writer.recover()
+
+    def log_status(self) -> Mapping[int, BucketLog]:
+        """Returns the log's offsets by bucket; nothing for a table without a log.
+
+        Raises:
+            Unavailable: the log does not answer.
+            Corrupt: ``log-replaced``: it is not the table's log any more.
+        """
+        found = log_status(self.opened)
+        measure_log(self.opened.meter, self.identifier, found)
+        return found

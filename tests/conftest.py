@@ -1,4 +1,4 @@
-"""What every test can ask for: a Kafka broker, a Spark session. Who asks is marked ``kafka`` or ``spark``."""
+"""What every test can ask for: a Kafka broker, a Spark session, the run's depth; and which tests a run has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
+from _pytest.nodeid import coerce_node_id
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tablestore import Store
+from tests.depth import DEPTH, Depth, Share
 from tests.folders import memory_folder
 from tests.servers.kafka import KafkaBroker
 from tests.servers.spark import start_spark
@@ -19,25 +21,78 @@ from tests.warehouses import warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A busy machine is slow, not wrong: how long an example takes proves nothing. "soak" draws new examples; those of
-# "thorough" and "fast" are the same in every run, so that a failure is due to the change at hand.
+# A busy machine is slow, not wrong: how long an example takes proves nothing. Only a deep run draws new examples, and
+# keeps those that fail: those of the others are the same in every run, so that a failure is due to the change at hand.
 settings.register_profile(
-    "soak", deadline=None, print_blob=True, max_examples=400, suppress_health_check=[HealthCheck.too_slow]
+    Depth.DEEP, deadline=None, print_blob=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("thorough", settings.get_profile("soak"), max_examples=40, derandomize=True)
-settings.register_profile("fast", settings.get_profile("thorough"), max_examples=5)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "thorough"))
+settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=20, derandomize=True)
+settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=4)
+settings.load_profile(DEPTH)
 
-MARK_OF_FIXTURE = {"kafka_broker": "kafka", "spark": "spark"}
+# Who asks for a server is marked so, and all tests that ask for the same one run in one process of `pytest -n`.
+MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
+PLAIN_ID = pytest.StashKey[str]()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests by the servers that they ask for, so that ``-m "not kafka"`` never starts one."""
+def pytest_report_header() -> str:
+    share = Share.of_this_run()
+    return f"depth: {DEPTH}" + (f", part {share.part} of {share.parts} of what goes deeper" if share else "")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
+    """Marks tests by the servers that they ask for, and leaves out those that this depth does not have."""
     for item in items:
+        item.stash[PLAIN_ID] = item.nodeid
         for fixture, mark in MARK_OF_FIXTURE.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+        if "PYTEST_XDIST_WORKER" in os.environ and (group := _group(item)) is not None:
+            item._id = coerce_node_id(f"{item.nodeid}@{group}")  # xdist 3.8 sets what pytest 9.2 no longer reads
+    left = [item for item in items if not _is_run(item)]
+    items[:] = [item for item in items if _is_run(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long is not begun last
+
+
+def _group(item: pytest.Item) -> str | None:
+    """The tests that `pytest -n` runs in one process: those of a server, or of a module that has its own servers."""
+    for fixture in ("spark", "mortal_broker", "kafka_broker"):
+        if fixture in getattr(item, "fixturenames", ()):
+            return fixture
+    own = item.get_closest_marker("kafka") or item.get_closest_marker("spark")
+    return item.stash[PLAIN_ID].partition("::")[0] if own else None
+
+
+def _is_run(item: pytest.Item) -> bool:
+    deep = item.get_closest_marker("deep") is not None
+    share = Share.of_this_run()
+    if share is None:
+        return DEPTH is Depth.DEEP or not deep
+    return (deep or "depth" in getattr(item, "fixturenames", ()) or _draws(item)) and share.has(item.stash[PLAIN_ID])
+
+
+def _draws(item: pytest.Item) -> bool:
+    """Whether a test has random examples: it is one of hypothesis, or has one inside."""
+    test = getattr(item, "obj", None)
+    code = getattr(test, "__code__", None)
+    return is_hypothesis_test(test) or (code is not None and "given" in code.co_names)
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
+    """Takes the group's name off a test's id again: the id names the test, and its seed is drawn from it."""
+    item._id = coerce_node_id(item.stash[PLAIN_ID])
+    return (yield)
+
+
+@pytest.fixture
+def depth() -> Depth:
+    """How deep this run goes; a test that asks for it has more cases, or repeats more, in a deep run."""
+    return DEPTH
 
 
 @pytest.fixture
@@ -56,9 +111,21 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for all tests: make topics of your own names, and start your own broker to kill it."""
+    """One broker for all tests: make topics of your own names, and take `mortal_broker` to kill it."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def _mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def mortal_broker(_mortal: KafkaBroker) -> KafkaBroker:
+    """A broker that a test may kill; it runs whenever a test begins, with the topics of all tests before it."""
+    return _mortal if _mortal.pid else _mortal.start()
 
 
 @pytest.fixture

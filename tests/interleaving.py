@@ -31,7 +31,7 @@ class _Turns:
                 self._running = None
             self._choose()
             while self._running != party:
-                assert self._changed.wait(60), "a party hangs"
+                assert self._changed.wait(300), "a party hangs"
             self._waiting.discard(party)
 
     def end(self, party: int) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 
 from filestore.ambient import system_ambient
 from filestore.files.live_rows import read_file
-from log.store import LogBatch, LogControl
-from log.systems import open_log
+from log.table.store import LogBatch, LogControl
+from log.table.systems import open_log
 from tablestore import Table
 from tests.tables import in_order
 
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 def events(table: Table) -> list[LogBatch | LogControl]:
     """Everything in the table's log, each bucket in its order."""
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     found: list[LogBatch | LogControl] = []
     with open_log(config, system_ambient()) as log:

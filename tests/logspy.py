@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-import tablestore.recovering.recovery
-import tablestore.writing.transaction
-import tablestore.writing.write_job
+import log.table.session
 from filestore.errors import TableStoreError
-from log.systems import open_log
+from log.table.systems import open_log
 
 __all__ = ["LogSpy"]
 
@@ -21,16 +19,17 @@ class LogSpy:
     def __init__(self, events: list[str], failing: dict[str, TableStoreError]) -> None:
         self.events = events
         self.failing = failing
+        self.opened = 0
 
     @classmethod
     def installed(cls, monkeypatch: pytest.MonkeyPatch) -> LogSpy:
         """In the place of every log that writers open."""
-        log = cls([], {})
-        for module in (tablestore.writing.transaction, tablestore.writing.write_job, tablestore.recovering.recovery):
-            monkeypatch.setattr(module, "open_log", log)
-        return log
+        spy = cls([], {})
+        monkeypatch.setattr(log.table.session, "open_log", spy)
+        return spy
 
     def __call__(self, config: Any, ambient: Any) -> Any:
+        self.opened += 1
         return _Spied(open_log(config, ambient), self)
 
 

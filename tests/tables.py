@@ -14,14 +14,15 @@ import deltalake
 import polars as pl
 import pyarrow as pa
 
-from compaction.leftovers import remove
 from filestore.ambient import Ambient, system_ambient
 from filestore.changelog.images import recorded
-from filestore.delta.commit import Committed
-from filestore.delta.conflict import AppVersion, Proposal, Rebase
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import AppVersion, FileChanges, Premises, Proposal
 from filestore.delta.state import TableState
 from filestore.doctor import Report, examine
 from filestore.errors import Conflict
+from filestore.files.leftovers import remove
 from filestore.files.live_rows import read_file
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
@@ -29,7 +30,7 @@ from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
-from filestore.reading.replaced_rows import ReplacedRows
+from filestore.operations.replaced_rows import ReplacedRows, changes_in_threads
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
@@ -132,7 +133,7 @@ class PreparedWrite:
     def commit(self) -> Committed:
         """Commits it, and does it again as often as the rows that it rests on are other ones by then."""
         try:
-            return self.store.commit(self.base, self.proposal, self._rebase)
+            return self.store.commit_version(self.base, self.proposal, self._rebase)
         except Conflict as error:
             if error.code != "merged-rows-changed" or self.anew is None:
                 raise
@@ -181,11 +182,11 @@ def prepare(
         operation=Operation.OVERWRITE if overwrite else Operation.WRITE,
         commit_id=commit_id or store.ambient.new_id(),
         base_version=base.version,
-        replaces=ALL_PARTITIONS if overwrite else NO_PARTITIONS,
-        touches=touched,
+        files=FileChanges(replaces=ALL_PARTITIONS if overwrite else NO_PARTITIONS),
+        premises=Premises(slots=touched),
         app=app,
     )
-    proposal, replaced = result.apply(proposal), ReplacedRows()
+    proposal, replaced = result.apply(proposal), ReplacedRows(changes_in_threads)
     if overwrite:
         proposal = replaced.of_overwrite(store.files(base), base, proposal)
     how: dict[str, Any] = {"app": app, "commit_id": proposal.commit_id, "log": log}

@@ -8,8 +8,8 @@ from collections.abc import Callable
 __all__ = ["until"]
 
 
-def until(holds: Callable[[], object], seconds: float = 30.0, what: str = "the condition") -> None:
-    """Returns as soon as it holds; fails when it has not held within the time."""
+def until(holds: Callable[[], object], seconds: float = 120.0, what: str = "the condition") -> None:
+    """Returns as soon as it holds; fails when it has not held within the time, which is long: machines may be busy."""
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"{what} did not hold within {seconds} s"

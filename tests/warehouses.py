@@ -5,12 +5,14 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 import tablestore
+from catalog_service.engine import CATALOG_FILE
 from tablestore import Table
 from tests.folders import memory_folder
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
@@ -32,9 +34,20 @@ Row = dict[str, Any]
 @contextmanager
 def warehouse(database: str = "shop") -> Iterator[tablestore.Store]:
     """A store in a folder of its own, with one database."""
-    with memory_folder() as folder, tablestore.connect(str(folder)) as store:
-        store.create_database(database)
-        yield store
+    with memory_folder() as folder:
+        (folder / CATALOG_FILE).write_bytes(_new_catalog(database))
+        with tablestore.connect(str(folder)) as store:
+            yield store
+
+
+@cache
+def _new_catalog(database: str) -> bytes:
+    """The file of a catalog with one database. Creating it takes longer than many a test does: once for all."""
+    with memory_folder() as folder:
+        with tablestore.connect(str(folder)) as store:
+            store.create_database(database)
+        assert not (folder / f"{CATALOG_FILE}-wal").exists()
+        return (folder / CATALOG_FILE).read_bytes()
 
 
 def rows(table: Table, version: int | None = None) -> list[Row]:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from filestore.sorting.order import sort_rows
 from tablestore import Table
-from tablestore.incoming import conform
-from tablestore.writing.transaction import TableWriter
+from tablestore.incoming.conform import conform
 from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.writer import TableWriter
+from tests.opened import opened_again
 
 __all__ = ["on", "put", "runner", "sorted_batches"]
 
@@ -32,5 +32,5 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
 
 def on(table: Table, storage: Any) -> TableWriter:
     """A writer of the table on another storage, as another process has one."""
-    handle = replace(table.handle, storage=storage)
-    return TableWriter(handle.files(), handle.log, handle.ambient)
+    opened = opened_again(table.opened, storage=storage)
+    return TableWriter(opened.files, opened.log_config, opened.ambient)

@@ -1,4 +1,4 @@
-"""Run by Alembic: applies the scripts in the transaction that `catalog_service.engine.migrate` has begun."""
+"""Applies the migration scripts in the transaction that `catalog_service.engine.migrate` has begun; Alembic runs it."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is kept of data files on the local disk and in memory, so that look-ups find it without decoding."""
+"""Caches columns of data files on the local disk and in memory, so that look-ups need not decode them again."""

@@ -1,8 +1,8 @@
-"""`LookupCache`: columns of data files on the local disk, uncompressed and memory-mapped, for repeated look-ups.
+"""`LookupCache` keeps columns of data files on the local disk, uncompressed and memory-mapped, for repeated look-ups.
 
-A data file never changes, so what is held of it is never wrong; what fails here costs time only, since the Parquet file
-is still there. One cache serves the threads of one process. Bounds and retention are those of the options
-``lookup.cache-…``; they are looked after whenever the cache is used.
+A data file never changes, so a cached column is never stale; an error here costs only time, since the Parquet file
+still exists. The threads of a process share one cache. The options ``lookup.cache-…`` set its limits and retention,
+which are enforced at each use.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ logger = logging.getLogger(__name__)
 
 Decoded = TypeVar("Decoded")
 Read = Callable[[Sequence[str]], tuple[pa.Schema, Iterable[pa.RecordBatch]]]
-"""Reads columns of a data file: all their rows, a batch a row group."""
+"""Reads all rows of some columns of a data file, one batch for each row group."""
 
-_TOGETHER = 64  # columns that are written side by side, each with an open file
-_MAPS = 8192  # Linux lets a process have 65,530
-_RENTS = 1 << 16
+_TOGETHER = 64  # columns that are written at the same time, each to an open file
+_MAPS = 8192  # Linux allows a process 65,530
+_READ_COUNTS = 1 << 16
 _PATIENCE = 16
 _SMALL_SHARE = 4096
-_SPARE = 10  # the part of the disk that others shall find free
+_SPARE = 10  # one tenth of the disk stays free for other programs
 
 
 @dataclass(frozen=True, slots=True)
 class CacheLimits:
-    """What a cache may take.
+    """The limits of a cache.
 
     Attributes:
-        memory: Bytes of what is held decoded.
-        disk: Bytes of columns on the disk; None for no bound but the disk's.
-        retention: What was not used for so long is dropped.
+        memory: The bytes of decoded values in memory.
+        disk: The bytes of columns on the disk; None: the disk's free space is the only limit.
+        retention: Entries that were not used for this time are dropped.
     """
 
     memory: int
@@ -57,7 +57,7 @@ class CacheLimits:
 
     @classmethod
     def of(cls, options: TableOptions) -> CacheLimits:
-        """The limits that a table's options set."""
+        """Reads the limits from a table's options."""
         return cls(
             options["lookup.cache-max-memory-size"],
             options["lookup.cache-max-disk-size"],
@@ -66,23 +66,23 @@ class CacheLimits:
 
 
 class LookupCache:
-    """Filled only where it pays: a column is written once as many of its rows were read for look-ups as it has.
+    """Caches a column only where it pays: once look-ups have read as many of its rows as it has.
 
-    So a batch job that looks up once writes nothing, and nobody ever pays more than about twice the least. Columns of
-    small files are held in memory: a file and a mapping of its own would cost more than a column of them.
+    So a batch job that looks up once writes nothing, and no process spends more than about twice the best possible
+    time. Columns of small files are kept in memory: a file and a mapping would cost more than such a column.
 
-    Unpickled, it is the process's own one for the table: tasks that come to a process one after the other, such as
-    those of a stream's batches in Spark's Python workers, share what it holds.
+    An unpickled cache is the process's own cache of the table: tasks that run in a process one after the other, such as
+    those of a stream's batches in Spark's Python workers, share it.
 
     Attributes:
-        limits: What it may take.
-        folder: Where columns are written; the system's folder for temporary files if None.
+        limits: The limits of its size and retention.
+        folder: The folder for columns; the system's folder for temporary files if None.
 
     Args:
-        table_id: The table. One that is made later at its place has another, and files of other names.
-        limits: What it may take.
+        table_id: The table's id. A table that is created later at the same place has another id, and other files.
+        limits: The limits of its size and retention.
         ambient: The clock.
-        folder: Where columns are written.
+        folder: The folder for columns.
     """
 
     def __init__(self, table_id: str, limits: CacheLimits, ambient: Ambient, folder: str | None = None) -> None:
@@ -93,26 +93,26 @@ class LookupCache:
         self._lock = threading.Lock()
         self._disk: Lru[Mapped] = Lru()
         self._memory: Lru[Any] = Lru()
-        self._rents: Lru[int] = Lru()
+        self._rows_read: Lru[int] = Lru()
         self._schemas: list[Schema] = []
         self._under_way: set[Hashable] = set()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Where columns lie is for each process to say."""
+        """Leaves the folder out: each process has its own."""
         return (_of_process, (self._table_id, self.limits, self._ambient))
 
     @property
     def disk_bytes(self) -> int:
-        """What the columns take on the disk."""
+        """The bytes of the columns on the disk."""
         return self._disk.size
 
     @property
     def memory_bytes(self) -> int:
-        """What is held in memory."""
+        """The bytes of the values in memory."""
         return self._memory.size
 
     def generation(self, schema: Schema) -> int:
-        """A number for the schema: what is held of a file is what it has for readers of that schema."""
+        """Returns a number for the schema: cached columns of a file are valid for readers of that schema."""
         with self._lock:
             known = next((n for n, s in enumerate(self._schemas) if s is schema or s == schema), None)
             if known is None:
@@ -120,15 +120,15 @@ class LookupCache:
             return len(self._schemas) - 1 if known is None else known
 
     def columns(self, file: Hashable, names: Sequence[str], rows: int, read: Read) -> Mapping[str, pa.ChunkedArray]:
-        """Columns of a data file, a chunk a row group; nothing at all if one of them is not held.
+        """Returns columns of a data file, one chunk for each row group; an empty mapping unless all are cached.
 
-        What was read often enough is written now.
+        Columns that were read often enough are cached now.
 
         Args:
-            file: Which file; its columns are the same for ever.
-            names: Which columns.
-            rows: How many rows the file has.
-            read: How to read columns that are to be written.
+            file: Identifies the file, whose columns never change.
+            names: The columns.
+            rows: The number of rows of the file.
+            read: Reads the columns that are to be cached.
         """
         held = self._held(file, names)
         missing = [name for name in names if name not in held]
@@ -141,20 +141,20 @@ class LookupCache:
         return held if len(held) == len(set(names)) else {}
 
     def charge(self, file: Hashable, names: Iterable[str], rows: int) -> None:
-        """So many rows of columns were read from the file, since they are not held."""
+        """Counts rows of columns that were read from the file since they are not cached."""
         now = self._ambient.now_ms()
         with self._lock:
             for name in names:
-                self._rents.put((file, name), rows + (self._rents.get((file, name), now) or 0), 1, now)
-            self._rents.shrink(_RENTS, now - self._retention_ms)
+                self._rows_read.put((file, name), rows + (self._rows_read.get((file, name), now) or 0), 1, now)
+            self._rows_read.shrink(_READ_COUNTS, now - self._retention_ms)
 
     def decoded(self, key: Hashable, state: Hashable, make: Callable[[], tuple[Decoded, int]]) -> Decoded:
-        """A small thing in memory, such as a file's dead rows; `make` gives it and its bytes if it is not held.
+        """Returns a small value in memory, such as a file's deleted rows; `make` computes it if it is not cached.
 
         Args:
-            key: What it is; of each only the latest state is held.
-            state: What it depends on.
-            make: Works it out.
+            key: Identifies the value; only its latest state is cached.
+            state: The state on which the value depends.
+            make: Computes the value and its size in bytes.
         """
         now = self._ambient.now_ms()
         with self._lock:
@@ -168,14 +168,14 @@ class LookupCache:
         return value
 
     def sweep(self, now_ms: int) -> bool:
-        """Drops what was not used for so long that it need not be kept; whether anything is left."""
+        """Drops entries whose retention is over; returns whether any are left."""
         with self._lock:
             self._shrink(now_ms)
-            self._rents.shrink(_RENTS, now_ms - self._retention_ms)
-            return bool(len(self._disk) or len(self._memory) or len(self._rents) or self._under_way)
+            self._rows_read.shrink(_READ_COUNTS, now_ms - self._retention_ms)
+            return bool(len(self._disk) or len(self._memory) or len(self._rows_read) or self._under_way)
 
-    def handed_over(self, limits: CacheLimits, ambient: Ambient) -> None:
-        """Another process's cache for the table has come here: what it may take, and what time it is there, hold."""
+    def adopt(self, limits: CacheLimits, ambient: Ambient) -> None:
+        """Takes the limits and the clock of another process's cache of the table that was unpickled here."""
         self.limits = limits
         self._ambient = ambient
 
@@ -198,11 +198,11 @@ class LookupCache:
         return columns | {name: column for name, column in small.items() if column is not None}
 
     def _claim(self, file: Hashable, names: Sequence[str], rows: int) -> bool:
-        """Whether these columns are to be written, and by this thread. Another one reads Parquet meanwhile."""
+        """Whether this thread shall cache these columns now. Other threads read the Parquet file meanwhile."""
         keys = {(file, name) for name in names}
         now = self._ambient.now_ms()
         with self._lock:
-            if keys & self._under_way or any((self._rents.get(key, now) or 0) < rows for key in keys):
+            if keys & self._under_way or any((self._rows_read.get(key, now) or 0) < rows for key in keys):
                 return False
             self._under_way |= keys
         return True
@@ -214,18 +214,18 @@ class LookupCache:
                 kept |= self._keep_together(file, rows, *read(names[start : start + _TOGETHER]))
         except (OSError, pa.ArrowException, TooLarge) as error:
             logger.warning("look-ups in %s go on without a copy on the local disk: %s", file, error)
-            self.charge(file, names, -_PATIENCE * max(1, self._rent(file, names)))
+            self.charge(file, names, -_PATIENCE * max(1, self._most_rows_read(file, names)))
             return {}
         with self._lock:
             for name in names:
-                self._rents.drop((file, name))
+                self._rows_read.drop((file, name))
             self._shrink(self._ambient.now_ms())
         return kept
 
     def _keep_together(
         self, file: Hashable, rows: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     ) -> dict[str, pa.ChunkedArray]:
-        """In memory what takes so little that thousands have room there, in files the rest. Memory: a row group."""
+        """Caches small columns in memory, the others in files. It takes the memory of one row group."""
         rest = iter(batches)
         first = next(rest)
         small = {} if first.num_rows < rows else {n: first.column(n) for n in schema.names if self._is_small(first, n)}
@@ -252,15 +252,15 @@ class LookupCache:
         return {name: mapped.column for name, mapped in written.items()}
 
     def _room(self) -> int:
-        """The bytes that columns may take now: a disk that is full would stop others, such as Spark's shuffles."""
+        """The bytes that columns may take now: a full disk would stop other programs, such as Spark's shuffles."""
         disk = shutil.disk_usage(self.folder or tempfile.gettempdir())
         free = max(0, disk.free - disk.total // _SPARE)
         return free if self.limits.disk is None else min(free, self.limits.disk)
 
-    def _rent(self, file: Hashable, names: Sequence[str]) -> int:
+    def _most_rows_read(self, file: Hashable, names: Sequence[str]) -> int:
         now = self._ambient.now_ms()
         with self._lock:
-            return max(self._rents.get((file, name), now) or 0 for name in names)
+            return max(self._rows_read.get((file, name), now) or 0 for name in names)
 
 
 _own: dict[str, LookupCache] = {}
@@ -268,11 +268,11 @@ _own_lock = threading.Lock()
 
 
 def _of_process(table_id: str, limits: CacheLimits, ambient: Ambient) -> LookupCache:
-    """This process's own cache for a table. What no task has used for so long that it need not be kept is let go."""
+    """This process's cache of a table. Caches of other tables are dropped when their entries' retention is over."""
     now = ambient.now_ms()
     with _own_lock:
         for other in [id_ for id_, cache in _own.items() if id_ != table_id and not cache.sweep(now)]:
             del _own[other]
         cache = _own.setdefault(table_id, LookupCache(table_id, limits, ambient))
-    cache.handed_over(limits, ambient)
+    cache.adopt(limits, ambient)
     return cache

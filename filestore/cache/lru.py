@@ -1,4 +1,4 @@
-"""A bounded map that forgets what was used least recently. Not safe for threads: its owner locks."""
+"""A bounded map that drops the least recently used entries. It is not thread-safe: its owner locks."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Entry(Generic[Value]):
 
 
 class Lru(Generic[Value]):
-    """Values by key, each of a size, in the order of their last use."""
+    """Values by key, each with a size, in the order of their last use."""
 
     def __init__(self) -> None:
         self._entries: OrderedDict[Hashable, _Entry[Value]] = OrderedDict()
@@ -30,7 +30,7 @@ class Lru(Generic[Value]):
         return len(self._entries)
 
     def get(self, key: Hashable, now_ms: int) -> Value | None:
-        """The value, used now; None if it is not held."""
+        """Returns the value and marks it as used now; None if the key is absent."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -39,23 +39,23 @@ class Lru(Generic[Value]):
         return entry.value
 
     def put(self, key: Hashable, value: Value, size: int, now_ms: int) -> None:
-        """Holds a value, instead of the key's former one."""
+        """Stores a value, replacing the key's former one."""
         self.drop(key)
         self._entries[key] = _Entry(value, size, now_ms)
         self.size += size
 
     def drop(self, key: Hashable) -> None:
-        """Forgets a key, if it is held."""
+        """Removes a key, if it is present."""
         if (entry := self._entries.pop(key, None)) is not None:
             self.size -= entry.size
 
     def shrink(self, limit: int | None, unused_since_ms: int, count: int | None = None) -> None:
-        """Forgets what was not used since then, and then the oldest until no more than `limit` is held.
+        """Removes entries that were last used before a time, and then the oldest until the limits hold.
 
         Args:
-            limit: The sum of sizes; None for no bound.
-            unused_since_ms: What was used earlier goes.
-            count: How many values; None for no bound.
+            limit: The largest sum of sizes; None for no limit.
+            unused_since_ms: Entries that were last used earlier are removed.
+            count: The largest number of values; None for no limit.
         """
         while self._entries:
             key, entry = next(iter(self._entries.items()))

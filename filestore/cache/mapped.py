@@ -1,7 +1,7 @@
-"""Columns as memory-mapped files without a name: nobody else can see or damage them, and nothing has to be removed.
+"""Columns as memory-mapped files without a name: other processes cannot see or damage them, and none has to be removed.
 
-A file is unlinked from its birth (`O_TMPFILE`), closed once it is mapped, and freed by the system when the last Arrow
-buffer over it goes: by eviction, at exit, or because the process was killed.
+A file never has a name (`O_TMPFILE`), is closed once it is mapped, and the system frees it when the last Arrow buffer
+over it is released: by eviction, at exit, or when the process is killed.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Mapped", "TooLarge", "map_columns"]
 
 
 class TooLarge(Exception):
-    """The columns take more than they may."""
+    """The columns are larger than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mapped:
-    """A column, and the bytes that it takes on the disk."""
+    """A column, and its bytes on the disk."""
 
     column: pa.ChunkedArray
     size: int
@@ -32,17 +32,17 @@ class Mapped:
 def map_columns(
     batches: Iterable[pa.RecordBatch], schema: pa.Schema, folder: str | None = None, limit: int | None = None
 ) -> Mapping[str, Mapped]:
-    """Writes columns away, each to a file of its own, and maps them: a chunk a batch. Memory: one batch.
+    """Writes each column to a file of its own and maps it, one chunk for each batch. It holds one batch in memory.
 
     Args:
-        batches: All of that schema.
-        schema: Which columns.
-        folder: Where; the system's folder for temporary files if None.
-        limit: Bytes that they may take together.
+        batches: The batches, all of that schema.
+        schema: The columns.
+        folder: The folder; the system's folder for temporary files if None.
+        limit: The largest number of bytes of all columns.
 
     Raises:
         TooLarge: they take more.
-        OSError: the disk is full, or what else a disk says.
+        OSError: the disk is full, or fails.
     """
     with ExitStack() as open_files:
         columns = [_Column(field, open_files.enter_context(tempfile.TemporaryFile(dir=folder))) for field in schema]
@@ -55,7 +55,7 @@ def map_columns(
 
 
 class _Column:
-    """A column under the pen, as an Arrow IPC file."""
+    """A column that is being written, as an Arrow IPC file."""
 
     def __init__(self, field: pa.Field, file: IO[bytes]) -> None:
         self.name = field.name
@@ -73,6 +73,6 @@ class _Column:
     def mapped(self) -> Mapped:
         self._writer.close()
         self._file.flush()
-        # opened by its number, since it has no name; once mapped it needs no open file any more
+        # the file has no name, so it is opened by its descriptor; once mapped it need not be open
         with pa.memory_map(f"/dev/fd/{self._file.fileno()}") as source:
             return Mapped(pa.ipc.open_file(source).read_all().column(0), self.size)

@@ -1,1 +1,1 @@
-"""Change data of a write: which is written, what the images of a row are, and the files that hold them."""
+"""Change data of a write: whether it is written, the images of rows, and the files that contain them."""

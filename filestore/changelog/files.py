@@ -1,4 +1,4 @@
-"""Change data to files under ``_change_data`` (FORMAT.md section 13)."""
+"""Writes change data to files in ``_change_data`` (FORMAT.md section 13)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["ChangeWriter"]
 
 
 class ChangeWriter:
-    """Writes the changes of one slot: a row group a chunk, a new file at the target size, none without a change."""
+    """Writes the changes of one slot: a row group for each chunk, files of the target size, none without a change."""
 
     def __init__(self, table: TableFiles, slot: Slot) -> None:
         self._table = table
@@ -29,7 +29,7 @@ class ChangeWriter:
         self._done: list[ChangeFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Takes changes, with the columns of `filestore.changelog.images.change_schema`."""
+        """Writes changes, with the columns of `filestore.changelog.images.change_schema`."""
         if rows.num_rows == 0:
             return
         rows = stored_rows(rows, self._table.definition.schema)
@@ -39,13 +39,13 @@ class ChangeWriter:
             self._roll()
 
     def begin(self) -> None:
-        """Opens a file, which is there in the end even if no change comes."""
+        """Creates a file even if no change follows."""
         definition = self._table.definition
         none = stored_rows(change_schema(definition).empty_table(), definition.schema)
         self._open(none.schema, compression=definition.options["file.compression"])
 
     def finish(self) -> tuple[ChangeFile, ...]:
-        """Closes what is open, and makes everything durable."""
+        """Closes the open file, makes all files durable, and returns them."""
         self._roll()
         for file in self._done:
             self._table.storage.sync(self._table.path(file.path))
@@ -67,7 +67,7 @@ class ChangeWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """On an error removes what was written: nothing refers to it."""
+        """Removes the written files after an error: no version names them."""
         if error is None:
             return
         if self._sink is not None:

@@ -1,4 +1,4 @@
-"""What a fold's change data is, as rows (FORMAT.md section 13). Pure."""
+"""The change data of a fold, as rows (FORMAT.md section 13). Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,16 @@ from filestore.rows.fitting import fitted
 from filestore.rows.frames import arrow_table
 from filestore.rows.keys import changes
 
-__all__ = ["Met", "as_they_came", "change_schema", "images", "in_arrival_order", "recorded", "told", "unchanged"]
+__all__ = [
+    "StoredMatches",
+    "change_schema",
+    "changes_as_written",
+    "images",
+    "in_arrival_order",
+    "log_changes",
+    "recorded",
+    "unchanged",
+]
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
@@ -34,13 +43,13 @@ _KINDS = {str(change): str(kind) for kind, change in _TYPES.items()}
 
 
 def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> ChangelogProducer:
-    """What a write has to write down; `ChangelogProducer.NONE` where readers infer it from the files that come and go.
+    """How a write produces its change data; `ChangelogProducer.NONE` where readers derive it from the files.
 
     Args:
-        definition: The table's.
-        empty: The table holds no row and remembers no delete, so that every row that is put is an insert.
-        overwrite: The rows replace the table's: what that changes is told when all are written
-            (`filestore.reading.replaced_rows`).
+        definition: The table's definition.
+        empty: Whether the table has no row and no tombstone, so that every row that is added is an insert.
+        overwrite: Whether the rows replace the table's: then the change data is computed when all are written
+            (`filestore.operations.replaced_rows`).
     """
     producer = definition.changelog_producer
     if overwrite or not definition.primary_key or (empty and producer.images):
@@ -49,13 +58,13 @@ def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> Ch
 
 
 def change_schema(definition: TableDefinition) -> pa.Schema:
-    """The columns of a change file. Those of `input` may lack values that only stored rows must have."""
+    """The columns of a change file. With `input` a value may be missing that stored rows must have."""
     fields = [field.with_nullable(True) for field in definition.schema.to_arrow()]
     return pa.schema([*fields, pa.field(CHANGE_TYPE_COLUMN, pa.string(), nullable=False)])
 
 
-def as_they_came(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """A chunk's rows as changes: by key, and of a key in the order in which they arrived. Without a kind: inserts."""
+def changes_as_written(rows: pa.Table, definition: TableDefinition) -> pa.Table:
+    """Converts a chunk's rows to changes by key, and by arrival for the same key. Rows without a kind are inserts."""
     rows = in_arrival_order(rows, definition)
     types = pa.repeat(str(ChangeType.INSERT), rows.num_rows)
     if KIND_COLUMN in rows.column_names:
@@ -65,7 +74,7 @@ def as_they_came(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 def in_arrival_order(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """A chunk's rows by key, and of a key in the order in which they arrived."""
+    """Sorts a chunk's rows by key, and rows of the same key by arrival."""
     if ORDINAL_COLUMN not in rows.column_names:
         return rows
     key = np.concatenate([[0], np.cumsum(changes(rows, definition.sort_key))])
@@ -73,34 +82,34 @@ def in_arrival_order(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 @dataclass(frozen=True, slots=True)
-class Met:
-    """Stored rows that some rows of a chunk meet.
+class StoredMatches:
+    """Stored rows with the keys of some rows of a chunk.
 
     Attributes:
-        probes: For each, the row of the chunk that has its key.
-        rows: Their values, all columns.
+        probes: For each stored row the position of the chunk's row with the same key.
+        rows: The stored rows with all columns.
     """
 
     probes: Rows
     rows: pl.DataFrame
 
 
-def unchanged(met: Met, rows: pl.DataFrame) -> Mask:
-    """For each stored row whether the chunk's row is the same, bit by bit."""
+def unchanged(met: StoredMatches, rows: pl.DataFrame) -> Mask:
+    """For each stored row whether the chunk's row is equal, bit by bit."""
     return same_rows(met.rows, rows[met.probes])
 
 
 def images(
     before: pl.DataFrame | None, replaced: Mask, after: pa.Table | None, known: Mask, definition: TableDefinition
 ) -> pa.Table:
-    """The changes of a chunk.
+    """Returns the changes of a chunk.
 
     Args:
-        before: Stored rows that are not in the table any more; None for none.
-        replaced: For each whether another row took its place.
-        after: Rows that are in the table now; None for none.
-        known: For each whether it took another one's place.
-        definition: The table's.
+        before: The stored rows that are removed from the table; None if there are none.
+        replaced: For each of them whether another row replaces it.
+        after: The rows that are added to the table; None if there are none.
+        known: For each of them whether it replaces a stored row.
+        definition: The table's definition.
     """
     schema = change_schema(definition)
     parts = [schema.empty_table()]
@@ -114,12 +123,12 @@ def images(
     return pa.concat_tables(parts)
 
 
-def told(changes: pa.Table, places: Rows) -> pa.Table:
-    """Images as the log tells them: key after key, a row that leaves right before the one that takes its place.
+def log_changes(changes: pa.Table, places: Rows) -> pa.Table:
+    """Converts images to changes for the log: key by key, a removed row right before the row that replaces it.
 
     Args:
-        changes: What `images` gives.
-        places: For each the place of its key in the chunk.
+        changes: The result of `images`.
+        places: For each change the position of its key in the chunk.
     """
     kinds = pl.Series(changes.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS, return_dtype=pl.String).to_arrow()
     rows = changes.drop_columns([CHANGE_TYPE_COLUMN]).append_column(KIND_COLUMN, kinds.cast(pa.string()))

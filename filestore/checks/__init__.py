@@ -1,1 +1,1 @@
-"""What the doctor looks at: history, files, keys, leftovers (FORMAT.md section 12). Reads only, streams, bounded."""
+"""The doctor's checks: history, files, keys, leftovers (FORMAT.md section 12). They only read, with bounded memory."""

@@ -1,6 +1,6 @@
-"""Change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
+"""Checks change data against the versions that name it: files, columns, types, and counts (FORMAT.md section 12.6).
 
-Reads of each change file the footer and one column, row group by row group.
+It reads the footer and one column of each change file, row group by row group.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, Cha
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.snapshot import Operation
-from filestore.reading.replaced_rows import tells_replaced
+from filestore.operations.replaced_rows import needs_change_data
 
 __all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 
 Counts = Counter[str]
 
 BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
-"""What reading an entry raises that is not as FORMAT.md says."""
+"""The errors of reading an entry that does not conform to FORMAT.md."""
 
 _MERGING = (Operation.WRITE, Operation.FOLD)
 _REPLACING = (Operation.OVERWRITE, Operation.DROP_PARTITION, Operation.ROLLBACK)
 _CHANGING = (*_MERGING, *_REPLACING)
-"""Commits that may write change data down."""
+"""Operations whose commits may contain change data."""
 
 
 def check_changes(
     log: DeltaLog, findings: Findings, before: TableState, after: TableState, entry: Commit
 ) -> str | None:
-    """Checks the change data of one version; the path of a file of it that is gone, as it may be once that expired."""
+    """Checks the change data of one version; returns the path of a missing file, which may be gone after an expiry."""
     try:
         return _check(log, findings, before, after, entry)
     except BROKEN as error:
-        message = f"the change data of version {entry.version} cannot be understood: {type(error).__name__}: {error}"
+        message = f"the change data of version {entry.version} cannot be read: {type(error).__name__}: {error}"
         findings.add(Invariant.CHANGE_FEED, message, version=entry.version)
         return None
 
@@ -69,16 +69,16 @@ def _check(log: DeltaLog, findings: Findings, before: TableState, after: TableSt
         found.setdefault(slot_of(action, definition.partition_by), Counter()).update(counts)
     operation = entry.snapshot().operation
     exact = definition.changelog_producer.images and operation in _MERGING
-    if exact or (tells_replaced(definition) and operation in _REPLACING):
+    if exact or (needs_change_data(definition) and operation in _REPLACING):
         _check_counts(findings, before, after, entry, found)
     return None
 
 
 def check_lost_changes(findings: Findings, newest: TableState, lost: Mapping[int, str]) -> None:
-    """Change data may be gone only of versions that have expired. `lost`: a path for each version that lacks a file."""
+    """Reports missing change files of versions that have not expired. `lost` has a missing path of each version."""
     for version, path in lost.items():
         if is_retained(newest, version):
-            message = f"version {version}: {path} is named as change data and not on storage"
+            message = f"version {version}: {path} is named as change data, but is not on storage"
             findings.add(Invariant.CHANGE_FILE, message, path)
 
 
@@ -100,7 +100,7 @@ def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) 
 
 
 def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]) -> Counts | str:
-    """How often a file has each type of change; or what is wrong with it. `NotFound` if it is gone."""
+    """Counts each type of change in a file, or returns a text that says what is wrong. `NotFound` if it is missing."""
     counts: Counts = Counter()
     try:
         with log.storage.open_read(join(log.location, file_key(action))) as source:
@@ -126,9 +126,9 @@ def _check_counts(
     plain = all(file.vector is None for file in (*come, *gone))
     operation = entry.snapshot().operation
     if not found and plain and (not gone or (operation in _REPLACING and not come)):
-        return  # readers take the rows of whole files for inserts, or for deletes
+        return  # readers read the rows of whole files as inserts, or as deletes
     if not found and operation in _REPLACING and (come or gone):
-        message = f"version {entry.version} is a {operation} of which readers cannot infer the changes, and has none"
+        message = f"version {entry.version} is a {operation} of which readers cannot derive the changes, and has none"
         findings.add(Invariant.CHANGE_COUNT, message, version=entry.version)
         return
     for slot in {*grown, *found}:
@@ -137,8 +137,8 @@ def _check_counts(
         if counts[ChangeType.INSERT] - counts[ChangeType.DELETE] != grown[slot] or images[0] != images[1]:
             findings.add(
                 Invariant.CHANGE_COUNT,
-                f"version {entry.version} takes bucket {slot.bucket} of partition {dict(slot.partition)} {grown[slot]} "
-                f"rows further, and its change data are {dict(counts)}",
+                f"version {entry.version} changes the rows of bucket {slot.bucket} of partition "
+                f"{dict(slot.partition)} by {grown[slot]}, but its change data are {dict(counts)}",
                 f"{slot}",
                 entry.version,
             )
@@ -147,7 +147,7 @@ def _check_counts(
 def _growth(
     before: TableState, after: TableState, actions: Sequence[Action]
 ) -> tuple[Counter[Slot], list[DataFile], list[DataFile]]:
-    """How many live rows each slot has more than before, the files that come, and those that leave."""
+    """Returns by how many live rows each slot grew, the files that were added, and those that were removed."""
     gone = [before.files[file_key(action["remove"])] for action in actions if "remove" in action]
     come = [after.files[file_key(action["add"])] for action in actions if "add" in action]
     grown: Counter[Slot] = Counter()

@@ -1,6 +1,6 @@
-"""Each live file against what the log says: bytes, rows, order, place, bounds, vector (FORMAT.md section 12.2).
+"""Checks each live file against the Delta log: bytes, rows, order, place, bounds, vector (FORMAT.md section 12.2).
 
-Streams row group by row group.
+It reads row group by row group.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ __all__ = ["check_file"]
 
 
 def check_file(table: TableFiles, file: DataFile, findings: Findings, written: Schema | None = None) -> bool:
-    """Checks one file; whether its live keys can be read, for the check that they are unique.
+    """Checks one file; returns whether its live keys can be read, for the check that they are unique.
 
     Args:
         table: The table.
         file: One of its files.
-        findings: Takes what is wrong.
-        written: The columns that the table had when the file came; None if nobody knows any more.
+        findings: It collects the problems.
+        written: The table's columns when the file was added; None if they are not known any more.
     """
     sound = _check_vector(table, file, findings)
     try:
@@ -50,7 +50,7 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
             check_filters(table, file, findings)
         return readable and sound
     except NotFound:
-        findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table and not on storage", file.path)
+        findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table, but not on storage", file.path)
     except (pa.ArrowException, OSError, Corrupt) as error:
         findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {error}", file.path)
     return False
@@ -74,7 +74,7 @@ def _check_vector(table: TableFiles, file: DataFile, findings: Findings) -> bool
 
 
 class _FileCheck:
-    """The rows of one file."""
+    """Checks the rows of one file."""
 
     def __init__(self, table: TableFiles, file: DataFile, findings: Findings, written: Schema | None) -> None:
         self._table = table
@@ -89,7 +89,7 @@ class _FileCheck:
         self._claims = _Claims({}, "{}")
 
     def run(self, parquet: pq.ParquetFile) -> bool:
-        """Whether the key columns are as they must be."""
+        """Checks the file; returns whether the key columns are correct."""
         stored = {f.name: f.type for f in parquet.schema_arrow}
         wanted = self._wanted(stored)
         try:
@@ -107,11 +107,11 @@ class _FileCheck:
         return set(self._keys) <= set(good)
 
     def _wanted(self, stored: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
-        """The columns that the file must have: those of its own time, or what the table's past leaves possible."""
+        """The columns that the file must have: those of its own version, or those that the table's past allows."""
         if self._written is not None:
             return {column.in_files: column.type for column in self._written}
         schema = self._table.definition.schema
-        wanted = dict(stored) if schema.mapped else {}  # columns that were dropped since
+        wanted = dict(stored) if schema.mapped else {}  # it may have columns that were dropped later
         for column in schema:
             found = stored.get(column.in_files)
             if found in column.former_types:
@@ -133,7 +133,7 @@ class _FileCheck:
 
     def _check_place(self, rows: pa.Table) -> None:
         definition, slot = self._table.definition, self._file.slot
-        # these alone have the same names in all files
+        # only these columns have the same names in all files
         placing = {*definition.partition_by, *(definition.bucket_key if definition.buckets > 1 else ())}
         schema = pa.schema([field for field in definition.schema.to_arrow() if field.name in placing])
         rows = rows.select([name for name in schema.names if name in rows.column_names])
@@ -144,14 +144,16 @@ class _FileCheck:
             return
         for name in definition.partition_by:
             if name in rows.column_names and not rows.column(name).equals(whole.column(name)):
-                self._wrong(Invariant.PARTITION, f"is of partition {dict(slot.partition)} and holds other {name!r}")
+                self._wrong(Invariant.PARTITION, f"is of partition {dict(slot.partition)} and contains other {name!r}")
         if definition.buckets == 1 or not set(definition.bucket_key) <= set(whole.column_names):
-            return  # all rows are in bucket 0, or the schema's check tells
+            return  # all rows are in bucket 0, or the check of the schema reports what is wrong
         buckets = bucket_of(whole, definition.bucket_key, definition.buckets)
         wrong = np.flatnonzero(buckets != slot.bucket)
         if len(wrong):
             key = encode_key(key_at(whole, definition.bucket_key, int(wrong[0])))
-            self._wrong(Invariant.BUCKET, f"is of bucket {slot.bucket} and holds {key} of bucket {buckets[wrong[0]]}")
+            self._wrong(
+                Invariant.BUCKET, f"is of bucket {slot.bucket} and contains {key} of bucket {buckets[wrong[0]]}"
+            )
 
     def _check_order(self, rows: pa.Table) -> None:
         if not self._keys or not set(self._keys) <= set(rows.column_names):
@@ -160,10 +162,10 @@ class _FileCheck:
         wrong = np.flatnonzero(~ascending(keys, self._keys))
         if len(wrong):
             at, after = (encode_key(key_at(keys, self._keys, int(wrong[0]) + n)) for n in (0, 1))
-            self._wrong(Invariant.ROW_ORDER, f"has key {after} behind key {at}")
+            self._wrong(Invariant.ROW_ORDER, f"has key {after} after key {at}")
         first = key_at(keys, self._keys, 0)
         if self._last is not None and not self._last < first:
-            self._wrong(Invariant.ROW_ORDER, f"has key {encode_key(first)} behind key {encode_key(self._last)}")
+            self._wrong(Invariant.ROW_ORDER, f"has key {encode_key(first)} after key {encode_key(self._last)}")
         self._first = self._first or first
         self._last = key_at(keys, self._keys, rows.num_rows - 1)
 
@@ -208,7 +210,7 @@ class _FileCheck:
 
 
 def _is_text(column: pa.ChunkedArray) -> bool:
-    """Whether all texts in a column are texts."""
+    """Whether all texts in a column are UTF-8."""
     try:
         for chunk in column.chunks:
             chunk.validate(full=True)
@@ -218,7 +220,7 @@ def _is_text(column: pa.ChunkedArray) -> bool:
 
 
 class _Claims:
-    """What a file's statistics claim."""
+    """The claims of a file's statistics."""
 
     def __init__(self, types: Mapping[str, pa.DataType], stats: str) -> None:
         parsed = json.loads(stats, parse_float=Decimal)
@@ -227,7 +229,7 @@ class _Claims:
         self._high = {n: _value(v, types[n]) for n, v in parsed.get("maxValues", {}).items()}
 
     def broken_by(self, name: str, column: pa.ChunkedArray) -> str | None:
-        """How a column's values break the claims; None if they do not."""
+        """How a column's values contradict the claims; None if they do not."""
         low, high = self._low.get(name), self._high.get(name)
         if low is None and high is None:
             return None
@@ -242,7 +244,7 @@ class _Claims:
 
 
 def _value(claimed: Any, kind: pa.DataType) -> Any:
-    """A bound as a value that compares with the column's; raises if it is none."""
+    """Converts a bound to a value that compares with the column's; raises if it is invalid."""
     if pa.types.is_timestamp(kind):
         moment = datetime.fromisoformat(claimed)
         return moment.astimezone(UTC) if kind.tz else moment
@@ -252,7 +254,7 @@ def _value(claimed: Any, kind: pa.DataType) -> Any:
         return Decimal(claimed)
     wanted = str if pa.types.is_string(kind) else (int, Decimal)
     if not isinstance(claimed, wanted):
-        raise TypeError(f"{claimed!r} is no {kind}")
+        raise TypeError(f"{claimed!r} is not a {kind}")
     return float(claimed) if pa.types.is_floating(kind) else claimed
 
 

@@ -1,6 +1,6 @@
-"""What a table is, from version to version: column ids, names in files, features (FORMAT.md section 12.1).
+"""Checks the definition from version to version: column ids, names in files, features (FORMAT.md section 12.1).
 
-The rules are those of FORMAT.md section 3.1.
+FORMAT.md section 3.1 has the rules.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from filestore.model.schema import Column
 from filestore.model.snapshot import Operation
 from filestore.model.types import field_count, is_wider
 
-__all__ = ["brought", "check_definition_step"]
+__all__ = ["added_paths", "check_definition_step"]
 
 
 def check_definition_step(
     findings: Findings, before: TableDefinition | None, after: TableDefinition, entry: Commit
 ) -> None:
-    """Checks the definition of a version by itself, and against the one before it."""
+    """Checks the definition of a version, alone and against the version before it."""
     for problem in (*_within(after), *(_between(before, after) if before is not None else ())):
         findings.add(Invariant.COLUMN_ID, f"version {entry.version} {problem}", version=entry.version)
     gained = after.features - (before.features if before is not None else frozenset())
@@ -34,8 +34,8 @@ def check_definition_step(
             findings.add(Invariant.PROTOCOL, message, version=entry.version)
 
 
-def brought(before: TableState | None, after: TableState, entry: Commit) -> Iterator[str]:
-    """The files and runs that came with a version: they have its columns for ever. What a rollback brings is older."""
+def added_paths(before: TableState | None, after: TableState, entry: Commit) -> Iterator[str]:
+    """The files and runs that a version adds, which have its columns for ever. A rollback only restores older ones."""
     if entry.snapshot().operation is Operation.ROLLBACK:
         return
     known = before.files if before is not None else {}
@@ -55,38 +55,38 @@ def _within(definition: TableDefinition) -> Iterator[str]:
         for number in range(column.id or 0, (column.id or 0) + 1 + field_count(column.type)):
             other = taken.setdefault(number, column.name)
             if other != column.name or not 0 < number <= last:
-                yield f"gives column {column.name!r} the id {number}, which is above {last} or that of {other!r}"
+                yield f"gives column {column.name!r} the id {number}, which is above {last} or is that of {other!r}"
     if len({column.id is None for column in definition.schema}) > 1:
-        yield "says the ids of some columns only"
+        yield "has the ids of some columns only"
     mapped = [column.stored_name is not None for column in schema]
     if set(mapped) != {COLUMN_MAPPING in definition.features}:
         yield "has column mapping for some columns, or without its feature"
     if len({column.in_files for column in schema}) < len(mapped):
-        yield "has two columns of one name in files"
+        yield "has two columns of the same name in files"
     if any(column.former_types for column in schema) and TYPE_WIDENING not in definition.features:
-        yield "has widened columns without type widening's feature"
+        yield "has widened columns without the feature of type widening"
 
 
 def _between(before: TableDefinition, after: TableDefinition) -> Iterator[str]:
     former = {column.id: column for column in before.schema.numbered()}
     last = before.last_id if before.last_id is not None else before.schema.last_id
     if after.last_id is None and after.schema.numbered() != before.schema.numbered():
-        yield "changes columns and does not say their ids"
+        yield "changes columns without their ids"
     if after.last_id is not None and after.last_id < last:
-        yield f"takes the last column id from {last} back to {after.last_id}"
+        yield f"lowers the last column id from {last} to {after.last_id}"
     if lost := sorted(before.features - after.features):
         yield f"loses the feature {lost[0]!r}"
     for column in after.schema.numbered():
         known = former.get(column.id)
         if known is None and (column.id or 0) <= last:
-            yield f"gives column {column.name!r} the id {column.id}, which another one had"
+            yield f"gives column {column.name!r} the id {column.id}, which another column had"
         elif known is not None:
             yield from _kept(known, column)
 
 
 def _kept(before: Column, after: Column) -> Iterator[str]:
     if after.type != before.type and not is_wider(after.type, before.type):
-        yield f"makes {after.type} of column {after.name!r}, which was {before.type}"
+        yield f"changes the type of column {after.name!r} from {before.type} to {after.type}"
     if after.stored_name is not None and after.stored_name != before.in_files:
         yield f"calls column {after.name!r} {after.stored_name!r} in files, where it is {before.in_files!r}"
     if before.nullable and not after.nullable:

@@ -1,4 +1,4 @@
-"""Bloom filters against the values that they stand for: one that denies a value would hide its row (FORMAT.md 12.2)."""
+"""Checks Bloom filters: one that excludes a value of its column would hide the value's row (FORMAT.md section 12.2)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["check_filters"]
 
 
 def check_filters(table: TableFiles, file: DataFile, findings: Findings) -> None:
-    """Checks the filters of a readable file's key columns, row group by row group."""
+    """Checks the Bloom filters of a readable file's key columns, row group by row group."""
     with ParquetReader(table.storage, table.path(file.path)) as parquet:
         leaves = {name: parquet.leaf(name) for name in table.definition.sort_key}
         for group in range(len(parquet.group_rows)):
@@ -26,6 +26,6 @@ def check_filters(table: TableFiles, file: DataFile, findings: Findings) -> None
                 if hashes is not None and not (there := bloom.may_hold(hashes)).all():
                     findings.add(
                         Invariant.BLOOM_FILTER,
-                        f"{file.path} has a Bloom filter on {name!r} that denies {(~there).sum()} of its values",
+                        f"{file.path} has a Bloom filter on {name!r} that excludes {(~there).sum()} of its values",
                         file.path,
                     )

@@ -1,4 +1,4 @@
-"""The Delta log: entries, their order, what they add and remove, offsets, checkpoints (FORMAT.md section 12.1)."""
+"""Checks the Delta log: entries, their order, their files, offsets, checkpoints (FORMAT.md section 12.1)."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import bisect
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pyarrow as pa
 
 from filestore.checks.changes import BROKEN, check_changes, check_lost_changes
-from filestore.checks.definitions import brought, check_definition_step
+from filestore.checks.definitions import added_paths, check_definition_step
 from filestore.checks.log_offsets import check_log
 from filestore.checks.pending import check_run_names
 from filestore.checks.report import Findings, Invariant
@@ -44,16 +44,16 @@ __all__ = ["History", "read_history"]
 
 @dataclass(slots=True)
 class History:
-    """What the log says.
+    """The result of reading the Delta log.
 
     Attributes:
-        findings: What is wrong with it.
-        state: The version that was asked for; None if it cannot be had.
-        referenced: Relative paths that any retained version names.
-        newest: The newest version; None if it cannot be had.
-        whole: Whether it begins with version 0.
-        schemas: By path the columns that the table had when the file or run came, as far as the log still says it.
-        lost_changes: By version a file of its change data that is not on storage.
+        findings: The problems of the log.
+        state: The requested version; None if it cannot be read.
+        referenced: The relative paths that a retained version names.
+        newest: The newest version; None if it cannot be read.
+        whole: Whether the log begins with version 0.
+        schemas: By path the table's columns when the file or run was added, as far as the log still has them.
+        lost_changes: By version a file of its change data that is missing on storage.
     """
 
     findings: Findings
@@ -89,7 +89,7 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings) -> Hist
 
 
 def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Collection[int]) -> int:
-    """Where the history begins: entries below the first checkpoint may be what an expiry has still to remove."""
+    """Where the checks begin: entries below the first checkpoint may be leftovers of an expiry."""
     if not versions or versions[0] == 0:
         return 0
     whole = [version for version in versions if version in checkpoints]
@@ -100,7 +100,7 @@ def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Colle
 
 
 def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
-    """The state at a checkpoint, whose own entry names only what it changed, and its change data."""
+    """The state at a checkpoint. The version's own entry names only its changes, and its change data."""
     state = _from_checkpoint(log, number)
     if state is not None:
         entry = log.commit(number)
@@ -110,7 +110,7 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
 
 
 def _follow(log: DeltaLog, history: History, before: TableState | None, number: int) -> TableState | None:
-    """The state after an entry; None if neither the entry nor a checkpoint gives one."""
+    """The state after an entry; None if neither the entry nor a checkpoint can be read."""
     findings = history.findings
     try:
         entry = log.commit(number)
@@ -157,17 +157,20 @@ def _checked_step(history: History, before: TableState | None, entry: Commit) ->
         check_log(findings, before, after, entry)
         check_retention(findings, before, after, entry)
     except BROKEN as error:
-        message = f"version {entry.version} cannot be understood: {type(error).__name__}: {error}"
+        message = f"version {entry.version} cannot be read: {type(error).__name__}: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=entry.version)
         return None
     return after
 
 
 def _note_schemas(history: History, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """A file that a rollback brings back has the columns of its first version, of which no entry may be left."""
+    """Notes the columns of added files. A file that a rollback restores has those of its first version instead.
+
+    No entry of that version may be left.
+    """
     if entry.snapshot().operation is Operation.ROLLBACK and not history.whole:
         return
-    for path in brought(before, after, entry):
+    for path in added_paths(before, after, entry):
         history.schemas.setdefault(path, after.definition.schema)
 
 
@@ -175,14 +178,14 @@ def _from_checkpoint(log: DeltaLog, number: int) -> TableState | None:
     try:
         return log.checkpoint(number) if number in log.checkpoints() else None
     except (*BROKEN, pa.ArrowException, OSError):
-        return None  # the checkpoint's own check tells
+        return None  # the check of the checkpoint reports it
 
 
 def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | None:
     try:
         return log.at(version)
     except (*BROKEN, pa.ArrowException, OSError) as error:
-        message = f"version {version} cannot be put together: {type(error).__name__}: {error}"
+        message = f"version {version} cannot be built: {type(error).__name__}: {error}"
         findings.add(Invariant.LOG_ENTRY, message, version=version)
         return None
 
@@ -198,7 +201,7 @@ def _check_first(findings: Findings, entry: Commit) -> None:
         findings.add(
             Invariant.PROTOCOL,
             f"version {entry.version} has protocol {dict(protocol)}: it must be 3 and 7 with the writer feature "
-            f"{WRITER_FEATURE!r}, or foreign writers can break keys",
+            f"{WRITER_FEATURE!r}, or other Delta writers can break keys",
             version=entry.version,
         )
 
@@ -210,13 +213,14 @@ def _check_info(history: History, entry: Commit) -> None:
             f"version {entry.version} does not begin with commitInfo",
             version=entry.version,
         )
-    entry.snapshot()  # raises what `_checked_step` reports
+    entry.snapshot()  # raises errors that `_checked_step` reports
     commit_id = str(entry.commit_id)
     earlier = history.commit_ids.setdefault(commit_id, entry.version)
     if earlier != entry.version:
         history.findings.add(
             Invariant.COMMIT_ID,
-            f"versions {earlier} and {entry.version} have the same commit id {commit_id}: one write twice",
+            f"versions {earlier} and {entry.version} have the same commit id {commit_id}: one write was committed "
+            "twice",
             version=entry.version,
         )
 
@@ -229,7 +233,7 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
             file = live.pop(file_key(remove), None)
             said = DeletionVector.from_action(remove.get("deletionVector"))
             if file is None or file.vector != said:
-                _wrong_file(findings, entry, remove, "removes a file that is not there with that vector")
+                _wrong_file(findings, entry, remove, "removes a file that does not exist with that vector")
     for action in entry.actions:
         change = action.get("add") or action.get("remove")
         if change is not None and change["dataChange"] != changes:
@@ -241,13 +245,13 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
             )
         if (add := action.get("add")) is not None:
             if file_key(add) in live:
-                _wrong_file(findings, entry, add, "adds a file that is there")
+                _wrong_file(findings, entry, add, "adds a file that exists already")
             live[file_key(add)] = after.files[file_key(add)]
             _check_add(findings, after, entry, add)
 
 
 def _check_replaced(findings: Findings, before: TableState | None, entry: Commit) -> None:
-    """An overwrite or a drop takes all of the partitions that it names, and touches no other."""
+    """Checks that an overwrite or a drop removes all of the partitions that it names, and no other."""
     operation = entry.snapshot().operation
     if before is None or not operation.replaces_partitions:
         return
@@ -262,8 +266,7 @@ def _check_replaced(findings: Findings, before: TableState | None, entry: Commit
     for path in wrong:
         findings.add(
             Invariant.REPLACED_PARTITION,
-            f"version {entry.version} is a {operation} of partitions {named or '(all)'}, and {path} "
-            "does not go with that",
+            f"version {entry.version} is a {operation} of partitions {named or '(all)'}, and {path} does not fit that",
             path,
             entry.version,
         )
@@ -273,7 +276,7 @@ def _check_add(findings: Findings, after: TableState, entry: Commit, add: Mappin
     definition = after.definition
     tags, stats = dict(add["tags"]), json.loads(add["stats"])
     if not 0 <= int(tags[BUCKET_TAG]) < definition.buckets or int(tags[LEVEL_TAG]) < 0:
-        _wrong_file(findings, entry, add, f"has tags {tags}, and the table {definition.buckets} buckets")
+        _wrong_file(findings, entry, add, f"has tags {tags}, but the table has {definition.buckets} buckets")
     if tuple(add["partitionValues"]) != definition.partition_by:
         _wrong_file(findings, entry, add, f"has partition values {add['partitionValues']}")
     if stats.get("tightBounds") != (add.get("deletionVector") is None):
@@ -291,7 +294,7 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
     if after.timestamp_ms <= before.timestamp_ms:
         findings.add(
             Invariant.TIMESTAMP_ORDER,
-            f"version {entry.version} is of {after.timestamp_ms} ms, the one before of {before.timestamp_ms} ms",
+            f"version {entry.version} has the time {after.timestamp_ms} ms, the one before {before.timestamp_ms} ms",
             version=entry.version,
         )
     if after.table_id != before.table_id:
@@ -303,7 +306,7 @@ def _check_order(findings: Findings, before: TableState | None, after: TableStat
     for app, number in before.app_versions.items():
         if after.app_versions.get(app, -1) < number:
             code = Invariant.OFFSET_ORDER if app.startswith(LOG_OFFSET_APP) else Invariant.APP_VERSION_ORDER
-            message = f"version {entry.version} takes {app!r} from {number} back to {after.app_versions.get(app)}"
+            message = f"version {entry.version} lowers {app!r} from {number} to {after.app_versions.get(app)}"
             findings.add(code, message, version=entry.version)
 
 
@@ -329,7 +332,8 @@ def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> N
             version=version,
         )
         return
-    differing = [name for name in TableState.__slots__ if getattr(stored, name) != getattr(state, name)]
+    compared = [column.name for column in fields(TableState) if column.compare]
+    differing = [name for name in compared if getattr(stored, name) != getattr(state, name)]
     if differing:
         findings.add(
             Invariant.CHECKPOINT,
@@ -343,7 +347,7 @@ def _note_references(history: History, entry: Commit) -> None:
         try:
             _note_action(history.referenced, action)
         except BROKEN:
-            continue  # the entry's own check tells
+            continue  # the check of the entry reports it
 
 
 def _note_action(referenced: set[str], action: Action) -> None:

@@ -1,4 +1,4 @@
-"""Files that no retained version names: left by crashed or running writers (FORMAT.md section 12.5)."""
+"""Finds files that no retained version names: crashed or running writers left them (FORMAT.md section 12.5)."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _FOREIGN = "file of unknown kind"
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """A file that nothing refers to.
+    """A file that no version names.
 
     Attributes:
-        path: Relative to the table.
-        kind: What it is, for people.
-        size: Bytes.
+        path: The path relative to the table.
+        kind: The kind of file, for people.
+        size: The file's bytes.
         modified_ms: When it was last written, in milliseconds since 1970 UTC.
     """
 
@@ -48,7 +48,7 @@ def check_leftovers(
     state: TableState | None,
     findings: Findings,
 ) -> None:
-    """Lists orphans with size and age. A young one may belong to a write that is still running."""
+    """Reports orphans with size and age. A young one may belong to a write that is still running."""
     now = store.ambient.now_ms()
     for left in leftovers(store, files, referenced, state):
         code = Invariant.ORPHAN if left.is_ours else Invariant.FOREIGN_FILE
@@ -59,13 +59,13 @@ def check_leftovers(
 def leftovers(
     store: FileStore, files: Collection[FileInfo], referenced: Collection[str], state: TableState | None
 ) -> Iterator[Leftover]:
-    """What nothing refers to.
+    """Yields the files that nothing refers to.
 
     Args:
         store: The table.
-        files: All files below its location.
-        referenced: Paths, relative to the table, that some version names.
-        state: The newest version, which says how long consumers live; without it they are passed over.
+        files: All files in the table's folder.
+        referenced: The paths, relative to the table, that some version names.
+        state: The newest version, which says when consumers lapse; without it consumers are not checked.
     """
     prefix = layout.join(store.location, "")
     for info in files:
@@ -97,7 +97,7 @@ def _consumer_kind(store: FileStore, relative: str, state: TableState | None) ->
 
 
 def _kind(relative: str) -> str | None:
-    """What an unreferenced file is; None for files that nothing has to refer to."""
+    """The kind of an unreferenced file; None for files that need no reference."""
     folder, _, name = relative.rpartition("/")
     if folder == layout.DELTA_LOG and not name.startswith("."):
         known = layout.parse_log_entry(name) is not None or relative == layout.LAST_CHECKPOINT

@@ -1,4 +1,4 @@
-"""A commit's log transactions and the log's offsets (FORMAT.md section 12.1)."""
+"""Checks a commit's log transactions and the log's offsets (FORMAT.md section 12.1)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["check_log"]
 
 
 def check_log(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """What a commit names, what it puts on the list of open transactions or takes off it, and what it calls mended."""
-    known = {t.id for t in before.open_transactions} if before is not None else set()
+    """Checks the transactions that a commit names, lists as open, takes off the list or republishes."""
+    known = {t.id for t in before.log.open} if before is not None else set()
     snapshot = entry.snapshot()
     named = {t.id: t for t in snapshot.transactions}
     again = {t.id: t for t in snapshot.republished.values() if t is not None}
-    still_open = {t.id for t in after.open_transactions}
-    decided = {t.id for t in named.values() if any(p.end > after.log_repaired.get(p.bucket, -1) for p in t.ranges)}
+    still_open = {t.id for t in after.log.open}
+    decided = {t.id for t in named.values() if any(p.end > after.log.repaired.get(p.bucket, -1) for p in t.ranges)}
     if missing := sorted(decided - still_open):
         findings.add(
             Invariant.OPEN_TRANSACTION,
@@ -26,13 +26,13 @@ def check_log(findings: Findings, before: TableState | None, after: TableState, 
     if lost := sorted(set(snapshot.republished) - known):
         findings.add(
             Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} publishes log transaction {lost[0]!r} again, which was not open",
+            f"version {entry.version} republishes log transaction {lost[0]!r}, which was not open",
             version=entry.version,
         )
     if missing := sorted(set(again) - still_open):
         findings.add(
             Invariant.OPEN_TRANSACTION,
-            f"version {entry.version} publishes {missing[0]!r} and does not list it as open",
+            f"version {entry.version} republishes {missing[0]!r} and does not list it as open",
             version=entry.version,
         )
     if unknown := sorted(still_open - known - set(named) - set(again)):
@@ -43,18 +43,18 @@ def check_log(findings: Findings, before: TableState | None, after: TableState, 
         )
     for transaction in (named | again).values():
         for part in transaction.ranges:
-            if not 0 <= part.start <= part.end <= after.log_offsets.get(part.bucket, -1):
+            if not 0 <= part.start <= part.end <= after.log.offsets.get(part.bucket, -1):
                 findings.add(
                     Invariant.OFFSET_ORDER,
-                    f"version {entry.version} names records {part.start} to {part.end} of bucket {part.bucket} and "
-                    f"covers {after.log_offsets.get(part.bucket)}",
+                    f"version {entry.version} names records {part.start} to {part.end} of bucket {part.bucket}, but "
+                    f"covers {after.log.offsets.get(part.bucket)}",
                     version=entry.version,
                 )
-    for bucket, offset in (before.log_repaired if before is not None else {}).items():
-        if after.log_repaired.get(bucket, -1) < offset:
+    for bucket, offset in (before.log.repaired if before is not None else {}).items():
+        if after.log.repaired.get(bucket, -1) < offset:
             findings.add(
                 Invariant.OFFSET_ORDER,
-                f"version {entry.version} takes the mended offset of bucket {bucket} from {offset} back to "
-                f"{after.log_repaired.get(bucket)}",
+                f"version {entry.version} lowers the repaired offset of bucket {bucket} from {offset} to "
+                f"{after.log.repaired.get(bucket)}",
                 version=entry.version,
             )

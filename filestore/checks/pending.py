@@ -1,6 +1,6 @@
-"""Pending runs and tombstones against what the log says of them (FORMAT.md section 12.4).
+"""Checks pending runs and tombstones against the Delta log (FORMAT.md section 12.4).
 
-Streams row group by row group.
+It reads row group by row group.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ def check_run(table: TableFiles, run: PendingRun, findings: Findings, written: S
     Args:
         table: The table.
         run: One of its runs.
-        findings: Takes what is wrong.
-        written: The columns that the table had when the run came; None if nobody knows any more.
+        findings: It collects the problems.
+        written: The table's columns when the run was added; None if they are not known any more.
     """
     for what in _wrong(table, run, lambda stored: _has_columns(table.definition.schema, stored, written)):
         findings.add(Invariant.PENDING_RUN, f"run {run.path} {what}", run.path)
 
 
 def check_tombstones(table: TableFiles, run: Tombstones, findings: Findings) -> None:
-    """Checks a run of deleted keys."""
+    """Checks a file of tombstones."""
     for what in _wrong(table, run, lambda stored: _has_keys(tombstone_schema(table.definition), stored)):
         findings.add(Invariant.TOMBSTONES, f"tombstones {run.path} {what}", run.path)
 
 
 def check_run_names(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """Each run names the version that brings it; only what is pending is folded, only what is remembered forgotten."""
+    """Checks that runs name the version that adds them, and that only existing runs and tombstones are removed."""
     known = before.domains if before is not None else {}
     for action in entry.actions:
         domain = action.get("domainMetadata", {})
@@ -62,16 +62,16 @@ def check_run_names(findings: Findings, before: TableState | None, after: TableS
             continue
         code = Invariant.PENDING_RUN if name.startswith(RUN_DOMAIN) else Invariant.TOMBSTONES
         if domain["removed"] != (name in known):
-            what = "removes a run that is not there" if domain["removed"] else "brings a run that is there already"
+            what = "removes a run that does not exist" if domain["removed"] else "adds a run that exists already"
             findings.add(code, f"version {entry.version} {what}: {name}", version=entry.version)
         elif domain["removed"]:
             if domain["configuration"] != known[name]:
-                message = f"version {entry.version} removes {name} and does not say what it was"
+                message = f"version {entry.version} removes {name} without its configuration"
                 findings.add(code, message, version=entry.version)
         elif code is Invariant.PENDING_RUN:
             run = pending_run(domain["configuration"], after.definition.partition_by)
             if (run.version, RUN_DOMAIN + run.id) != (entry.version, name):
-                message = f"version {entry.version} brings run {run.path} as of version {run.version} and as {name}"
+                message = f"version {entry.version} adds run {run.path} as of version {run.version} and as {name}"
                 findings.add(Invariant.PENDING_RUN, message, run.path, entry.version)
 
 
@@ -82,17 +82,17 @@ def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]
                 yield f"has {source.size()} bytes, the log says {run.size}"
             parquet = pq.ParquetFile(source)
             if not has_columns(parquet.schema_arrow):
-                yield f"has columns {parquet.schema_arrow.names}, or types of them, that the table did not have"
+                yield f"has columns {parquet.schema_arrow.names}, or types, that the table did not have"
             else:
                 yield from _wrong_rows(table, run, parquet)
     except NotFound:
-        yield "is named by the log and not on storage"
+        yield "is named by the log, but is not on storage"
     except (pa.ArrowException, OSError) as error:
         yield f"is not readable Parquet: {error}"
 
 
 def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> bool:
-    """Whether a run's columns are those of its own time, or those that the table's past leaves possible."""
+    """Whether a run has the columns of its own version, or those that the table's past allows."""
     if written is not None:
         return bool(stored.equals(stored_schema(run_schema(written), written)))
     kind = run_schema(schema).field(KIND_COLUMN)
@@ -108,14 +108,14 @@ def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> b
 
 
 def _has_keys(wanted: pa.Schema, stored: pa.Schema) -> bool:
-    """Whether tombstones have the columns of now; the sequence field may have been widened since."""
+    """Whether tombstones have the current columns; the sequence field may have been widened later."""
     return bool(stored.names == wanted.names) and all(
         _is_or_was(wanted.field(field.name).type, field.type) for field in stored
     )
 
 
 def _is_or_was(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a column of that type may be stored so: it may have been widened since."""
+    """Whether a column of that type may be stored with another one: it may have been widened later."""
     return bool(kind == stored) or is_wider(kind, stored)
 
 
@@ -143,4 +143,4 @@ def _wrong_changes(table: TableFiles, run: PendingRun, rows: pa.Table) -> Iterat
     if not pc.all(pc.is_in(rows.column(KIND_COLUMN), pa.array([str(kind) for kind in RowKind]))).as_py():
         yield f"has a row kind in {KIND_COLUMN!r} that does not exist"
     if np.any(bucket_of(rows, definition.bucket_key, definition.buckets) != run.slot.bucket):
-        yield f"is of bucket {run.slot.bucket} and holds keys of another"
+        yield f"is of bucket {run.slot.bucket} and contains keys of another"

@@ -1,4 +1,4 @@
-"""Findings, and the codes of all invariants. FORMAT.md section 12 states each one; a test keeps both lists equal."""
+"""Findings, and the codes of all invariants. FORMAT.md section 12 defines them; a test compares both lists."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Finding", "Findings", "Invariant", "Report", "Severity"]
 
 
 class Severity(StrEnum):
-    """How bad a finding is: only a problem breaks an invariant."""
+    """How severe a finding is: only a problem breaks an invariant."""
 
     PROBLEM = "problem"
     ORPHAN = "orphan"
@@ -18,7 +18,7 @@ class Severity(StrEnum):
 
 
 class Invariant(StrEnum):
-    """The invariants' names, in the order of FORMAT.md."""
+    """The names of the invariants, in the order of FORMAT.md."""
 
     VERSION_GAP = "version-gap"
     LOG_ENTRY = "log-entry"
@@ -72,12 +72,12 @@ _SEVERITIES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that the doctor saw.
+    """Something that the doctor found.
 
     Attributes:
-        code: Which invariant, as FORMAT.md names it.
+        code: The invariant, as FORMAT.md names it.
         message: What was found, with paths and values.
-        path: The file, relative to the table, if it is about one.
+        path: The file, relative to the table, if the finding is about one.
     """
 
     code: Invariant
@@ -86,18 +86,18 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """Whether an invariant is broken."""
+        """How severe the finding is."""
         return _SEVERITIES.get(self.code, Severity.PROBLEM)
 
 
 @dataclass(slots=True)
 class Findings:
-    """Collects findings: for each code and file the first one, since a broken file breaks in every row."""
+    """Collects findings: only the first for each code and file, since a broken file breaks in every row."""
 
     _seen: dict[tuple[Invariant, str | None, int | None], Finding] = field(default_factory=dict)
 
     def add(self, code: Invariant, message: str, path: str | None = None, version: int | None = None) -> None:
-        """Takes a finding about a file or a version."""
+        """Adds a finding about a file or a version."""
         self._seen.setdefault((code, path, version), Finding(code, message, path))
 
     def __iter__(self) -> Iterator[Finding]:
@@ -106,14 +106,14 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an examination gave.
+    """The result of an examination.
 
     Attributes:
         location: The table.
         version: The version whose files were read; -1 if none could be.
-        files: Live data files of that version.
-        rows: Live rows that the commit log promises.
-        findings: Problems first, then orphans, then notes.
+        files: The number of live data files of that version.
+        rows: The number of live rows by the Delta log.
+        findings: The problems first, then orphans, then notes.
     """
 
     location: str

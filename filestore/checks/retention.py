@@ -1,4 +1,4 @@
-"""Which versions are promised to be readable, and whether they are (FORMAT.md section 12.1 and 12.2)."""
+"""Checks that the versions that should be readable are readable (FORMAT.md section 12.1 and 12.2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["check_reach", "check_retained_files", "check_retention"]
 
 
 def check_retention(findings: Findings, before: TableState | None, after: TableState, entry: Commit) -> None:
-    """What an entry says of the versions that stay."""
+    """Checks what an entry says about retained versions and tags."""
     for action in entry.actions:
         domain = action.get("domainMetadata")
         if domain is None or before is None:
@@ -36,8 +36,8 @@ def _check_first(findings: Findings, before: TableState, after: TableState) -> N
     if not first_retained(before) <= first_retained(after) <= before.version:
         findings.add(
             Invariant.RETENTION,
-            f"version {after.version} says that versions are kept from {first_retained(after)} on; it was "
-            f"{first_retained(before)} before",
+            f"version {after.version} retains versions from {first_retained(after)} on; before, it was "
+            f"{first_retained(before)}",
             version=after.version,
         )
 
@@ -52,24 +52,24 @@ def _check_tag(findings: Findings, before: TableState, tag: Tag) -> None:
 
 
 def check_reach(findings: Findings, newest: TableState, begin: int) -> None:
-    """All versions that are promised can be put together from the entries that are left."""
+    """Checks that all retained versions can be built from the entries that are left."""
     oldest = min(first_retained(newest), *(tag.version for tag in tags_of(newest).values()), newest.version)
     if oldest < begin:
         findings.add(
             Invariant.VERSION_GAP,
-            f"version {oldest} is retained, and the entries before version {begin} are gone",
+            f"version {oldest} is retained, but the entries before version {begin} are gone",
             version=begin,
         )
 
 
 def check_retained_files(store: FileStore, files: Collection[FileInfo], newest: TableState, findings: Findings) -> None:
-    """Each file that a retained or tagged version names is there; those of the newest are looked at more closely."""
+    """Checks that files of retained or tagged versions exist; other checks read those of the newest version."""
     try:
         lives = history_of(store.log, newest.version)
     except (KeyError, TypeError, AttributeError, ValueError, TableStoreError):
-        return  # the log's own check tells
+        return  # the check of the Delta log reports it
     retained = Retained(first_retained(newest), tuple(sorted(tag.version for tag in tags_of(newest).values())))
     prefix = layout.join(store.location, "")
     there = {info.path.removeprefix(prefix) for info in files}
     for path in sorted(lives.needed(retained) - lives.needed(Retained(newest.version)) - there):
-        findings.add(Invariant.RETAINED_FILE, f"{path} is gone, and a retained version needs it", path)
+        findings.add(Invariant.RETAINED_FILE, f"{path} is missing, and a retained version needs it", path)

@@ -1,6 +1,6 @@
-"""One live row a key in each slot: its files, all sorted, are merged by key ranges (FORMAT.md section 12.3).
+"""Checks that each slot has one live row of a key, by merging its sorted files by key ranges (FORMAT.md section 12.3).
 
-Memory: the keys of one row group for each file whose range is being passed.
+It takes the memory of the keys of one row group for each file whose range contains the current key.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def check_unique(table: TableFiles, slot: Slot, files: Sequence[DataFile], findi
 
 
 class _Cursor:
-    """A file's live keys, from the first not yet taken on."""
+    """Reads a file's live keys in order."""
 
     def __init__(self, table: TableFiles, file: DataFile) -> None:
         self._keys = table.definition.sort_key
@@ -57,7 +57,7 @@ class _Cursor:
         self._rows: pa.Table | None = None
 
     def fill(self) -> bool:
-        """Makes sure that there are rows; False at the file's end."""
+        """Reads until there are rows; returns False at the file's end."""
         while self._rows is None or not self._rows.num_rows:
             self._rows = next(self._groups, None)
             if self._rows is None:
@@ -71,7 +71,7 @@ class _Cursor:
         return key_at(self._rows, self._keys, self._rows.num_rows - 1)
 
     def take(self, horizon: Key) -> pa.Table:
-        """The rows up to that key."""
+        """Removes and returns the rows up to that key."""
         assert self._rows is not None
         count = pc.sum(up_to(self._rows, self._keys, horizon)).as_py() or 0
         taken, self._rows = self._rows.slice(0, count), self._rows.slice(count)
@@ -79,7 +79,7 @@ class _Cursor:
 
 
 def up_to(rows: pa.Table, keys: Sequence[str], bound: Key) -> pa.ChunkedArray:
-    """For each row whether its key is not above the bound, column by column from the last."""
+    """For each row whether its key is at most the bound; compares column by column from the last."""
     result: pa.ChunkedArray | None = None
     for name, value in zip(reversed(keys), reversed(bound), strict=True):
         column = rows.column(name)

@@ -1,1 +1,1 @@
-"""The table as a Delta log: reading a version, the one commit loop, conflict rules, deletion vectors."""
+"""The table as a Delta log: its actions, the state of a version, reading the log, deletion vectors."""

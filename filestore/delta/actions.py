@@ -1,4 +1,4 @@
-"""Delta actions: our values to JSON objects and back (FORMAT.md section 2; Delta protocol, "Actions")."""
+"""Converts our values to Delta actions (JSON objects) and back (FORMAT.md section 2; Delta protocol, "Actions")."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ _EVOLUTION_FEATURES = [COLUMN_MAPPING, TYPE_WIDENING]  # of readers and writers;
 
 
 def encode(actions: Sequence[Action]) -> bytes:
-    """A commit file: one JSON object a line."""
+    """Returns the content of a commit file: one JSON object in each line."""
     return "".join(json.dumps(a, separators=(",", ":"), ensure_ascii=False) + "\n" for a in actions).encode()
 
 
 def decode(data: bytes) -> list[Action]:
-    """Back from `encode`; `Corrupt` if that is not what it came from."""
+    """Reads what `encode` wrote; raises `Corrupt` if it cannot be parsed."""
     try:
         actions = [json.loads(line) for line in data.splitlines() if line]
     except ValueError as error:
@@ -84,10 +84,10 @@ def decode(data: bytes) -> list[Action]:
 
 
 def protocol_action(features: Collection[str] = ()) -> Action:
-    """Reader 3, writer 7, with the writer feature that keeps foreign writers from breaking keys.
+    """Returns the ``protocol`` action: reader 3, writer 7, and a writer feature that stops writers that know no keys.
 
     Args:
-        features: What changes of the schema have switched on.
+        features: Features that changes of the schema have switched on.
     """
     return {
         "protocol": {
@@ -100,7 +100,7 @@ def protocol_action(features: Collection[str] = ()) -> Action:
 
 
 def check_protocol(protocol: Mapping[str, Any]) -> None:
-    """Refuses a table that was made by a later Tablestore: `Unsupported` names the feature that is not known here."""
+    """Refuses a table of a later Tablestore: `Unsupported` names the feature that this version does not know."""
     for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", _WRITER_FEATURES)):
         if unknown := sorted(set(protocol.get(kind) or ()) - {*known, *_EVOLUTION_FEATURES}):
             raise Unsupported(
@@ -111,7 +111,7 @@ def check_protocol(protocol: Mapping[str, Any]) -> None:
 
 
 def metadata_action(definition: TableDefinition, table_id: str, created_ms: int) -> Action:
-    """The table's ``metaData``."""
+    """Returns the table's ``metaData`` action."""
     properties = {
         "delta.enableDeletionVectors": "true",
         "delta.enableInCommitTimestamps": "true",
@@ -133,7 +133,7 @@ def metadata_action(definition: TableDefinition, table_id: str, created_ms: int)
 
 
 def add_action(file: DataFile, *, data_change: bool) -> Action:
-    """A file becomes (or, with another vector, stays) part of the table."""
+    """Returns the ``add`` action of a file that becomes part of the table, or stays in it with another vector."""
     tags = {BUCKET_TAG: str(file.slot.bucket), LEVEL_TAG: str(file.level)}
     if file.min_key is not None and file.max_key is not None:
         tags |= {MIN_KEY_TAG: file.min_key, MAX_KEY_TAG: file.max_key}
@@ -153,7 +153,7 @@ def add_action(file: DataFile, *, data_change: bool) -> Action:
 
 
 def remove_action(file: DataFile, deleted_ms: int, *, data_change: bool) -> Action:
-    """A file, in the state with exactly that vector, leaves the table."""
+    """Returns the ``remove`` action of a file with exactly that vector."""
     action: Action = {
         "path": encode_path(file.path),
         "deletionTimestamp": deleted_ms,
@@ -169,7 +169,7 @@ def remove_action(file: DataFile, deleted_ms: int, *, data_change: bool) -> Acti
 
 
 def cdc_action(file: ChangeFile) -> Action:
-    """Change data of the version: readers of changes look at these files and no others of it."""
+    """Returns the ``cdc`` action of a change file. If a version has any, its changes are read only from these files."""
     return {
         "cdc": {
             "path": encode_path(file.path),
@@ -182,23 +182,23 @@ def cdc_action(file: ChangeFile) -> Action:
 
 
 def txn_action(app_id: str, version: int, now_ms: int) -> Action:
-    """An application's own version: a streaming query's batch, or an offset of the log."""
+    """Returns the ``txn`` action of an app's own version: a streaming query's batch, or an offset in the log."""
     return {"txn": {"appId": app_id, "version": version, "lastUpdated": now_ms}}
 
 
 def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
-    """The configuration of a metadata domain, replacing the former one."""
+    """Returns the ``domainMetadata`` action that replaces the configuration of a metadata domain."""
     text = json.dumps(configuration, separators=(",", ":"))
     return {"domainMetadata": {"domain": domain, "configuration": text, "removed": False}}
 
 
 def run_action(run: PendingRun) -> Action:
-    """A run becomes pending. Each has a domain of its own, so that a commit says only what it changes."""
+    """Returns the action that makes a run pending. Each run has its own domain, so a commit writes only changes."""
     return domain_action(RUN_DOMAIN + run.id, {**_told(run), "version": run.version})
 
 
 def tombstones_action(run: Tombstones) -> Action:
-    """Deleted keys are remembered."""
+    """Returns the action that makes the table remember deleted keys."""
     return domain_action(TOMBSTONES_DOMAIN + run.id, _told(run))
 
 
@@ -216,13 +216,13 @@ def _told(run: PendingRun | Tombstones) -> dict[str, Any]:
 
 
 def pending_run(configuration: str, partition_by: Sequence[str]) -> PendingRun:
-    """Back from `run_action`'s configuration."""
+    """Reads the configuration that `run_action` wrote."""
     value = json.loads(configuration)
     return PendingRun(**_read(value, partition_by), version=value["version"])
 
 
 def tombstones(configuration: str, partition_by: Sequence[str]) -> Tombstones:
-    """Back from `tombstones_action`'s configuration."""
+    """Reads the configuration that `tombstones_action` wrote."""
     return Tombstones(**_read(json.loads(configuration), partition_by), stats="{}")
 
 
@@ -240,23 +240,23 @@ def _read(value: Mapping[str, Any], partition_by: Sequence[str]) -> dict[str, An
 
 
 def no_domain_action(domain: str, former: str) -> Action:
-    """The end of a metadata domain, with its last configuration, as Delta's protocol wants it."""
+    """Returns the action that removes a metadata domain; Delta's protocol wants its last configuration in it."""
     return {"domainMetadata": {"domain": domain, "configuration": former, "removed": True}}
 
 
 def file_key(action: Mapping[str, Any]) -> str:
-    """The relative path of an add or remove: one file is in a version at most once, whatever its vector."""
+    """Returns the relative path of an add or remove: a version has a file at most once, whatever its vector."""
     return decode_path(action["path"])
 
 
 def slot_of(action: Mapping[str, Any], partition_by: Sequence[str]) -> Slot:
-    """The slot of an add or remove."""
+    """Returns the slot of an add or remove."""
     values = dict(action["partitionValues"])
     return Slot(tuple((name, values[name]) for name in partition_by), int(dict(action["tags"])[BUCKET_TAG]))
 
 
 def data_file(add: Mapping[str, Any], partition_by: Sequence[str]) -> DataFile:
-    """Back from `add_action`."""
+    """Reads what `add_action` wrote."""
     stats = json.loads(add["stats"])
     stats.pop("tightBounds", None)
     tags = dict(add["tags"])

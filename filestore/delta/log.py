@@ -1,4 +1,4 @@
-"""Reading the Delta log: any version as a `TableState`, commits as snapshots (FORMAT.md section 2)."""
+"""Reads the Delta log: any version as a `TableState`, and commits as snapshots (FORMAT.md section 2)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Commit:
 
     @property
     def commit_id(self) -> str | None:
-        """Our writer's id of the commit; None if a foreign writer made it."""
+        """The id that our writer chose for the commit; None if a foreign writer made it."""
         for action in self.actions:
             if "commitInfo" in action:
                 return action["commitInfo"].get("tablestore", {}).get("commitId")  # type: ignore[no-any-return]
@@ -41,7 +41,7 @@ class Commit:
 
     @property
     def timestamp_ms(self) -> int | None:
-        """When it was committed; None if a foreign writer did not say."""
+        """When it was committed; None if a foreign writer did not record it."""
         for action in self.actions:
             if "commitInfo" in action:
                 return action["commitInfo"].get("inCommitTimestamp")  # type: ignore[no-any-return]
@@ -49,14 +49,14 @@ class Commit:
 
     @property
     def positions(self) -> dict[str, int]:
-        """How far the parts of the input that it names were taken with it (`AppVersion.positions`)."""
+        """How far the writer had read each part of its input that the commit names (`AppVersion.positions`)."""
         named = (action["txn"] for action in self.actions if "txn" in action)
         return {
             t["appId"].removeprefix(POSITION_APP): t["version"] for t in named if t["appId"].startswith(POSITION_APP)
         }
 
     def snapshot(self) -> Snapshot:
-        """The commit as a snapshot, with the log offsets that it records itself (all buckets, if any)."""
+        """Returns the commit as a snapshot, with the log offsets that it records itself (of all buckets or of none)."""
         offsets = {
             int(a["txn"]["appId"].removeprefix(LOG_OFFSET_APP)): a["txn"]["version"]
             for a in self.actions
@@ -66,14 +66,14 @@ class Commit:
 
 
 class DeltaLog:
-    """The log of one table. Holds no state: callers keep the `TableState` they know and pass it back."""
+    """The Delta log of one table. It holds no state: callers keep the `TableState` that they know and pass it back."""
 
     def __init__(self, storage: Storage, location: str) -> None:
         self.storage = storage
         self.location = location
 
     def commit(self, version: int) -> Commit | None:
-        """One entry; None if that version is not there (yet)."""
+        """Reads the entry of a version; None if it does not exist (yet)."""
         try:
             data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
         except NotFound:
@@ -89,7 +89,7 @@ class DeltaLog:
         raise Corrupt(f"{layout.log_entry_path(version)} of {self.location} is empty", code="bad-log-entry")
 
     def timestamp_ms(self, version: int) -> int | None:
-        """When a version was committed; None if it is not there. Cheaper than the whole entry."""
+        """Reads when a version was committed; None if it does not exist. This is cheaper than the whole entry."""
         try:
             data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
         except NotFound:
@@ -97,27 +97,27 @@ class DeltaLog:
         return Commit(version, self._actions(version, data.partition(b"\n")[0])).timestamp_ms
 
     def commits_after(self, version: int) -> Iterator[Commit]:
-        """The entries after a version, oldest first, up to the newest."""
+        """Yields the entries after a version, oldest first, up to the newest."""
         while (entry := self.commit(version + 1)) is not None:
             yield entry
             version += 1
 
     def is_table(self, table_id: str) -> bool:
-        """Whether the table that lies here now is that one."""
+        """Whether the table that is here now has that id."""
         try:
             return self.latest().table_id == table_id
         except NotFound:
             return False
 
     def latest(self, known: TableState | None = None) -> TableState:
-        """The newest version; only what is newer than `known` is read. `NotFound` if there is no table."""
+        """Reads the newest version, and only the entries newer than `known`. `NotFound` if there is no table."""
         state = known if known is not None else self.settled(lambda: self._replay(None))
         for entry in self.commits_after(state.version):
             state = state.next(entry.version, entry.actions)
         return state
 
     def oldest(self) -> TableState:
-        """The oldest version that can be put together from what is left."""
+        """Reads the oldest version that the entries and checkpoints that are left still describe."""
         versions = self.versions()
         if versions[:1] == [0]:
             return self._from_first()
@@ -127,7 +127,7 @@ class DeltaLog:
         return self.checkpoint(whole[0])
 
     def at(self, version: int) -> TableState:
-        """The state of one version. `NotFound` says which versions there are."""
+        """Reads the state of one version. `NotFound` says which versions there are."""
         versions = self.versions()
         listed = versions and 0 <= version <= versions[-1]
         if not listed and (version < 0 or self.commit(version) is None):  # a listing may be late
@@ -136,7 +136,7 @@ class DeltaLog:
         return self._replay(version)
 
     def settled(self, read: Callable[[], Read]) -> Read:
-        """Reads several entries; again, if some of them expired under the reader's hands."""
+        """Reads several entries, and reads them again if some of them expired meanwhile."""
         while True:
             entries = set(self._entries())
             try:
@@ -146,9 +146,9 @@ class DeltaLog:
                     raise
 
     def version_at(self, timestamp_ms: int) -> int:
-        """The newest version committed at or before that time; `NotFound` if the table is younger.
+        """Returns the newest version committed at or before that time; `NotFound` if the table is younger.
 
-        Timestamps grow strictly with versions, whatever the writers' clocks said, so a bisection finds it.
+        Timestamps grow strictly with versions, whatever the writers' clocks show, so a bisection finds it.
         """
         return self.settled(lambda: self._version_at(timestamp_ms))
 
@@ -168,20 +168,20 @@ class DeltaLog:
         return versions[found - 1]
 
     def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
-        """Snapshots, newest first: at most `limit`, all older than version `before`."""
+        """Reads snapshots, newest first: at most `limit`, all older than version `before`."""
         versions = [v for v in reversed(self.versions()) if before is None or v < before]
         return [self._required(v).snapshot() for v in versions[:limit]]
 
     def version_to_follow(self, timestamp_ms: int) -> int:
-        """The version after which whatever was committed later than that time comes.
+        """Returns the version after which a reader follows to get all that was committed later than that time.
 
-        Of a time before the table's creation that is version 0, which holds no row: all changes came later.
+        For a time before the table's creation this is version 0, which holds no row: all changes are later.
         """
         try:
             return self.version_at(timestamp_ms)
         except NotFound:
             if self.versions()[:1] != [0]:
-                raise  # older changes are gone: to begin with what is left would lose them without a word
+                raise  # older changes are gone: to begin with what is left would lose them silently
             return 0
 
     def _timestamp_ms(self, version: int) -> int:
@@ -194,11 +194,11 @@ class DeltaLog:
         return entry
 
     def versions(self) -> list[int]:
-        """The versions whose entries are there, ascending."""
+        """Lists the versions whose entries exist, ascending."""
         return sorted(e.version for e in self._entries() if not e.checkpoint)
 
     def checkpoints(self) -> list[int]:
-        """The versions that have a checkpoint, ascending."""
+        """Lists the versions that have a checkpoint, ascending."""
         return sorted(e.version for e in self._entries() if e.checkpoint)
 
     def _entries(self) -> list[layout.LogEntryName]:
@@ -221,7 +221,7 @@ class DeltaLog:
         return TableState.initial(0, self._required(0).actions)
 
     def checkpoint(self, version: int) -> TableState:
-        """The state that a checkpoint holds."""
+        """Reads the state that a checkpoint holds."""
         path = layout.join(self.location, layout.checkpoint_path(version))
         with self.storage.open_read(path) as file:
             rows = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
@@ -231,7 +231,7 @@ class DeltaLog:
 
 
 def show_time(timestamp_ms: int) -> str:
-    """A time for people; one that no calendar of Python holds stays a number."""
+    """Formats a time for people; one that Python's calendar cannot represent stays a number."""
     try:
         return (_EPOCH + timedelta(milliseconds=timestamp_ms)).isoformat()
     except OverflowError:

@@ -1,6 +1,6 @@
 """A version of a table as a value, and how a commit's actions make the next one (FORMAT.md section 2).
 
-Pure: bytes come in as parsed actions, a new `TableState` goes out (Delta protocol, "Action Reconciliation").
+Pure: the functions take parsed actions and return a new `TableState` (Delta protocol, "Action Reconciliation").
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any
 
 from filestore.delta.actions import (
     LOG_DOMAIN,
@@ -27,7 +26,7 @@ from filestore.delta.actions import (
 from filestore.errors import Corrupt
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, PendingRun, Slot, Tombstones
-from filestore.model.log_range import LogTransaction
+from filestore.model.log_range import LogState, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
 __all__ = ["TableState", "snapshot_of"]
@@ -35,17 +34,17 @@ __all__ = ["TableState", "snapshot_of"]
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a reader of one version needs to know. Never changed in place.
+    """Everything that a reader of one version needs to know. It is never changed in place.
 
     Attributes:
         version: Delta's version.
         timestamp_ms: When that version was committed, in milliseconds since 1970 UTC; strictly growing.
-        table_id: Delta's ``metaData.id``: a table of the same name made later has another.
+        table_id: Delta's ``metaData.id``. A table of the same name that is created later has another id.
         definition: Schema, keys, options.
         files: The live files by relative path.
         app_versions: Delta's ``txn``: streaming queries' batch ids, and the log's end offsets.
         domains: Delta's ``domainMetadata`` configurations that are not removed.
-        created_ms: When the table was made, in milliseconds since 1970 UTC.
+        created_ms: When the table was created, in milliseconds since 1970 UTC.
     """
 
     version: int
@@ -56,50 +55,32 @@ class TableState:
     app_versions: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
+    _log: LogState | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
-    def log_offsets(self) -> dict[int, int]:
-        """The log's end offset for each bucket, as far as this version covers it."""
-        return {
-            int(app.removeprefix(LOG_OFFSET_APP)): version
-            for app, version in self.app_versions.items()
-            if app.startswith(LOG_OFFSET_APP)
-        }
+    def log(self) -> LogState:
+        """What the version says about the table's log; decoded at its first use."""
+        if self._log is None:
+            object.__setattr__(self, "_log", _log_state(self.app_versions, self.domains))
+        assert self._log is not None
+        return self._log
 
     @property
     def positions(self) -> dict[str, int]:
-        """How far each part of the input was taken, where the writer says so (`AppVersion.positions`)."""
+        """How far each part of the input was read, where the writer records it (`AppVersion.positions`)."""
         return {
             app.removeprefix(POSITION_APP): at for app, at in self.app_versions.items() if app.startswith(POSITION_APP)
         }
 
-    @property
-    def log_identity(self) -> dict[str, str]:
-        """What the offsets are bound to: log system, topic, topic id, cluster id."""
-        return dict(self._log_domain().get("identity", {}))
-
-    @property
-    def open_transactions(self) -> tuple[LogTransaction, ...]:
-        """Log transactions of committed snapshots that may still have to be ended (log/PROTOCOL.md)."""
-        return tuple(LogTransaction.from_json(t) for t in self._log_domain().get("open", ()))
-
-    @property
-    def log_repaired(self) -> dict[int, int]:
-        """For each bucket up to where every record is named or was mended, if the log is read in its own order."""
-        return {int(bucket): offset for bucket, offset in self._log_domain().get("repaired", {}).items()}
-
-    def _log_domain(self) -> dict[str, Any]:
-        return json.loads(self.domains.get(LOG_DOMAIN, "{}"))  # type: ignore[no-any-return]
-
     def slots(self) -> dict[Slot, tuple[DataFile, ...]]:
-        """Live files by slot, oldest level-0 file last in no promised order."""
+        """Returns the live files by slot. Their order within a slot is not defined."""
         by_slot: dict[Slot, list[DataFile]] = {}
         for file in self.files.values():
             by_slot.setdefault(file.slot, []).append(file)
         return {slot: tuple(files) for slot, files in by_slot.items()}
 
     def pending(self) -> dict[Slot, tuple[PendingRun, ...]]:
-        """Runs that no fold has merged yet, by slot, in the order in which they apply."""
+        """Returns the runs that no fold has merged yet, by slot, in the order in which they apply."""
         runs = [
             pending_run(configuration, self.definition.partition_by)
             for domain, configuration in self.domains.items()
@@ -111,7 +92,7 @@ class TableState:
         return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
     def tombstones(self) -> dict[Slot, tuple[Tombstones, ...]]:
-        """Runs of deleted keys by slot, the oldest first."""
+        """Returns the runs of deleted keys by slot, the oldest first."""
         runs = [
             tombstones(configuration, self.definition.partition_by)
             for domain, configuration in self.domains.items()
@@ -123,7 +104,7 @@ class TableState:
         return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
     def met(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
-        """What the rows of a write meet, in each slot with any: live files, and tombstones that are remembered yet."""
+        """Returns what a write looks its keys up in, by slot: live files, and tombstones that are still remembered."""
         remembered_ms = now_ms - self.definition.tombstone_retention_ms
         by_slot = self.slots()
         for slot, runs in self.tombstones().items():
@@ -132,7 +113,7 @@ class TableState:
         return by_slot
 
     def next(self, version: int, actions: Iterable[Action]) -> TableState:
-        """The state after a commit.
+        """Returns the state after a commit.
 
         Raises:
             Corrupt: the commit is not the next version.
@@ -143,7 +124,7 @@ class TableState:
 
     @classmethod
     def initial(cls, version: int, actions: Iterable[Action]) -> TableState:
-        """The state of version 0 or of a checkpoint, whose actions hold everything."""
+        """Returns the state of version 0 or of a checkpoint, whose actions describe the whole table."""
         listed = list(actions)
         metadata = next((a["metaData"] for a in listed if "metaData" in a), None)
         if metadata is None:
@@ -151,6 +132,20 @@ class TableState:
         definition = TableDefinition.from_delta(metadata)
         created_ms = int(metadata.get("createdTime") or 0)
         return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
+
+
+def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> LogState:
+    domain = json.loads(domains.get(LOG_DOMAIN, "{}"))
+    return LogState(
+        offsets={
+            int(app.removeprefix(LOG_OFFSET_APP)): version
+            for app, version in app_versions.items()
+            if app.startswith(LOG_OFFSET_APP)
+        },
+        identity=domain.get("identity", {}),
+        open=tuple(LogTransaction.from_json(t) for t in domain.get("open", ())),
+        repaired={int(bucket): offset for bucket, offset in domain.get("repaired", {}).items()},
+    )
 
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
@@ -184,7 +179,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
 
 
 def _move_files(files: dict[str, DataFile], actions: list[Action], definition: TableDefinition) -> None:
-    """Removes first: replacing a vector is remove + add of one path, in any order."""
+    """Applies adds and removes to the files: removes first, since a new vector is a remove and an add of one path."""
     for action in actions:
         if (remove := action.get("remove")) is not None:
             files.pop(file_key(remove), None)
@@ -195,7 +190,7 @@ def _move_files(files: dict[str, DataFile], actions: list[Action], definition: T
 
 
 def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[int, int]) -> Snapshot:
-    """The snapshot that a commit's actions describe; `log_offsets` are those after it."""
+    """Returns the snapshot that a commit's actions describe; `log_offsets` are those after it."""
     info = next((a["commitInfo"] for a in actions if "commitInfo" in a), None)
     if info is None:
         raise Corrupt(f"version {version} has no commitInfo", code="no-commit-info")

@@ -1,7 +1,7 @@
-"""Deletion vectors on disk (FORMAT.md section 5; Delta protocol, "Deletion Vector Format").
+"""Writes and reads files of deletion vectors (FORMAT.md section 5; Delta protocol, "Deletion Vector Format").
 
-A file is one version byte, then for each vector: 4 bytes big-endian length, the 64-bit roaring bitmap behind
-a magic number, 4 bytes big-endian CRC-32. One writing task puts all its vectors into one file.
+A file has one version byte, then for each vector: 4 bytes big-endian length, a magic number and the 64-bit roaring
+bitmap, 4 bytes big-endian CRC-32. One writing task puts all its vectors into one file.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class VectorFileBuilder:
 
     @property
     def empty(self) -> bool:
-        """Whether no vector was added: then no file is needed."""
+        """Whether no vector was added, so that no file is needed."""
         return len(self._parts) == len(_FORMAT_VERSION)
 
     @property
@@ -60,7 +60,7 @@ class VectorFileBuilder:
 
 
 def vector_file(vector: DeletionVector) -> str:
-    """The relative path of the file that holds a vector of storage type ``u``."""
+    """Returns the relative path of the file that holds a vector of storage type ``u``."""
     if vector.storage_type != "u" or len(vector.location) != _UUID_CHARACTERS:
         raise Unsupported(
             f"deletion vector of storage type {vector.storage_type!r} at {vector.location!r}: Tablestore writes and "
@@ -71,21 +71,21 @@ def vector_file(vector: DeletionVector) -> str:
 
 
 def positions(storage: Storage, location: str, vector: DeletionVector | None) -> Positions:
-    """The dead rows' positions, ascending; empty for no vector. For errors see `bitmap`."""
+    """Reads the dead rows' positions, ascending; there are none without a vector. For errors see `bitmap`."""
     if vector is None:
         return np.empty(0, dtype=np.uint64)
     return np.array(bitmap(storage, location, vector).to_array(), dtype=np.uint64)
 
 
 def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
-    """The dead rows' positions, as compressed as they are stored.
+    """Reads the dead rows' positions, as compressed as they are stored.
 
     Raises:
-        Corrupt: length, checksum, magic number or cardinality are not what the commit says.
+        Corrupt: the length, checksum, magic number or cardinality differs from what the commit says.
     """
     path = join(location, vector_file(vector))
     with storage.open_read(path) as file:
-        # to seek behind the end is an error of its own
+        # seeking behind the end would raise another error
         record = file.read_at(vector.size + 8, vector.offset) if vector.offset < file.size() else b""
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
@@ -107,7 +107,7 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
 
 
 def _z85_encode(data: bytes) -> str:
-    """ZeroMQ's base 85 (RFC 32/Z85), which Delta uses for UUIDs; in the standard library only from 3.13."""
+    """Encodes in ZeroMQ's base 85 (RFC 32/Z85), which Delta uses for UUIDs. Python has it only from 3.13 on."""
     text: list[str] = []
     for (word,) in struct.iter_unpack(">I", data):
         digits = []

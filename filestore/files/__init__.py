@@ -1,1 +1,1 @@
-"""Data files: written, opened, decoded row group by row group, and what is known of them without reading."""
+"""Data files: writing, opening and decoding them by row group, and their statistics."""

@@ -1,7 +1,7 @@
-"""Bloom filters of Parquet column chunks: which values may be in one (FORMAT.md section 7).
+"""Reads Bloom filters of Parquet column chunks, which say which values a chunk may contain (FORMAT.md section 7).
 
-pyarrow writes them and does not read them. Format: apache/parquet-format, BloomFilter.md: split blocks of 256 bits,
-with xxHash64 (seed 0) of a value's plain encoding. Other engines read and write the same.
+pyarrow writes them but does not read them. The format is apache/parquet-format's BloomFilter.md: split blocks of 256
+bits, with xxHash64 (seed 0) of a value's plain encoding. Other engines read and write the same format.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SALT = np.array(
     [0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31], np.uint32
 )
 _HEADER_END = bytes.fromhex("1c1c0000" * 3 + "00")
-"""Thrift: split blocks, xxHash, uncompressed. There are no others."""
+"""Thrift for: split blocks, xxHash, uncompressed. The format defines no others."""
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(prime)
@@ -30,10 +30,10 @@ _P1, _P2, _P3, _P4, _P5 = (
 
 
 class BloomFilter:
-    """One column chunk's filter.
+    """The Bloom filter of one column chunk.
 
     Args:
-        blocks: Its bits, eight words a block.
+        blocks: The filter's bits, eight words for each block.
     """
 
     def __init__(self, blocks: npt.NDArray[np.uint32]) -> None:
@@ -41,7 +41,7 @@ class BloomFilter:
 
     @classmethod
     def parse(cls, data: pa.Buffer | bytes) -> BloomFilter | None:
-        """From a header and the bits behind it; None if it is of a kind that we do not know, or no filter at all."""
+        """Parses a header and the bits after it; returns None for an unknown kind of filter, or other bytes."""
         head = bytes(memoryview(data)[: 6 + len(_HEADER_END)])
         size, at = _varint(head, 1)
         if head[:1] != b"\x15" or head[at : at + len(_HEADER_END)] != _HEADER_END:
@@ -52,7 +52,7 @@ class BloomFilter:
         return cls(np.frombuffer(data, np.uint32, size // 4, at).reshape(-1, 8))
 
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """For each hash of a value whether the value may be there. Those that are there are always told so."""
+        """For each hash of a value whether the chunk may contain the value. It is never False for one that it does."""
         block = ((hashes >> np.uint64(32)) * np.uint64(len(self._blocks))) >> np.uint64(32)
         with np.errstate(over="ignore"):
             bits = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
@@ -72,14 +72,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def can_have_filter(kind: pa.DataType) -> bool:
-    """Whether a column of the type can have one: a boolean cannot."""
+    """Whether a column of the type can have a filter: a boolean cannot."""
     return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind))
 
 
 def value_hashes(values: pa.Array, column: pq.ColumnSchema) -> Hashes | None:
-    """The hashes of values, none of them null, as a filter of that Parquet column has them.
+    """Hashes values, none of them null, as the filter of that Parquet column does.
 
-    None if the column stores another type than the values': then its filter says nothing of them.
+    Returns None if the column stores another type than that of the values: then its filter cannot be used for them.
     """
     kind = values.type
     if column.physical_type != _physical(kind) or (pa.types.is_decimal(kind) and column.scale != kind.scale):
@@ -121,7 +121,7 @@ def _hash_fixed(rows: Bytes) -> Hashes:
 
 
 def xxh64(content: Bytes, starts: Numbers, lengths: Numbers) -> Hashes:
-    """xxHash64 with seed 0 of slices of bytes: all slices a word at a time."""
+    """Computes xxHash64 with seed 0 of slices of bytes: for all slices together, one word at a time."""
     with np.errstate(over="ignore"):
         hashes = lengths.astype(np.uint64) + _P5
         long = np.flatnonzero(lengths >= 32)
@@ -145,10 +145,10 @@ def xxh64(content: Bytes, starts: Numbers, lengths: Numbers) -> Hashes:
 
 
 def _stripes(content: Bytes, starts: Numbers, lengths: Numbers) -> Hashes:
-    """What the whole pieces of 32 bytes of long slices give, before their length is added."""
+    """Hashes the complete stripes of 32 bytes of long slices, before their length is added."""
     lanes = np.tile(np.array([_P1 + _P2, _P2, np.uint64(0), np.uint64(0) - _P1], np.uint64), (len(starts), 1))
     stripes = lengths // 32
-    order = np.argsort(-stripes, kind="stable")  # long ones first: those still at work are a prefix
+    order = np.argsort(-stripes, kind="stable")  # the longest first, so that the unfinished ones are a prefix
     descending = -stripes[order]
     for stripe in range(int(stripes.max())):
         rows = order[: np.searchsorted(descending, -stripe, side="left")]
@@ -172,7 +172,7 @@ def _rotl(x: Hashes, bits: int) -> Hashes:
 
 
 def _words(content: Bytes, at: Numbers, width: int) -> Hashes:
-    """The little-endian words of 4 or 8 bytes that begin there."""
+    """Returns the little-endian words of 4 or 8 bytes that begin at those positions."""
     kind = np.dtype(np.uint64 if width == 8 else np.uint32)
     words: Hashes = content[at[:, None] + np.arange(width)].view(kind)[:, 0].astype(np.uint64)
     return words

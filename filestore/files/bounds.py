@@ -1,7 +1,7 @@
-"""What is known of the values in files or row groups without reading them: lower and upper bounds, null counts.
+"""Lower and upper bounds and null counts of the values in files or row groups, known without reading the values.
 
-Sources: Delta statistics, key tags and partition values for files; Parquet footers for row groups. Bounds hold, but
-need not be tight (see `filestore.files.statistics`); null means unknown.
+For files they come from Delta statistics, key tags and partition values; for row groups from Parquet footers. Bounds
+are correct, but need not be tight (see `filestore.files.statistics`); null means unknown.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ __all__ = ["Bounds", "file_bounds", "row_group_bounds"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """One row for each file or row group, one column for each column of the table that was asked for.
+    """One row for each file or row group, one column for each requested column of the table.
 
     Attributes:
-        low: At or below every value.
-        high: At or above every value.
-        nulls: How many are null.
-        rows: Rows, dead ones included.
-        exact: Columns with one value throughout, which is `low` and `high`.
+        low: A value at or below every value.
+        high: A value at or above every value.
+        nulls: The number of nulls.
+        rows: The number of rows, deleted ones included.
+        exact: The columns that have one value throughout, which is `low` and `high`.
     """
 
     low: pl.DataFrame
@@ -48,7 +48,7 @@ class Bounds:
 
 @dataclass(slots=True)
 class _Known:
-    """What is known of one file or row group, while it is gathered."""
+    """The bounds of one file or row group, while they are collected."""
 
     rows: int
     low: dict[str, Any] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class _Known:
 
 
 def file_bounds(files: Iterable[DataFile], columns: Sequence[str], definition: TableDefinition) -> Bounds:
-    """What the Delta log says of files."""
+    """Returns the bounds that the Delta log has for files."""
     types = _bounded_types(columns, definition)
     known = [_of_file(file, types, definition) for file in files]
     exact = frozenset(types) & frozenset(definition.partition_by)
@@ -67,7 +67,7 @@ def file_bounds(files: Iterable[DataFile], columns: Sequence[str], definition: T
 def row_group_bounds(
     opened: Iterable[tuple[Footer, DataFile]], columns: Sequence[str], definition: TableDefinition
 ) -> Bounds:
-    """What files' footers say of their row groups, one file's after the other's."""
+    """Returns the bounds of the files' row groups, from their footers; one file's after the other's."""
     types = _bounded_types(columns, definition)
     stored = {n: definition.schema.column(n).in_files for n in types if n not in definition.partition_by}
     known = [group for footer, file in opened for group in _of_row_groups(footer, file, stored, types)]
@@ -78,9 +78,9 @@ def _of_row_groups(
     footer: Footer, file: DataFile, stored: Mapping[str, str], types: Mapping[str, pa.DataType]
 ) -> list[_Known]:
     leaves = {name: footer.leaf(in_file) for name, in_file in stored.items()}
-    absent = [name for name, leaf in leaves.items() if leaf is None]  # added to the table after the file
+    absent = [name for name, leaf in leaves.items() if leaf is None]  # they were added to the table after the file
     floating = {name for name in stored if pa.types.is_floating(types[name])}
-    # A footer's bounds leave NaN out, which polars sorts above all; a column with Delta bounds has no NaN.
+    # A footer's bounds ignore NaN, which polars sorts above all values; a column with Delta bounds has no NaN.
     proven = json.loads(file.stats)["minValues"] if floating else {}
     safe = {
         name: leaf
@@ -125,7 +125,7 @@ def _add_partition(known: _Known, file: DataFile, types: Mapping[str, pa.DataTyp
 def _add_key_bounds(
     known: _Known, file: DataFile, types: Mapping[str, pa.DataType], definition: TableDefinition
 ) -> None:
-    """The first and last key bound the first key column, and the next one as long as those before it are constant."""
+    """The first and last key bound the first key column, and each next one while those before it are constant."""
     if file.min_key is None or file.max_key is None:
         return
     key = definition.sort_key
@@ -152,7 +152,7 @@ def _of_row_group(group: pq.RowGroupMetaData, columns: Mapping[str, int]) -> _Kn
 
 
 def _value(plain: Any, kind: pa.DataType) -> Any:
-    """A value of Delta's statistics, as `filestore.files.statistics` writes it."""
+    """Parses a value of Delta's statistics, as `filestore.files.statistics` writes it."""
     if pa.types.is_floating(kind):
         return float(plain)
     if pa.types.is_timestamp(kind):

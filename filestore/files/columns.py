@@ -1,7 +1,7 @@
-"""A data file's columns as the table's: other names, narrower types, columns that are not in it (FORMAT.md section 7).
+"""Converts a data file's columns to the table's: other names, narrower types, missing columns (FORMAT.md section 7).
 
-A file that was written before the schema changed stays as it is. What its columns are called is said by the table's
-schema, so a file needs nothing but its own footer to be read.
+A file that was written before a change of the schema stays as it is. The table's schema has the names of its columns,
+so reading a file needs only its own footer.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _FIELD_ID = "PARQUET:field_id"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileColumns:
-    """How one file's columns become the table's.
+    """Converts one file's columns to the table's.
 
     Attributes:
         schema: The table's columns.
-        stored: Types in the file, by the names there.
+        stored: The types in the file, by the names there.
     """
 
     schema: Schema
@@ -36,11 +36,11 @@ class FileColumns:
 
     @classmethod
     def of(cls, schema: Schema, parquet: ParquetReader) -> FileColumns:
-        """Those of an open file."""
+        """Makes the conversion for an open file."""
         return cls(schema, {field.name: field.type for field in parquet.arrow_schema})
 
     def holds(self, name: str) -> bool:
-        """Whether the file has a column of the table; else it is null in all rows."""
+        """Whether the file has a column of the table; otherwise the column is null in all its rows."""
         return self.schema.column(name).in_files in self.stored
 
     @property
@@ -49,7 +49,7 @@ class FileColumns:
         return any(column.in_files in self.stored and self._narrower(column) for column in self.schema)
 
     def read(self, parquet: ParquetReader, group: int, names: Sequence[str] | None = None) -> pa.Table:
-        """A row group's rows in the table's columns; all if None. Columns of the file's own may be named, too."""
+        """Reads a row group with the table's columns; all if None. `names` may also name columns that only it has."""
         columns = [self._named(name) for name in names] if names is not None else list(self.schema)
         found = [column.in_files for column in columns if column.in_files in self.stored]
         rows = parquet.read(group, found)
@@ -68,7 +68,7 @@ class FileColumns:
         return values.cast(column.type) if self._narrower(column) else values
 
     def expressions(self, names: Sequence[str]) -> list[pl.Expr]:
-        """The same for polars, on a scan of the file."""
+        """Returns the same conversion as polars expressions, for a scan of the file."""
         return [self._expression(self.schema.column(name)) for name in names]
 
     def _expression(self, column: Column) -> pl.Expr:
@@ -80,7 +80,7 @@ class FileColumns:
         return found.alias(column.name)
 
     def _narrower(self, column: Column) -> bool:
-        """Nested types never change; readers may spell them in more than one way."""
+        """Whether the file's type is narrower. Nested types never change, and readers spell them in several ways."""
         return not pa.types.is_nested(column.type) and self.stored[column.in_files] != column.type
 
 
@@ -89,16 +89,16 @@ def _polars_type(column: Column) -> pl.DataType:
 
 
 def stored_rows(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Rows in the table's columns, and perhaps others, as they are written into a file (see `stored_schema`)."""
+    """Converts rows with the table's columns, and maybe others, to those of a file (see `stored_schema`)."""
     if not schema.mapped:
         return rows
     return pa.Table.from_arrays(rows.columns, schema=stored_schema(rows.schema, schema))
 
 
 def stored_schema(fields: pa.Schema, schema: Schema) -> pa.Schema:
-    """Fields as a file has them: those of the table's columns under their names there, with their ids.
+    """Returns fields as they are in a file: those of the table's columns with their names there and their ids.
 
-    Without column mapping that is what they are.
+    Without column mapping they do not change.
     """
     if not schema.mapped:
         return fields
@@ -110,7 +110,7 @@ def _stored(field: pa.Field, column: Column) -> pa.Field:
 
 
 def _identified(field: pa.Field, ids: Iterator[int]) -> pa.Field:
-    """The field with its id and those of the STRUCT fields in it, as Delta's column mapping wants them in Parquet."""
+    """Adds the ids of the field and of the STRUCT fields in it, as Delta's column mapping requires in Parquet."""
     named = field.with_metadata({_FIELD_ID: str(next(ids))})
     return named.with_type(_identified_type(field.type, ids))
 

@@ -1,4 +1,4 @@
-"""The dead rows of a file: which of some positions are alive."""
+"""The deleted rows of a file: which positions of the file have live rows."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _FEW = 4096
 
 
 class DeadRows:
-    """Of a file with a deletion vector, or none.
+    """The deleted rows of a file with or without a deletion vector.
 
-    Memory: the vector as it is stored, and once it is asked for many rows, a bit a row of the file.
+    It takes the memory of the stored vector, and once it is asked about many rows, a bit for each row of the file.
 
     Args:
-        storage: Where the table lies.
-        location: Its root.
+        storage: The table's storage.
+        location: The table's root.
         file: One of its files.
     """
 
@@ -38,7 +38,7 @@ class DeadRows:
         self.nbytes = 0 if file.vector is None else file.vector.size + file.rows // 8
 
     def alive(self, rows: npt.NDArray[np.int64]) -> Mask:
-        """For each of those positions whether its row is alive."""
+        """For each position whether its row is live."""
         if self._dead is None:
             return np.ones(len(rows), dtype=np.bool_)
         if self._bits is None and len(rows) <= _FEW:
@@ -49,7 +49,7 @@ class DeadRows:
         return alive
 
     def alive_between(self, start: int, end: int) -> Mask:
-        """For each row from one position to before another whether it is alive."""
+        """For each row from `start` to before `end` whether it is live."""
         if self._dead is None:
             return np.ones(end - start, dtype=np.bool_)
         bits = self._as_bits(self._dead)[start >> 3 : (end + 7) >> 3]
@@ -65,7 +65,7 @@ class DeadRows:
 
 
 def dead_rows_of(table: TableFiles, file: DataFile) -> DeadRows:
-    """Those of a file, from the table's cache if the vector was read before."""
+    """Returns the deleted rows of a file, from the table's cache if the vector was read before."""
 
     def read() -> tuple[DeadRows, int]:
         dead = DeadRows(table.storage, table.location, file)

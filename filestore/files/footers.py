@@ -1,4 +1,4 @@
-"""Footers of data files. A data file never changes, so whoever reads a table again need not parse them again."""
+"""Reads and caches footers of data files: a data file never changes, so a later read need not parse them again."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from filestore.files.writer import TableFiles
 
 __all__ = ["Footer", "footer_of"]
 
-_EXPANDED = 4  # a parsed footer takes about so many times the bytes that it takes in the file
+_EXPANDED = 4  # a parsed footer takes about so many times its bytes in the file
 
 
 @dataclass(frozen=True, eq=False)
 class Footer:
-    """What a file says of itself.
+    """A Parquet file's footer.
 
     Attributes:
-        metadata: Row groups and their statistics.
-        schema: The columns, as Arrow has them.
+        metadata: The row groups and their statistics.
+        schema: The columns as an Arrow schema.
     """
 
     metadata: pq.FileMetaData
@@ -33,17 +33,17 @@ class Footer:
 
     @classmethod
     def of(cls, parquet: ParquetReader) -> Footer:
-        """That of an open file."""
+        """Returns the footer of an open file."""
         return cls(parquet.footer, parquet.arrow_schema)
 
     @cached_property
     def types(self) -> Mapping[str, pa.DataType]:
-        """The top-level columns' types, by name."""
+        """The types of the top-level columns by name."""
         return {field.name: field.type for field in self.schema}
 
     @cached_property
     def starts(self) -> npt.NDArray[np.int64]:
-        """The first row of each row group, and the number of rows at the end."""
+        """The position of each row group's first row, and at the end the number of rows."""
         groups = [self.metadata.row_group(i).num_rows for i in range(self.metadata.num_row_groups)]
         return np.cumsum([0, *groups])
 
@@ -58,7 +58,7 @@ class Footer:
         return {columns.column(n).path: n for n in range(len(columns))}
 
     def leaf(self, column: str) -> int | None:
-        """Which of the leaf columns a top-level column is; None if the file does not have it."""
+        """The index of a top-level column among the leaf columns; None if the file does not have it."""
         return self._leaves.get(column)
 
 
@@ -66,7 +66,7 @@ def footer_of(table: TableFiles, path: str) -> Footer:
     """The footer of a data file, from the table's cache if it was read before.
 
     Raises:
-        NotFound: There is no such file.
+        NotFound: there is no such file.
         Corrupt: ``data-file``.
     """
     whole = table.path(path)

@@ -1,4 +1,4 @@
-"""Reading data files without Spark: live rows, row group by row group, with the partition columns in place."""
+"""Reads data files without Spark: their live rows by row group, with the partition columns."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["read_file", "take_rows"]
 
 
 def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """The live rows of a file in its order; one table a row group, empty ones left out.
+    """Reads the live rows of a file in order: one table for each row group that has any.
 
     Args:
         table: The table.
         file: One of its files.
-        columns: Which columns, in the schema's order; all if None.
+        columns: The columns, which are returned in the schema's order; all if None.
     """
     schema = table.definition.schema.to_arrow()
     chosen, values = set(schema.names if columns is None else columns), dict(file.slot.partition)
@@ -49,7 +49,7 @@ def read_file(table: TableFiles, file: DataFile, columns: Sequence[str] | None =
 
 
 def take_rows(table: TableFiles, path: str, rows: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
-    """The rows at those ascending positions of a file, dead or alive, row group by row group."""
+    """Reads the rows at ascending positions of a file, live or deleted, by row group."""
     start = 0
     with ParquetReader(table.storage, table.path(path)) as parquet:
         columns = FileColumns.of(table.definition.schema, parquet)

@@ -1,4 +1,4 @@
-"""Data files opened for reading: footer and row groups. Bytes that are no Parquet any more are `Corrupt`."""
+"""Opens data files and reads their footers and row groups. Damaged bytes raise `Corrupt`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["ParquetReader", "readable"]
 
 
 class ParquetReader:
-    """One file, row group by row group.
+    """Reads one Parquet file by row group.
 
     Args:
-        storage: Where it lies.
+        storage: The file's storage.
         path: Its whole path.
 
     Raises:
         NotFound: there is no such file.
-        Corrupt: ``data-file``, here or when it is read.
+        Corrupt: ``data-file``; reading may raise it, too.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -35,11 +35,11 @@ class ParquetReader:
         self._source = storage.open_read(path)
         with readable(path):
             self._file = pq.ParquetFile(self._source)
-        self._arrow_schema: pa.Schema | None = None  # made anew by each look at it, otherwise
+        self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
 
     @property
     def footer(self) -> pq.FileMetaData:
-        """Schema, row groups and their statistics."""
+        """The schema, the row groups and their statistics."""
         return self._file.metadata
 
     @property
@@ -49,27 +49,27 @@ class ParquetReader:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The columns, as Arrow has them."""
+        """The columns as an Arrow schema."""
         if self._arrow_schema is None:
             self._arrow_schema = self._file.schema_arrow
         return self._arrow_schema
 
     @property
     def group_rows(self) -> list[int]:
-        """Rows of each row group."""
+        """The number of rows of each row group."""
         return [self.footer.row_group(i).num_rows for i in range(self.footer.num_row_groups)]
 
     def leaf(self, column: str) -> int:
-        """Which of the leaf columns a top-level column is; a struct may have a field of the same name."""
+        """The index of a top-level column among the leaf columns; a STRUCT may have a field of the same name."""
         return next(n for n in range(len(self.schema)) if self.schema.column(n).path == column)
 
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
-        """A row group's rows; all columns if None."""
+        """Reads a row group; all columns if None."""
         with readable(self._path):
             return self._file.read_row_group(group, None if columns is None else list(columns), use_threads=False)
 
     def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
-        """The filter of a leaf column of a row group, if it has one that we know."""
+        """Reads the Bloom filter of a leaf column of a row group, if it has one of a known kind."""
         chunk = self.footer.row_group(group).column(leaf)
         if chunk.bloom_filter_offset is None or chunk.bloom_filter_length is None:
             return None
@@ -78,7 +78,7 @@ class ParquetReader:
             return BloomFilter.parse(self._source.read_buffer(chunk.bloom_filter_length))
 
     def close(self) -> None:
-        """Lets the file go."""
+        """Closes the file."""
         self._file.close()
         self._source.close()
 
@@ -93,10 +93,10 @@ class ParquetReader:
 
 @contextmanager
 def readable(path: str) -> Iterator[None]:
-    """Around the decoding of a file: damaged bytes are `Corrupt`, and a file that is gone is `NotFound`."""
+    """Translates errors of decoding a file: damaged bytes raise `Corrupt`, and a missing file `NotFound`."""
     try:
         yield
-    except FileNotFoundError as error:  # the footer was known already
+    except FileNotFoundError as error:  # possible if the footer was cached
         raise NotFound(f"file {path} does not exist", code="file-not-found") from error
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         raise Corrupt(

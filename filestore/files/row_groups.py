@@ -1,6 +1,6 @@
-"""A data file row group by row group, decoded by polars: in 0.8 of pyarrow's time, and strings are not copied.
+"""Decodes row groups of data files with polars: it takes 0.8 of pyarrow's time and does not copy strings.
 
-Footers and vectors come through the storage, columns by the path itself, which polars must be able to open.
+Footers and deletion vectors are read through the storage, columns by their path, which polars must be able to open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from filestore.model.files import DataFile
 from filestore.rows.frames import polars_schema
 from filestore.rows.partitions import partition_column
 
-__all__ = ["Mask", "RowGroups", "Stretch", "stretches"]
+__all__ = ["DecodeBatch", "Mask", "RowGroups", "decode_batches"]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -31,12 +31,12 @@ _MOST_BYTES = 16 << 20
 
 
 class RowGroups:
-    """One file, opened. Memory: the footer, the dead rows, and what a call returns.
+    """One opened file. It takes the memory of the footer, the deleted rows, and what a call returns.
 
     Args:
         table: The table.
         file: One of its files.
-        dead: Ascending positions of rows that are dead beyond the file's vector.
+        dead: The ascending positions of rows that are deleted in addition to the file's vector.
     """
 
     def __init__(self, table: TableFiles, file: DataFile, dead: npt.NDArray[np.int64] | None = None) -> None:
@@ -47,7 +47,7 @@ class RowGroups:
         self._starts = self.footer.starts
         self.columns = FileColumns(table.definition.schema, self.footer.types)
         self._dead = dead_rows_of(table, file)
-        self._killed = dead
+        self._also_dead = dead
 
     @property
     def casts(self) -> bool:
@@ -55,33 +55,33 @@ class RowGroups:
         return self.columns.casts
 
     def __len__(self) -> int:
-        """How many row groups the file has."""
+        """The number of row groups."""
         return len(self._starts) - 1
 
     def rows(self, group: int) -> int:
-        """How many rows a row group has."""
+        """The number of rows of a row group."""
         return int(self._starts[group + 1] - self._starts[group])
 
     def alive(self, group: int) -> Mask:
-        """Which rows of a row group are not dead."""
+        """A mask of the live rows of a row group."""
         start, end = int(self._starts[group]), int(self._starts[group + 1])
         mask = self._dead.alive_between(start, end)
-        if self._killed is not None:
-            first, last = np.searchsorted(self._killed, (start, end))
-            mask[self._killed[first:last] - start] = False
+        if self._also_dead is not None:
+            first, last = np.searchsorted(self._also_dead, (start, end))
+            mask[self._also_dead[first:last] - start] = False
         return mask
 
     def every_row(self, group: int) -> Mask:
-        """All rows of a row group, the dead ones too."""
+        """A mask of all rows of a row group, also deleted ones."""
         return np.ones(self.rows(group), dtype=np.bool_)
 
     def rows_around(self, rows: npt.NDArray[np.int64]) -> int:
-        """How many rows the row groups have that hold the rows at those ascending positions."""
+        """The number of rows of the row groups that contain those ascending positions."""
         cuts = np.searchsorted(rows, self._starts)
         return int(np.diff(self._starts)[np.diff(cuts) > 0].sum())
 
     def read(self, group: int, names: Sequence[str], mask: Mask) -> pl.DataFrame:
-        """Those rows of a row group that the mask names; at least one column, partition columns included."""
+        """Reads the rows of a row group that are in the mask; at least one column, partition columns included."""
         first, last = _span(mask)
         inside = mask[first:last]
         start = int(self._starts[group]) + first
@@ -89,7 +89,7 @@ class RowGroups:
         return _with_partitions(rows, [(self, rows.height)], names)
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
-        """The rows at those ascending positions of the file, dead or alive."""
+        """Reads the rows at ascending positions of the file, live or deleted."""
         for group in range(len(self)):
             start, end = self._starts[group], self._starts[group + 1]
             first, last = np.searchsorted(rows, (start, end))
@@ -100,30 +100,29 @@ class RowGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """Rows that are decoded at once: a row group, or all rows of several small files, one after the other.
+class DecodeBatch:
+    """Rows that are decoded together: one row group, or all rows of several small files.
 
-    To decode a file takes a while however few rows it has: in a table of many small files that would be most of the
-    time.
+    Decoding a file takes a fixed time however few rows it has; with many small files that would be most of the time.
 
     Attributes:
-        parts: Files with a row group of each; several only if `stretches` put them together.
+        parts: Files with a row group of each; several only if `decode_batches` grouped them.
     """
 
     parts: tuple[tuple[RowGroups, int], ...]
 
     @property
     def sizes(self) -> list[int]:
-        """The rows of each part."""
+        """The number of rows of each part."""
         return [groups.rows(group) for groups, group in self.parts]
 
     def alive(self) -> Mask:
-        """Which rows are not dead."""
+        """A mask of the live rows."""
         masks = [groups.alive(group) for groups, group in self.parts]
         return masks[0] if len(masks) == 1 else np.concatenate(masks)
 
     def read(self, names: Sequence[str], mask: Mask) -> pl.DataFrame:
-        """Those rows that the mask names; at least one column, partition columns included."""
+        """Reads the rows in the mask; at least one column, partition columns included."""
         masks = np.split(mask, np.cumsum(self.sizes)[:-1])
         wanted = [(part, rows) for part, rows in zip(self.parts, masks, strict=True) if rows.any()]
         if len(wanted) < 2:
@@ -132,17 +131,17 @@ class Stretch:
         try:
             return _read_together([part for part, _ in wanted], names, [rows for _, rows in wanted])
         except (Corrupt, NotFound):
-            for (groups, group), rows in wanted:  # the file that is damaged or gone is named by its own error
+            for (groups, group), rows in wanted:  # the damaged or missing file raises an error that names it
                 groups.read(group, names, rows)
             raise
 
 
-def stretches(hits: Iterable[tuple[RowGroups, int]], rows: int) -> Iterator[Stretch]:
-    """Row groups in their order as what is decoded at once.
+def decode_batches(hits: Iterable[tuple[RowGroups, int]], rows: int) -> Iterator[DecodeBatch]:
+    """Groups row groups, in their order, into batches that are decoded together.
 
     Args:
         hits: Files with a row group of each.
-        rows: How many rows small files may have together: as many as a row group.
+        rows: The largest number of rows of a batch of small files: that of a row group.
     """
     parts: list[tuple[RowGroups, int]] = []
     held_rows = held_bytes = 0
@@ -151,15 +150,15 @@ def stretches(hits: Iterable[tuple[RowGroups, int]], rows: int) -> Iterator[Stre
         held_bytes += groups.footer.size
         fits = len(parts) < _MOST_FILES and held_rows <= rows and held_bytes <= _MOST_BYTES
         if parts and not (fits and _alike(parts[-1][0], groups)):
-            yield Stretch(tuple(parts))
+            yield DecodeBatch(tuple(parts))
             parts, held_rows, held_bytes = [], groups.rows(group), groups.footer.size
         parts.append((groups, group))
     if parts:
-        yield Stretch(tuple(parts))
+        yield DecodeBatch(tuple(parts))
 
 
 def _alike(one: RowGroups, other: RowGroups) -> bool:
-    """Whether two files have a row group each and the same columns, so that one decoding suits both."""
+    """Whether both files have a single row group and the same columns, so that they can be decoded together."""
     return len(one) == len(other) == 1 and bool(one.footer.schema.equals(other.footer.schema))
 
 
@@ -172,7 +171,7 @@ def _read_together(parts: Sequence[tuple[RowGroups, int]], names: Sequence[str],
 def _decoded(
     files: Sequence[RowGroups], names: Sequence[str], mask: Mask, cut: Callable[[pl.LazyFrame], pl.LazyFrame]
 ) -> pl.DataFrame:
-    """The columns that are stored in files which are alike: of what `cut` leaves of them, the rows in the mask."""
+    """Decodes stored columns of files with equal columns: the rows that `cut` keeps and the mask selects."""
     first = files[0]
     stored = [name for name in names if name not in first.partition]
     expressions = first.columns.expressions(stored)
@@ -185,7 +184,7 @@ def _decoded(
 
 
 def _span(mask: Mask) -> tuple[int, int]:
-    """The part of a row group that is decoded: pages without a wanted row at its ends need not be."""
+    """The part of a row group to decode: pages at its ends without a wanted row are skipped."""
     if not len(mask):
         return 0, 0
     first, last = int(mask.argmax()), len(mask) - int(mask[::-1].argmax())
@@ -195,7 +194,7 @@ def _span(mask: Mask) -> tuple[int, int]:
 
 
 def _with_partitions(rows: pl.DataFrame, counts: Sequence[tuple[RowGroups, int]], names: Sequence[str]) -> pl.DataFrame:
-    """The rows with their files' partition columns in place; of each file come so many rows."""
+    """Adds the files' partition columns to rows; `counts` says how many of the rows each file has."""
     first = counts[0][0]
     constant = [name for name in first.partition if name in names]
     if not constant:

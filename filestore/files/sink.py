@@ -1,4 +1,4 @@
-"""One Parquet file under the pen: whoever began it closes it, or throws it away."""
+"""A Parquet file that is being written: its owner must close or discard it."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ import contextlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.errors import Unavailable
 from filestore.storage import Storage, writing
 
 __all__ = ["ParquetSink"]
 
 
 class ParquetSink:
-    """Begins a file.
+    """Creates a file and writes row groups into it.
 
     Args:
-        storage: Where.
-        path: The whole path, which no file has yet.
+        storage: The storage of the file.
+        path: The whole path, at which no file exists yet.
         schema: The columns.
-        how: How they are written: arguments of `pyarrow.parquet.ParquetWriter`.
+        how: Arguments of `pyarrow.parquet.ParquetWriter`.
 
     Raises:
-        Unavailable: the storage refuses. Nothing stays; so it is with all methods, once `discard` is called.
+        Unavailable: the storage refuses. The file is removed; after an error of a method call `discard` for that.
     """
 
     def __init__(self, storage: Storage, path: str, schema: pa.Schema, **how: object) -> None:
         self._storage = storage
         self._path = path
-        self._file = storage.open_write(path)
+        try:
+            self._file = storage.open_write(path)
+        except Unavailable:
+            with contextlib.suppress(Unavailable):  # the storage may have created it all the same
+                storage.delete(path)
+            raise
         self._writer: pq.ParquetWriter | None = None
         try:
             with writing(path):
@@ -39,17 +45,17 @@ class ParquetSink:
 
     @property
     def bytes_written(self) -> int:
-        """How large the file is by now."""
+        """The bytes written so far."""
         return int(self._file.tell())
 
     def write(self, rows: pa.Table, group_rows: int | None = None) -> None:
-        """Writes rows, at least one, in row groups of that size; as one if None."""
+        """Writes rows, at least one, as row groups of that size; as one if None."""
         assert self._writer is not None
         with writing(self._path):
             self._writer.write_table(rows, row_group_size=group_rows or rows.num_rows)
 
     def close(self) -> int:
-        """Ends the file, which is not durable yet; its size in bytes."""
+        """Finishes the file, which is not durable yet; returns its size in bytes."""
         assert self._writer is not None
         with writing(self._path):
             self._writer.close()
@@ -58,7 +64,7 @@ class ParquetSink:
         return size
 
     def discard(self) -> None:
-        """Closes the file, whatever state it is in, and removes it: the error that led here is the one to tell."""
+        """Closes and removes the file in any state. It ignores errors: the caller reports the one that led here."""
         for thing in filter(None, (self._writer, self._file)):
             with contextlib.suppress(OSError, pa.ArrowException):
                 thing.close()

@@ -1,8 +1,8 @@
-"""A file's statistics for Delta readers, gathered batch by batch (FORMAT.md section 8).
+"""Collects a file's statistics for Delta readers, batch by batch (FORMAT.md section 8).
 
-The form is Delta's ("Per-file Statistics"). Bounds are always true, not always tight: long strings are cut (the upper
-one rounded up). A column has none if it holds a NaN, on whose order readers do not agree, or an infinity, which JSON
-lacks, or decimals too long for a double.
+The format is Delta's ("Per-file Statistics"). Bounds are always correct, but not always tight: long strings are
+truncated (the upper bound is rounded up). A column has no bounds if it contains a NaN, whose order differs between
+readers, or an infinity, which JSON lacks, or decimals too long for a double.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class StatisticsBuilder:
-    """Gathers the statistics of one file over the first columns of a schema."""
+    """Collects the statistics of one file for the first columns of a schema."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._bounded = [f.name for f in schema if _has_bounds(f.type)][:_MAX_COLUMNS]
-        # a struct's nulls would have to be counted field by field: readers expect an object there, not a number
+        # nulls of a STRUCT would have to be counted for each field: readers expect an object there, not a number
         self._counted = [f.name for f in schema if not pa.types.is_struct(f.type)][:_MAX_COLUMNS]
         self._low: dict[str, Any] = {}
         self._high: dict[str, Any] = {}
@@ -37,7 +37,7 @@ class StatisticsBuilder:
         self.rows = 0
 
     def add(self, table: pa.Table) -> None:
-        """Takes a table's rows in."""
+        """Adds a table's rows."""
         self.rows += table.num_rows
         for name in self._counted:
             self._nulls[name] += table.column(name).null_count
@@ -58,7 +58,7 @@ class StatisticsBuilder:
             self._high[name] = max(self._high.get(name, bounds["max"]), bounds["max"])
 
     def to_json(self) -> str:
-        """Delta's ``stats`` text."""
+        """Returns Delta's ``stats`` text."""
         stats = {
             "numRecords": self.rows,
             "minValues": {n: _lower(v) for n, v in self._low.items()},

@@ -1,4 +1,4 @@
-"""Sorted rows of one slot to data files (FORMAT.md section 7): a row group a chunk, a new file at the target size."""
+"""Writes sorted rows of one slot to data files (FORMAT.md section 7): each chunk becomes a row group."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _SAMPLE_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """Where a table's files go and how they are written: what every piece of the kernel needs. Picklable.
+    """Where a table's files are and how they are written; all modules that touch files need it. Picklable.
 
     Attributes:
-        storage: Where.
+        storage: The storage.
         location: The table's root.
-        definition: Schema, keys, options.
-        ambient: Ids and time.
-        cache: What look-ups keep of the files for those to come; None keeps nothing. Another process has its own.
+        definition: The schema, keys and options.
+        ambient: The source of ids and time.
+        cache: What look-ups keep of the files for later ones; None keeps nothing. Each process has its own.
     """
 
     storage: Storage
@@ -51,20 +51,21 @@ class TableFiles:
     cache: LookupCache | None = field(default=None, compare=False, repr=False)
 
     def path(self, relative: str) -> str:
-        """The whole path of a relative one."""
+        """Returns the whole path of a relative one."""
         return layout.join(self.location, relative)
 
     @property
     def file_schema(self) -> pa.Schema:
-        """What a data file holds: all columns, the partition's too.
+        """The columns of a data file: all columns, also partition columns.
 
-        Delta allows that and does not ask for it; polars takes a partition's value from nowhere else (FORMAT.md 7).
+        Delta allows partition columns in files but does not require them; polars reads a partition's value only there
+        (FORMAT.md section 7).
         """
         return self.definition.schema.to_arrow()
 
 
 class DataWriter:
-    """Writes the rows of one slot, which come sorted by key, each key once (append tables: in any order)."""
+    """Writes the rows of one slot, which arrive sorted by key, each key once (in append tables: in any order)."""
 
     def __init__(self, table: TableFiles, slot: Slot, level: int = 0) -> None:
         self._table = table
@@ -77,7 +78,7 @@ class DataWriter:
         self._done: list[DataFile] = []
 
     def write(self, rows: pa.Table) -> None:
-        """Writes rows as one row group: callers cut chunks of its size. Columns beyond the schema are ignored."""
+        """Writes rows as one row group, so callers cut chunks of that size. Ignores columns beyond the schema."""
         if rows.num_rows == 0:
             return
         self._check_order(rows)
@@ -89,7 +90,7 @@ class DataWriter:
             self._roll()
 
     def _check_order(self, rows: pa.Table) -> None:
-        """Look-ups would miss keys that stand where they do not belong: a sort by another collation, for example."""
+        """Refuses keys in a wrong order, which look-ups would miss: after a sort by another collation, for example."""
         keys = self._table.definition.sort_key
         if not keys:
             return
@@ -104,11 +105,11 @@ class DataWriter:
 
     @property
     def position(self) -> tuple[int, int]:
-        """Where the next row will stand: how many files are finished, and the row within the open one."""
+        """The position of the next row: the number of finished files, and the row in the open one."""
         return len(self._done), self._open.rows if self._open else 0
 
     def finish(self) -> tuple[DataFile, ...]:
-        """Closes what is open, makes everything durable, and gives the files in key order."""
+        """Closes the open file, makes all files durable, and returns them in key order."""
         self._roll()
         for file in self._done:
             self._table.storage.sync(self._table.path(file.path))
@@ -125,7 +126,7 @@ class DataWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """On an error removes what was written: nothing refers to it."""
+        """Removes the written files after an error: no version names them."""
         if error is None:
             return
         if self._open is not None:
@@ -135,7 +136,7 @@ class DataWriter:
 
 
 class _OpenFile:
-    """The file under the pen."""
+    """The file that is being written."""
 
     def __init__(self, table: TableFiles, slot: Slot, first_rows: pa.Table) -> None:
         self._table = table
@@ -183,13 +184,13 @@ class _OpenFile:
 
 
 def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object]:
-    """Repeated values through a dictionary, whole numbers, dates and times as packed deltas, the rest plain.
+    """Chooses encodings: dictionaries for repeated values, packed deltas for integers and times, plain for the rest.
 
-    Packed deltas take about a byte a row where values are sorted, and elsewhere no more bits than the values need:
-    measured, files are smaller and both written and read faster than with plain values, by every reader.
+    Packed deltas take about a byte for each row where values are sorted, and elsewhere no more bits than the values
+    need: measured, files are smaller and both written and read faster than with plain values, by every reader.
     """
     first = definition.sort_key[:1]
-    # a name with a dot may be a struct's field to Parquet, too, of another type
+    # Parquet could take a name with a dot for a field of a STRUCT, which has another type
     packed = [f.name for f in rows.schema if _is_whole(f.type) and "." not in f.name]
     repeating = _repeating(rows, [name for name in first if name in packed])
     compression = definition.options["file.compression"]
@@ -204,12 +205,12 @@ def encoding_of(definition: TableDefinition, rows: pa.Table) -> dict[str, object
 
 
 def _bloom_filters(definition: TableDefinition, rows: pa.Table) -> dict[str, dict[str, float]] | None:
-    """Which columns have one, made for as many values as the first row group has rows."""
+    """Chooses the columns with a Bloom filter, and sizes it for as many values as the first row group has rows."""
     if not definition.options["file.bloom-filter"]:
         return None
     size = {"ndv": rows.num_rows, "fpp": definition.options["file.bloom-filter.fpp"]}
     columns = [name for name in definition.sort_key if can_have_filter(rows.schema.field(name).type)]
-    return {name: size for name in columns if "." not in name} or None  # a dot would be taken for a struct's field
+    return {name: size for name in columns if "." not in name} or None  # a dot would stand for a field of a STRUCT
 
 
 def _is_whole(kind: pa.DataType) -> bool:
@@ -217,10 +218,10 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
-    """Columns that repeat their values, judged by a sample; sorted ones, whose deltas are tiny anyway, are left out.
+    """Columns that repeat their values, judged by a sample, except sorted ones, whose deltas are tiny anyway.
 
-    Left to itself, Parquet begins a dictionary for every column and gives up once it is full: measured, that costs a
-    third of the time of writing, and the files are a tenth larger.
+    By default Parquet begins a dictionary for every column and gives up when it is full: measured, that costs a third
+    of the time of writing, and the files are a tenth larger.
     """
     sample = rows.take(np.arange(0, rows.num_rows, 1 + rows.num_rows // _SAMPLE_ROWS))
     frame = frame_of(sample.select([n for n in rows.column_names if n not in sorted_ones]))

@@ -1,1 +1,1 @@
-"""A table's life of years: which versions stay, tags, consumers, what expiry and the orphans' clean-up remove."""
+"""The retention of versions: which ones stay readable, tags, consumers, expiry, and the removal of orphans."""

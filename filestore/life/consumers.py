@@ -1,8 +1,8 @@
 """Consumers: running readers that keep the versions they still need from expiring (FORMAT.md section 14).
 
-A reader registers first and then looks whether its version is still there. An expiry says first in the log what has
-expired, then looks for consumers, and only then removes files. So whichever comes first, a reader either keeps
-what it needs or learns at once that it came too late.
+A reader registers first and then checks whether its version still exists. An expiry first records in the Delta log what
+has expired, then looks for consumers, and only then removes files. So whichever of them is first, a reader either keeps
+what it needs or gets an error at once, because it is too late.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _KEEP_SHARE = 4
-"""A waiting reader writes its file anew when this share of the time is over after which it would count as gone."""
+"""A waiting reader writes its file again when this share (a quarter) of ``consumer.expiration-time`` has passed."""
 
 
 def consumers_of(store: FileStore) -> list[ConsumerInfo]:
-    """The consumers that were heard of within ``consumer.expiration-time``, by id."""
+    """Lists the consumers whose files were written within ``consumer.expiration-time``, by id."""
     return holds(store.storage, store.location, store.state(), store.ambient.now_ms())
 
 
 def forget_consumer(store: FileStore, consumer_id: str) -> None:
-    """Removes a consumer whose reader will not come back. `NotFound` (``no-such-consumer``)."""
+    """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
     _check_id(consumer_id)
     if read_hold(store.storage, store.location, consumer_id) is None:
         have = ", ".join(hold.id for hold in consumers_of(store)) or "none"
@@ -45,7 +45,7 @@ def forget_consumer(store: FileStore, consumer_id: str) -> None:
 
 @checks_arguments()
 class Consumer:
-    """One reader's hold. Use it in a ``with``, which releases it, or keep it over the reader's life.
+    """A named reader's hold on versions. Use it in a ``with``, which releases it, or keep it over the reader's life.
 
     Args:
         store: The table.
@@ -67,12 +67,12 @@ class Consumer:
         return self._registered().version
 
     def position(self) -> ConsumerInfo | None:
-        """How far the reader that had this id before has come; None if there was none."""
+        """Reads the position of the reader that had this id before; None if there was none."""
         found = read_hold(self._store.storage, self._store.location, self.id)
         return None if found is None or found.table_id != self._store.state().table_id else found
 
     def register(self, version: int, *, rows: bool = False) -> Self:
-        """Holds a version and all later ones; who held the id before holds nothing any more.
+        """Holds a version and all later ones; a reader that held them under this id before loses its hold.
 
         Args:
             version: The oldest version that is needed.
@@ -91,13 +91,13 @@ class Consumer:
 
         Raises:
             Conflict: ``consumer-taken``: another reader has registered the same id.
-            NotFound: ``snapshot-expired``: it was not heard of for ``consumer.expiration-time``.
+            NotFound: ``snapshot-expired``: the consumer did not write its file for ``consumer.expiration-time``.
         """
         hold = self._own()
         self._write(hold, replace(hold, version=version, rows=False, touched_ms=self._store.ambient.now_ms()))
 
     def keep(self) -> None:
-        """Says that it is still there, if it is time to. Raises as `advance`."""
+        """Writes the consumer's file again if it is time to show that the reader lives. Errors are as in `advance`."""
         now = self._store.ambient.now_ms()
         limit = self._store.state().definition.options.milliseconds("consumer.expiration-time")
         if now - self._registered().touched_ms > limit // _KEEP_SHARE:
@@ -105,7 +105,7 @@ class Consumer:
             self._write(hold, replace(hold, touched_ms=now))
 
     def release(self) -> None:
-        """Holds nothing any more. Another reader's hold under the same id stays."""
+        """Ends the hold. Another reader's hold under the same id stays."""
         hold, self._hold = self._hold, None
         if hold is None:
             return
@@ -121,7 +121,7 @@ class Consumer:
     ) -> None:
         try:
             self.release()
-        except TableStoreError as failure:  # what was done in the block stands
+        except TableStoreError as failure:  # the work of the block is done: it must not fail because of this
             logger.warning("consumer %s holds its version until it counts as gone: %s", self.id, failure)
 
     def _registered(self) -> ConsumerInfo:
@@ -140,7 +140,10 @@ class Consumer:
         return hold
 
     def _write(self, before: ConsumerInfo | None, hold: ConsumerInfo) -> None:
-        """IMPORTANT: the file first, the look into the log second (see the head of this module)."""
+        """Writes the consumer's file.
+
+        IMPORTANT: it writes the file first, and reads the Delta log second (see the head of this module).
+        """
         self._hold = hold
         write_hold(self._store.storage, self._store.location, hold)
         state = self._store.state()
@@ -150,7 +153,7 @@ class Consumer:
                 f"{self._store.location} has no version {hold.version} yet; the newest is {state.version}",
                 code="no-such-version",
             )
-        # what was held without a break is still there, even if the log let it go meanwhile
+        # a version that was held without a break still exists, even if it has expired in the Delta log meanwhile
         held = before is not None and before.version <= hold.version and not is_lapsed(before, state, hold.touched_ms)
         if not held and not is_retained(state, hold.version):
             self.release()

@@ -1,8 +1,8 @@
-"""Expiry: versions that nobody needs any more go, and the files and log entries that only they need.
+"""Removes versions that nothing keeps any more, with the files and Delta log entries that only they need.
 
-The order is all (FORMAT.md section 14): first the log says which versions have expired; then consumers are looked for;
-then the newest version is read once more, for what came back to life meanwhile; then files go; log entries, which name
-them, go last and oldest first. Whatever is interrupted, the next expiry goes on with it.
+The order matters (FORMAT.md section 14). First a commit records which versions have expired. Then consumers are listed.
+Then the newest version is read once more, because a rollback may have restored files meanwhile. Then files are removed;
+log entries, which name them, are removed last and oldest first. If an expiry is interrupted, the next one continues.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filestore import layout
-from filestore.delta.commit import Committed, touches_nothing
-from filestore.delta.conflict import DOMAIN_CHANGED, METADATA_CHANGED, Proposal
+from filestore.commit.proposal import Premises, Proposal
+from filestore.commit.protocol import metadata_only
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, Corrupt, NotFound
+from filestore.errors import Corrupt, NotFound
 from filestore.life.holds import holds
 from filestore.life.lifetimes import Lifetimes, Retained
 from filestore.life.retention import RETENTION_DOMAIN, first_retained, tags_of
@@ -28,12 +28,12 @@ __all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "history_of",
 logger = logging.getLogger(__name__)
 
 _WORTH_ENTRIES = 100
-"""So many log entries are worth an expiry that removes no file: each one adds an entry of its own."""
+"""An expiry that removes no file has to remove so many log entries to be worthwhile, since it adds an entry itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """What an expiry did, or would do.
+    """The result of an expiry, or its plan.
 
     Attributes:
         first: The first version from which on all are retained.
@@ -49,53 +49,65 @@ class Expiry:
 
     @property
     def anything(self) -> bool:
-        """Whether there is anything to do; a single version may be what the last expiry added."""
+        """Whether there is anything to do. A single version does not count: the last expiry may have added it."""
         return self.versions > 1 or bool(self.files or self.log_entries)
 
     @property
     def worthwhile(self) -> bool:
-        """Whether there is enough to do that a commit pays."""
+        """Whether there is so much to do that a commit is worthwhile."""
         return bool(self.files) or self.log_entries >= _WORTH_ENTRIES
 
 
 def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> Expiry:
-    """Lets the versions expire that neither the options nor a tag nor a consumer keep.
+    """Expires the versions that neither the options nor a tag nor a consumer keeps.
 
     Args:
         store: The table.
-        dry_run: Only say what would go.
-        lazily: Do nothing before it pays: for who calls it again and again.
+        dry_run: Only returns what would be removed.
+        lazily: Does nothing until it is worthwhile; for callers that repeat it often.
 
     Raises:
         Conflict: others changed the table's retention or definition again and again.
-        Unavailable: the storage failed. Call it again: it goes on where it was.
+        Unavailable: the storage failed. Call it again: it continues where it stopped.
     """
-    for _ in range(store.state().definition.options["commit.max-retries"] + 1):
-        state = store.state()
-        first = _first(store, state)
-        lives = history_of(store.log, state.version)
-        plan = _planned(store, lives, _retained(store, first, state), state)
-        if dry_run:
-            return plan
-        if not (plan.worthwhile if lazily else plan.anything):
-            return Expiry(first_retained(state))
-        try:
-            committed = _commit(store, state, first) if first > first_retained(state) else state
-        except Conflict as error:
-            if error.code not in (DOMAIN_CHANGED, METADATA_CHANGED):
-                raise
-            continue
-        return _clean(store, lives, committed, plan.versions)
-    raise Conflict("the table's retention or definition changed again and again: try again", code="too-many-races")
+    chosen: _Choice | None = None
+
+    def choose(base: TableState) -> _Choice:
+        first, lives = _first(store, base), history_of(store.log, base.version)
+        return _Choice(base, first, lives, _planned(store, lives, _retained(store, first, base), base))
+
+    def propose(base: TableState) -> Proposal | None:
+        nonlocal chosen
+        chosen = choose(base)
+        pays = chosen.plan.worthwhile if lazily else chosen.plan.anything
+        return _proposal(store, base, chosen.first) if pays and chosen.first > first_retained(base) else None
+
+    if dry_run:
+        return choose(store.state()).plan
+    committed = store.commit(metadata_only(propose))
+    assert chosen is not None, "an operation that ends without an error has proposed or declined"
+    if committed is None and not (chosen.plan.worthwhile if lazily else chosen.plan.anything):
+        return Expiry(first_retained(chosen.base))
+    return _clean(store, chosen.lives, chosen.base if committed is None else committed.state, chosen.plan.versions)
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """The choice of what may expire, made on a version."""
+
+    base: TableState
+    first: int
+    lives: Lifetimes
+    plan: Expiry
 
 
 def first_to_keep(state: TableState, current_then: int, held: frozenset[int]) -> int:
-    """The first version from which on all are kept. Pure.
+    """Returns the first version from which on all are kept. Pure.
 
     Args:
         state: The newest version.
-        current_then: The version that was the newest one ``snapshot.time-retained`` ago; 0 if there was none. A
-            version's time counts from when the next one took its place, since until then readers begin with it.
+        current_then: The version that was the newest one ``snapshot.time-retained`` ago; 0 if there was none. The time
+            of a version counts from the commit of the next one, since until then readers begin with it.
         held: The versions that consumers hold.
     """
     options = state.definition.options
@@ -107,18 +119,18 @@ def first_to_keep(state: TableState, current_then: int, held: frozenset[int]) ->
 
 
 def base_checkpoint(retained: Retained, versions: Sequence[int], checkpoints: Sequence[int]) -> int:
-    """The newest checkpoint that all needed versions stand on; 0 if there is none. Pure."""
+    """Returns the newest checkpoint from which all needed versions can be read; 0 if there is none. Pure."""
     return max((c for c in checkpoints if c <= retained.oldest and c in set(versions)), default=0)
 
 
 def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: Sequence[int]) -> tuple[int, ...]:
-    """The versions whose log entries go: those below the checkpoint that all needed versions stand on. Pure."""
+    """Returns the versions whose log entries can be removed: those before `base_checkpoint`. Pure."""
     base = base_checkpoint(retained, versions, checkpoints)
     return tuple(sorted({v for v in (*versions, *checkpoints) if v < base}))
 
 
 def history_of(log: DeltaLog, until: int) -> Lifetimes:
-    """The lives of all files, from the oldest version that can be put together to a given one."""
+    """Returns the lifetimes of all files, from the oldest version that can be read to a given one."""
     return log.settled(lambda: _followed(log, _begun(log), until))
 
 
@@ -128,7 +140,7 @@ def _begun(log: DeltaLog) -> Lifetimes:
 
 
 def _followed(log: DeltaLog, lives: Lifetimes, until: int) -> Lifetimes:
-    """`Corrupt` if not all entries are there: a file that came back to life in one of them would be taken for dead."""
+    """Adds the entries up to a version. `Corrupt` if one is missing: files that it restores would be taken for dead."""
     for version in range(lives.version + 1, until + 1):
         lives.follow(version, _required(log, version).actions)
     return lives
@@ -146,7 +158,7 @@ def _first(store: FileStore, state: TableState) -> int:
     try:
         then = store.version_at(now - state.definition.options.milliseconds("snapshot.time-retained"))
     except NotFound:
-        then = 0  # the table is younger, or what was there then has expired before
+        then = 0  # the table is younger, or the version of that time has expired before
     held = frozenset(hold.version for hold in holds(store.storage, store.location, state, now))
     return first_to_keep(state, then, held)
 
@@ -165,30 +177,28 @@ def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: Tabl
 
 
 def _there(store: FileStore, paths: Sequence[str]) -> tuple[str, ...]:
-    """Without those that are gone: entries that are left name files of versions that expired long ago."""
+    """Returns the paths that still exist: entries that are left also name files of versions that expired long ago."""
     prefix = layout.join(store.location, "")
     stored = {info.path.removeprefix(prefix) for info in store.storage.walk(store.location)}
     return tuple(path for path in paths if path in stored)
 
 
-def _commit(store: FileStore, state: TableState, first: int) -> TableState:
-    proposal = Proposal(
+def _proposal(store: FileStore, state: TableState, first: int) -> Proposal:
+    return Proposal(
         Operation.EXPIRE,
         store.ambient.new_id(),
         state.version,
-        metrics={"versions_expired": first - first_retained(state)},
+        premises=Premises(watched_domains=frozenset([RETENTION_DOMAIN])),
         domains={RETENTION_DOMAIN: {"first": first}},
-        watches=frozenset([RETENTION_DOMAIN]),
+        metrics={"versions_expired": first - first_retained(state)},
     )
-    committed: Committed = store.commit(state, proposal, touches_nothing)
-    return committed.state
 
 
 def _clean(store: FileStore, lives: Lifetimes, said: TableState, versions: int) -> Expiry:
-    """Removes what is not needed in the version that said what has expired.
+    """Removes what is not needed, by the version that recorded what has expired.
 
-    IMPORTANT: consumers are looked for after that version was committed, and the newest version is read after that: a
-    rollback holds the version that it brings back until it is committed.
+    IMPORTANT: consumers are listed after that version was committed, and the newest version is read after that: a
+    rollback holds the version that it restores until it is committed.
     """
     held = holds(store.storage, store.location, said, store.ambient.now_ms())
     newest = store.state()
@@ -219,7 +229,7 @@ def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> i
 
 
 def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
-    """Whether a checkpoint holds what the entries give: soon it will be all that is known."""
+    """Whether a checkpoint agrees with the entries: when they are removed, only the checkpoint is left."""
     if log.checkpoint(checkpoint).files.keys() == lives.data_files_at(checkpoint):
         return True
     logger.warning("the checkpoint of version %d of %s differs from the log: no entry goes", checkpoint, log.location)
@@ -227,7 +237,7 @@ def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
 
 
 def _entries(log: DeltaLog, versions: tuple[int, ...]) -> list[str]:
-    """The paths of the entries and checkpoints of some versions, oldest first."""
+    """Returns the paths of the entries and checkpoints of some versions, oldest first."""
     stored, checkpoints = set(log.versions()), set(log.checkpoints())
     return [
         path

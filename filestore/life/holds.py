@@ -1,4 +1,4 @@
-"""The files of consumers: which versions running readers hold (FORMAT.md section 14)."""
+"""Reads and writes the files of consumers: which versions running readers hold (FORMAT.md section 14)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["ConsumerInfo", "holds", "is_lapsed", "read_hold", "stored_holds", "w
 
 @dataclass(frozen=True, slots=True)
 class ConsumerInfo:
-    """What a consumer's file says.
+    """The content of a consumer's file.
 
     Attributes:
-        id: Its name.
-        table_id: The table that it reads: a file that was left by a reader of a dropped one counts for nothing.
+        id: The consumer's name.
+        table_id: The table that it reads. A file of a reader of a dropped table is ignored.
         version: The oldest version that it needs; all later ones are kept, too.
-        holder: Which reader registered it: another one with the same id takes it over.
-        touched_ms: When it was last heard of, in milliseconds since 1970 UTC.
+        holder: The reader that registered it; another reader with the same id takes it over.
+        touched_ms: When the reader last wrote the file, in milliseconds since 1970 UTC.
         rows: Whether it still reads the rows of `version`, and not only the changes after it.
     """
 
@@ -35,23 +35,23 @@ class ConsumerInfo:
     rows: bool = False
 
     def to_bytes(self) -> bytes:
-        """The file's content."""
+        """Returns the file's content."""
         return json.dumps(asdict(self)).encode()
 
 
 def holds(storage: Storage, location: str, state: TableState, now_ms: int) -> list[ConsumerInfo]:
-    """The consumers of a table that were heard of within ``consumer.expiration-time``, by id."""
+    """Lists the consumers of a table whose files were written within ``consumer.expiration-time``, by id."""
     found = (h for h in stored_holds(storage, location) if h.table_id == state.table_id)
     return sorted((h for h in found if not is_lapsed(h, state, now_ms)), key=lambda hold: hold.id)
 
 
 def is_lapsed(hold: ConsumerInfo, state: TableState, now_ms: int) -> bool:
-    """Whether its reader was not heard of for so long that it holds nothing any more."""
+    """Whether its reader has not written the file for so long that it holds nothing any more."""
     return now_ms - hold.touched_ms > state.definition.options.milliseconds("consumer.expiration-time")
 
 
 def stored_holds(storage: Storage, location: str) -> Iterator[ConsumerInfo]:
-    """All consumers' files, those of lapsed ones and of dropped tables too."""
+    """Reads all consumers' files, also those of lapsed ones and of dropped tables."""
     for name in storage.list_names(layout.join(location, layout.CONSUMERS)):
         consumer_id = layout.parse_consumer(name)
         if consumer_id is not None and (found := read_hold(storage, location, consumer_id)) is not None:
@@ -59,7 +59,7 @@ def stored_holds(storage: Storage, location: str) -> Iterator[ConsumerInfo]:
 
 
 def read_hold(storage: Storage, location: str, consumer_id: str) -> ConsumerInfo | None:
-    """One consumer's file; None if there is none. `Corrupt` if it is none of ours."""
+    """Reads one consumer's file; None if there is none. `Corrupt` if it is not a consumer's file."""
     path = layout.join(location, layout.consumer_path(consumer_id))
     try:
         return ConsumerInfo(**json.loads(storage.read(path)))
@@ -70,5 +70,5 @@ def read_hold(storage: Storage, location: str, consumer_id: str) -> ConsumerInfo
 
 
 def write_hold(storage: Storage, location: str, hold: ConsumerInfo) -> None:
-    """Puts a consumer's file in the place of its last one. `NotFound` if the table's folder is gone."""
+    """Writes a consumer's file, or replaces it. `NotFound` if the table's folder is gone."""
     storage.replace(layout.join(location, layout.consumer_path(hold.id)), hold.to_bytes())

@@ -1,4 +1,4 @@
-"""In which versions each stored file was needed, drawn from the log's entries (FORMAT.md section 14). Pure."""
+"""Computes from the log's entries in which versions each stored file was needed (FORMAT.md section 14). Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from filestore.model.files import DeletionVector
 __all__ = ["Lifetimes", "Retained", "runs_of"]
 
 Span = tuple[int, int | None]
-"""The first and the last of some versions in a row; None if it goes on."""
+"""The first and the last of some consecutive versions; the last is None if the span has not ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """Versions that somebody may still read: all from `first` on, and single ones below it, ascending."""
+    """The versions that can still be read: all from `first` on, and single ones below it, ascending."""
 
     first: int
     tagged: tuple[int, ...] = ()
@@ -43,7 +43,7 @@ class Retained:
 
 @dataclass(slots=True)
 class Lifetimes:
-    """The lives of data files, vectors, runs and change files up to a version. Fed with entries, oldest first."""
+    """The lifetimes of data files, vectors, runs and change files up to a version. Entries are added oldest first."""
 
     version: int
     _ended: dict[str, list[Span]] = field(default_factory=dict)
@@ -53,11 +53,11 @@ class Lifetimes:
 
     @classmethod
     def begin(cls, state: TableState, actions: Iterable[Action]) -> Lifetimes:
-        """At the oldest version that is left: what is live there has lived since.
+        """Begins with the oldest version that is left; the lifetimes of its live files begin there.
 
         Args:
             state: That version.
-            actions: Its own entry's: of its change data the state knows nothing.
+            actions: The actions of its own entry, since the state does not contain its change data.
         """
         lives = cls(state.version)
         lives._note_changes(state.version, actions)
@@ -68,7 +68,7 @@ class Lifetimes:
         return lives
 
     def follow(self, version: int, actions: Iterable[Action]) -> None:
-        """Takes the next version's actions."""
+        """Adds the next version's actions."""
         listed = list(actions)
         for action in listed:
             if (remove := action.get("remove")) is not None:
@@ -83,7 +83,7 @@ class Lifetimes:
         self.version = version
 
     def _note_changes(self, version: int, actions: Iterable[Action]) -> None:
-        """Change data is of the one version whose entry names it."""
+        """Adds change files. Each of them is needed only by the version whose entry names it."""
         for change in (action["cdc"] for action in actions if "cdc" in action):
             self._end(file_key(change), version, version)
 
@@ -109,7 +109,7 @@ class Lifetimes:
         self._ended.setdefault(path, []).append((start, end))
 
     def data_files_at(self, version: int) -> frozenset[str]:
-        """The data files of a version."""
+        """Returns the data files of a version."""
         return frozenset(
             path
             for path, (start, end) in self.spans()
@@ -117,7 +117,7 @@ class Lifetimes:
         )
 
     def spans(self) -> Iterator[tuple[str, Span]]:
-        """Each stretch of life of each file; one may have lived several times."""
+        """Yields each span of each file; a file has several if it was removed and added again."""
         for path, spans in self._ended.items():
             yield from ((path, span) for span in spans)
         for path, (since, vector) in self._files.items():
@@ -128,7 +128,7 @@ class Lifetimes:
             yield from ((path, (since, None)) for path in paths)
 
     def unneeded(self, retained: Retained) -> tuple[str, ...]:
-        """The files that none of those versions needs, sorted."""
+        """Returns the files that none of those versions needs, sorted."""
         needed, named = set[str](), set[str]()
         for path, span in self.spans():
             named.add(path)
@@ -137,12 +137,12 @@ class Lifetimes:
         return tuple(sorted(named - needed))
 
     def needed(self, retained: Retained) -> frozenset[str]:
-        """The files that any of those versions needs."""
+        """Returns the files that any of those versions needs."""
         return frozenset(path for path, span in self.spans() if retained.needs(span))
 
 
 def runs_of(configuration: str) -> frozenset[str]:
-    """The runs that a metadata domain names: every text in it that is a run's path, at any depth."""
+    """Returns the runs that a metadata domain names: every string in it that is a run's path, at any depth."""
     found, waiting = set[str](), [json.loads(configuration)]
     while waiting:
         match waiting.pop():

@@ -1,4 +1,4 @@
-"""The orphans' clean-up: files that no version names go, once no writer can still mean to (FORMAT.md section 14)."""
+"""Removes orphans: files that no version names, and that no living writer may still commit (FORMAT.md section 14)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ __all__ = ["find_orphans", "remove_orphans"]
 
 
 def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[], int | None]) -> list[Leftover]:
-    """Files that no version names, written before a time and before any writer that is at work began.
+    """Finds files that no version names and that were written before a time, and before any running writer began.
 
-    IMPORTANT: files are listed first, writers are looked for second, and versions third. So a writer that finished
-    meanwhile has committed what it wrote, and one that has not finished is seen at work.
+    IMPORTANT: files are listed first, writers second, and versions third. So a writer that finished meanwhile has
+    committed what it wrote, and a writer that has not finished is in the list of writers.
 
     Args:
         store: The table.
         before_ms: Only files last written before it, in milliseconds since 1970 UTC.
-        at_work_since_ms: When the first of the writers that are at work began, if any is.
+        at_work_since_ms: Returns when the first of the running writers began; None if no writer is running.
 
     Returns:
         The files, by path. Foreign files are never among them.

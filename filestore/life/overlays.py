@@ -1,4 +1,4 @@
-"""Overlays that nobody needs any more go: whoever reads a version with pending runs natively makes its own again."""
+"""Removes overlays that no reader needs any more: a native Spark reader of pending runs creates its own again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DAY_MS = 86_400_000
 
 
 def remove_old_overlays(store: FileStore) -> int:
-    """Removes overlays that are older than a day, which is longer than a reader takes; how many there were."""
+    """Removes overlays older than a day, which is longer than a reader takes; returns how many there were."""
     folder = layout.join(store.location, layout.OVERLAYS)
     old = old_overlays(folder, store.storage.walk(folder), store.ambient.now_ms() - _DAY_MS)
     for path in old:
@@ -23,7 +23,7 @@ def remove_old_overlays(store: FileStore) -> int:
 
 
 def old_overlays(folder: str, files: Iterable[FileInfo], before_ms: int) -> list[str]:
-    """The folders of overlays whose files were all written before a time. Pure."""
+    """Returns the folders of overlays whose files were all written before a time. Pure."""
     written: dict[str, int] = {}
     for info in files:
         name = info.path.removeprefix(layout.join(folder, "")).partition("/")[0]

@@ -1,4 +1,4 @@
-"""Which partitions have expired, told from a version, the table's options and the time. Pure."""
+"""Decides by a version, the table's options and the time which partitions have expired. Pure."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class PartitionAge:
-    """What an expiry has to know of a partition.
+    """The age of a partition.
 
     Attributes:
-        time: What counts as its time: that of its values or of its newest file. None if its values do not say.
-        expires: When it expires: after that time; None if never.
+        time: The time of its values, or of its newest file. None if its values are no time.
+        expires: The time after which it expires; None if it never does.
     """
 
     time: datetime | None
@@ -32,7 +32,7 @@ class PartitionAge:
 
 
 def partition_ages(state: TableState) -> dict[Partition, PartitionAge]:
-    """The age of each partition by the table's ``partition.expiration-strategy``; pending runs are files of theirs."""
+    """Returns the age of each partition by ``partition.expiration-strategy``; its pending runs count as files."""
     held: Iterable[DataFile | PendingRun] = chain(state.files.values(), *state.pending().values())
     files: dict[Partition, list[DataFile | PendingRun]] = {}
     for file in held:
@@ -43,9 +43,9 @@ def partition_ages(state: TableState) -> dict[Partition, PartitionAge]:
 
 
 def expired_partitions(state: TableState, now_ms: int) -> PartitionSet:
-    """The partitions whose time lies more than ``partition.expiration-time`` before a time.
+    """Returns the partitions whose time is more than ``partition.expiration-time`` before a time.
 
-    One whose time cannot be told from its values stays, as it does in Paimon.
+    A partition whose values are no time stays, as it does in Paimon.
 
     Args:
         state: The version.
@@ -69,7 +69,7 @@ def _times(
 
 
 def _later(time: datetime | None, keep: timedelta | None) -> datetime | None:
-    """None also where no calendar of Python holds it."""
+    """Returns a later time; None also if Python's calendar cannot represent it."""
     if time is None or keep is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Rolling back, as files: how the newest version's become those of an older one again (FORMAT.md section 14). Pure."""
+"""Plans a rollback: how the newest version's files become those of an older version (FORMAT.md section 14). Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ __all__ = ["Restored", "as_defined_now", "restored"]
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """What has to change.
+    """The changes of files and tombstones that a rollback needs.
 
     Attributes:
-        adds: Files that come back, with the dead rows that they had.
+        adds: Files that are restored, with the dead rows that they had.
         vectors: Files that stay, with the dead rows that they had: more, fewer or none.
-        removes: Paths of files that leave.
+        removes: Paths of files that are removed.
         remembered: Deleted keys that are remembered again.
-        forgotten: Deleted keys whose deletes are taken back, or which are in `remembered` again.
-        slots: Where files change.
+        forgotten: Deleted keys whose deletes are rolled back, or which are in `remembered` again.
+        slots: The slots in which files change.
     """
 
     adds: tuple[DataFile, ...]
@@ -40,23 +40,23 @@ class Restored:
 
     @property
     def nothing(self) -> bool:
-        """Whether all is as it was then."""
+        """Whether there is nothing to change."""
         return not (self.slots or self.remembered or self.forgotten)
 
     def differences(self, base: TableState) -> list[SlotDifference]:
-        """In which files the version differs from what it becomes."""
+        """Returns the differences between the files of a version and those after the rollback."""
         changed = (*self.removes, *(file.path for file in self.vectors))
         after = {file.path: file for file in (*self.adds, *self.vectors)}
         return file_differences({path: base.files[path] for path in changed}, after)
 
 
 def restored(base: TableState, target: TableState, now_ms: int) -> Restored:
-    """From a version's files to those of an older one, which has its definition (`as_defined_now`) and no pending run.
+    """Returns the changes from a version's files to those of an older one.
 
     Args:
-        base: The version now.
-        target: The older one.
-        now_ms: The time: deletes that are no longer remembered do not come back.
+        base: The newest version.
+        target: The older version, with the definition of `base` (`as_defined_now`) and without a pending run.
+        now_ms: The time: tombstones that are older than the table remembers are not restored.
     """
     adds = tuple(file for path, file in target.files.items() if path not in base.files)
     vectors = tuple(f for p, f in target.files.items() if p in base.files and base.files[p].vector != f.vector)
@@ -74,12 +74,13 @@ def _tombstones(state: TableState) -> dict[str, Tombstones]:
 
 
 def as_defined_now(target: TableState, base: TableState) -> TableState:
-    """An older version's files and runs with the definition of a newer one, which reads them as its own.
+    """Returns an older version's files and runs with the definition of a newer one.
 
-    What its pending runs do with deletes is what their own version said of that: they were written for it.
+    Options that decide how rows are merged stay those of the older version, because its pending runs were written for
+    them.
 
     Raises:
-        Unsupported: ``rollback-over-schema``: the files would not read right.
+        Unsupported: ``rollback-over-schema``: the files cannot be read correctly with the newer definition.
     """
     now, then = base.definition, target.definition
     if (target.files or target.pending()) and (obstacle := next(_obstacles(now, then), None)) is not None:
@@ -94,7 +95,7 @@ def as_defined_now(target: TableState, base: TableState) -> TableState:
 
 
 def _obstacles(now: TableDefinition, then: TableDefinition) -> Iterator[str]:
-    """Why files of an earlier definition do not read right with a later one."""
+    """Yields the reasons why files of an earlier definition cannot be read correctly with a later one."""
     for what, here, there in (
         ("primary key", now.primary_key, then.primary_key),
         ("partition columns", now.partition_by, then.partition_by),
@@ -108,7 +109,7 @@ def _obstacles(now: TableDefinition, then: TableDefinition) -> Iterator[str]:
     for column in now.schema.numbered():
         before = former.pop(column.id, None)
         yield from _new_to(names, column) if before is None else _unlike(before, column)
-    if COLUMN_MAPPING not in now.features:  # with it, no later column ever has the name in files of an earlier one
+    if COLUMN_MAPPING not in now.features:  # with it, a later column never has an earlier one's name in files
         for gone in former.values():
             yield f"they hold column {gone.name!r}, which was dropped, and would show it in a new one of that name"
 

@@ -1,7 +1,7 @@
-"""Which versions of a table can be read: those from the first retained one on, tagged ones, and held ones.
+"""Decides which versions can be read: those from the first retained one on, tagged ones, and held ones.
 
-What the log says of it are metadata domains (FORMAT.md section 14); what running readers hold are the files of
-`filestore.life.consumers`.
+The first retained version and the tags are in metadata domains of the Delta log (FORMAT.md section 14); what running
+readers hold is in the files of `filestore.life.consumers`.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _TAG_NAME = re.compile(r"(?=.*[^0-9])[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """A name for a version, which stays readable as long as the tag is there.
+    """A name for a version, which stays readable as long as the tag exists.
 
     Attributes:
         name: Its name.
         version: The version.
         timestamp_ms: When that version was committed, in milliseconds since 1970 UTC.
-        created_ms: When the tag was made.
-        automatic: Whether maintenance made it, and may remove it when there are too many.
+        created_ms: When the tag was created.
+        automatic: Whether maintenance created it, and may remove it when there are too many.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Tag:
         return f"{TAG_DOMAIN}{self.name}"
 
     def to_json(self) -> dict[str, Any]:
-        """The domain's configuration."""
+        """Returns the domain's configuration."""
         return {
             "version": self.version,
             "timestamp": self.timestamp_ms,
@@ -67,12 +67,12 @@ class Tag:
 
     @classmethod
     def from_json(cls, name: str, value: Mapping[str, Any]) -> Tag:
-        """Back from `to_json`."""
+        """Reads what `to_json` returned."""
         return cls(name, value["version"], value["timestamp"], value["created"], value["automatic"])
 
 
 def check_tag_name(name: str) -> None:
-    """Refuses a name that a shell, a path or a version number could be mistaken for: `InvalidRequest`."""
+    """Refuses a name that a shell or a path cannot contain, or that looks like a version number: `InvalidRequest`."""
     if _TAG_NAME.fullmatch(name) is None:
         raise InvalidRequest(
             f"{name!r} is no name for a tag: take 1 to 100 letters, digits, '_', '.' and '-', not only digits, and a "
@@ -82,13 +82,13 @@ def check_tag_name(name: str) -> None:
 
 
 def tags_of(state: TableState) -> dict[str, Tag]:
-    """The tags that a version of the log knows, by name."""
+    """Returns the tags of a version's state, by name."""
     found = {d.removeprefix(TAG_DOMAIN): text for d, text in state.domains.items() if d.startswith(TAG_DOMAIN)}
     return {name: Tag.from_json(name, json.loads(text)) for name, text in sorted(found.items())}
 
 
 def tag_of(state: TableState, name: str) -> Tag:
-    """One tag. `NotFound` (``no-such-tag``) says which there are."""
+    """Returns one tag. `NotFound` (``no-such-tag``) says which ones exist."""
     tags = tags_of(state)
     if name not in tags:
         have = ", ".join(tags) or "none"
@@ -97,19 +97,19 @@ def tag_of(state: TableState, name: str) -> Tag:
 
 
 def first_retained(state: TableState) -> int:
-    """The first of the versions that are all retained, up to the newest one."""
+    """Returns the first version from which on all are retained."""
     return int(json.loads(state.domains.get(RETENTION_DOMAIN, "{}")).get("first", 0))
 
 
 def is_retained(state: TableState, version: int) -> bool:
-    """Whether the log promises that a version can be read; consumers may hold others."""
+    """Whether a version can be read by what the Delta log says; consumers may hold others."""
     return first_retained(state) <= version <= state.version or any(
         t.version == version for t in tags_of(state).values()
     )
 
 
 def expired(location: str, version: int, state: TableState) -> NotFound:
-    """The error of a reader that comes too late."""
+    """Returns the error of a reader whose version has expired."""
     tagged = sorted({tag.version for tag in tags_of(state).values()} - {version})
     also = f" and the tagged ones {', '.join(map(str, tagged))}" if tagged else ""
     return NotFound(

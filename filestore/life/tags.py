@@ -1,4 +1,4 @@
-"""Tags: names for versions, in the table's own log (FORMAT.md section 14)."""
+"""Creates and removes tags, which are names for versions in the Delta log (FORMAT.md section 14)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from filestore.delta.commit import touches_nothing
-from filestore.delta.conflict import DOMAIN_CHANGED, METADATA_CHANGED, Proposal
+from filestore.commit.proposal import Premises, Proposal
+from filestore.commit.protocol import metadata_only
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, Conflict, NotFound
+from filestore.errors import AlreadyExists, NotFound
 from filestore.life.retention import (
     RETENTION_DOMAIN,
     Tag,
@@ -41,7 +41,7 @@ def create_tag(store: FileStore, name: str, version: int | None = None) -> Tag:
 
     Raises:
         InvalidRequest: ``bad-tag-name``.
-        AlreadyExists: ``tag-exists``: for another version. For the same one nothing is done.
+        AlreadyExists: ``tag-exists``: it exists for another version. If it exists for this one, nothing is done.
         NotFound: ``no-such-version``, ``snapshot-expired``.
     """
     check_tag_name(name)
@@ -62,7 +62,7 @@ def create_tag(store: FileStore, name: str, version: int | None = None) -> Tag:
 
 
 def delete_tag(store: FileStore, name: str) -> None:
-    """Takes a tag away; its version expires as any other. `NotFound` (``no-such-tag``)."""
+    """Removes a tag; its version expires like any other. `NotFound` (``no-such-tag``)."""
 
     def domains(state: TableState) -> Domains:
         return {tag_of(state, name).domain: None}
@@ -75,7 +75,7 @@ class Period:
     """A day or an hour (UTC) that is over.
 
     Attributes:
-        name: As its tag is called: ``2026-01-31`` or ``2026-01-31-23``.
+        name: The name of its tag: ``2026-01-31`` or ``2026-01-31-23``.
         last_ms: Its last millisecond since 1970 UTC.
     """
 
@@ -84,26 +84,26 @@ class Period:
 
 
 def last_period(kind: str, now_ms: int) -> Period:
-    """The last ``daily`` or ``hourly`` period that is over. Pure."""
+    """Returns the last ``daily`` or ``hourly`` period that is over. Pure."""
     length, pattern = _PERIODS[kind]
     begin = now_ms // length * length - length
     return Period(datetime.fromtimestamp(begin / 1000, UTC).strftime(pattern), begin + length - 1)
 
 
 def surplus_tags(tags: Sequence[Tag], most: int | None) -> tuple[Tag, ...]:
-    """The automatic tags that are too many, the oldest versions first. Pure."""
+    """Returns the automatic tags that are too many, the oldest versions first. Pure."""
     own = sorted((tag for tag in tags if tag.automatic), key=lambda tag: (tag.version, tag.created_ms, tag.name))
     return tuple(own[: max(0, len(own) - most)]) if most is not None else ()
 
 
 def create_due_tag(store: FileStore) -> Tag | None:
-    """Tags the last version of the last period, if the options ask for it and it is not tagged yet.
+    """Tags the last version of the last period, if the options ask for it and the period has no tag yet.
 
-    A table that is younger than the period's end gets none, nor does a period whose last version has expired. Automatic
-    tags beyond ``tag.num-retained-max`` go in the same commit.
+    If the table is younger than the period's end, or the period's last version has expired, there is no tag. Automatic
+    tags beyond ``tag.num-retained-max`` are removed in the same commit.
 
     Returns:
-        The new tag.
+        The new tag; None if none was created.
     """
     options = store.state().definition.options
     if options["tag.automatic-creation"] == "none":
@@ -139,21 +139,14 @@ def _tag(store: FileStore, state: TableState, name: str, version: int, *, automa
 
 
 def _commit(store: FileStore, domains: Callable[[TableState], Domains]) -> TableState:
-    """Commits what the domains of the newest version become; the state in which they are."""
-    for _ in range(store.state().definition.options["commit.max-retries"] + 1):
-        state = store.state()
-        if not (wanted := domains(state)):
-            return state
-        proposal = Proposal(
-            Operation.TAG,
-            store.ambient.new_id(),
-            state.version,
-            domains=wanted,
-            watches=frozenset([RETENTION_DOMAIN, *wanted]),
-        )
-        try:
-            return store.commit(state, proposal, touches_nothing).state
-        except Conflict as error:
-            if error.code not in (DOMAIN_CHANGED, METADATA_CHANGED):
-                raise
-    raise Conflict("the table's tags or definition changed again and again: try again", code="too-many-races")
+    """Commits the changes of metadata domains that `domains` returns; returns the state that has them."""
+
+    def proposal(base: TableState) -> Proposal | None:
+        wanted = domains(base)
+        if not wanted:
+            return None
+        premises = Premises(watched_domains=frozenset([RETENTION_DOMAIN, *wanted]))
+        return Proposal(Operation.TAG, store.ambient.new_id(), base.version, domains=wanted, premises=premises)
+
+    committed = store.commit(metadata_only(proposal))
+    return store.state() if committed is None else committed.state

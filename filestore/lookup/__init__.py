@@ -1,1 +1,1 @@
-"""Keys to positions in files, and positions to rows."""
+"""Finds the positions of keys in files, and reads rows by position."""

@@ -1,10 +1,10 @@
-"""Keys to positions, and positions to rows: the one place that finds keys in data files (FORMAT.md section 10).
+"""Finds keys in data files, and reads rows by position; no other module looks up keys (FORMAT.md section 10).
 
-Probes come as sorted chunks in ascending order, files are sorted. What cannot hold a probe is not read: files by the
-first and last key, row groups by the footer's statistics and, for few probes, by Bloom filters. Then the key columns
-are read: from Parquet, each row group once, or from the caller's cache, where columns that were read often lie
-uncompressed with an index. Memory: the key columns of one row group for each file that the probes have reached and not
-yet passed.
+Probes are chunks of keys in ascending order, and files are sorted. Files and row groups that cannot contain a probe
+are not read: files by their first and last key, row groups by the footer's statistics and, for few probes, by Bloom
+filters. Then the key columns are read: from Parquet, each row group once, or from the caller's cache, which has
+frequently read columns uncompressed with an index. It takes the memory of the key columns of one row group for each
+file that the probes have reached and not yet passed.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Matches:
     """Live rows of a file whose keys are among the probes.
 
     Attributes:
-        positions: Row positions in the file, ascending.
-        probes: For each, the row of the probe table with the same key.
-        values: The extra columns of those rows, if any were asked for.
+        positions: The rows' positions in the file, ascending.
+        probes: For each position the row of the probes with the same key.
+        values: The extra columns of those rows, if any were requested.
     """
 
     positions: Rows
@@ -63,13 +63,13 @@ class Matches:
 
 
 class FileLookup:
-    """Looks keys up in one file; use it with chunks of probes in ascending order.
+    """Looks up keys in one file, with chunks of probes in ascending order.
 
     Args:
         table: The table.
         file: One of its files.
-        extra: Columns of the found rows that come with their positions.
-        cache: What is asked again and again is kept there, and found faster.
+        extra: Columns of the found rows to return with their positions.
+        cache: It keeps columns that are read repeatedly, for faster look-ups.
     """
 
     def __init__(
@@ -100,13 +100,13 @@ class FileLookup:
         return self._parquet is not None
 
     def find(self, probes: pa.Table) -> Iterator[Matches]:
-        """The matches of a sorted chunk of unique keys, row group by row group."""
+        """Returns the matches of a sorted chunk of unique keys, by row group."""
         low, high = key_at(probes, self._keys, 0), key_at(probes, self._keys, probes.num_rows - 1)
         if self._highest is not None and self._highest < low:
             self.close()  # probes ascend
         if not self._overlaps(low, high):
             return
-        index = None if self.holds_file else self._cached(self._index)  # what was begun in Parquet goes on there
+        index = None if self.holds_file else self._cached(self._index)  # a look-up begun in Parquet continues there
         found = self._in_parquet(probes) if index is None else self._in_cache(index, probes)
         for rows, probe, values in found:
             yield Matches(rows, probe, values)
@@ -115,9 +115,9 @@ class FileLookup:
         return (self._lowest is None or self._lowest <= high) and (self._highest is None or low <= self._highest)
 
     def rows_at(self, rows: Rows, columns: Sequence[str]) -> pa.Table:
-        """The rows at those ascending positions, dead or alive: columns in that order, with the table's types.
+        """Reads the rows at ascending positions, live or deleted: columns in that order, with the table's types.
 
-        Memory: what is returned, and from Parquet a row group of those columns.
+        It takes the memory of the result, and from Parquet of a row group of those columns.
         """
         if (taken := self._taken(rows, columns)) is not None:
             return taken
@@ -126,13 +126,13 @@ class FileLookup:
         return pa.concat_tables([schema.empty_table(), *frames])
 
     def frame_at(self, rows: Rows, columns: Sequence[str]) -> pl.DataFrame:
-        """The same for at least one position, as polars has them: what it decodes need not be copied."""
+        """Like `rows_at`, but as a polars frame and for at least one position: decoded columns need not be copied."""
         if (taken := self._taken(rows, columns)) is not None:
             return frame_of(taken)
         return pl.concat(self._decoded(rows, columns))
 
     def _taken(self, rows: Rows, columns: Sequence[str]) -> pa.Table | None:
-        """From the cache, if it has them."""
+        """Reads the rows from the cache, if it has them."""
         partition = tuple((name, text) for name, text in self._file.slot.partition if name in columns)
         stored = self._stored(columns)
         if not stored or (cached := self._cached(stored)) is None:
@@ -146,11 +146,11 @@ class FileLookup:
         return self._groups.read_at(rows, columns)
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
-        """Those that the partition does not say."""
+        """The columns that are not partition columns."""
         return [name for name in columns if name not in dict(self._file.slot.partition)]
 
     def close(self) -> None:
-        """Lets the file go; it is opened again when it is needed."""
+        """Closes the file; it is opened again when it is needed."""
         if self._parquet is not None:
             self._parquet.close()
         self._parquet = self._group = self._groups = self._dead = None
@@ -169,7 +169,7 @@ class FileLookup:
                 yield found + self._starts[group], probe + start, values
 
     def _near(self, probes: pa.Table) -> Iterator[tuple[int, int, int]]:
-        """Row groups with the probes, from one to before another, that each may hold."""
+        """Row groups, each with the range of probes that it may contain."""
         footer = self._open().footer
         column = self._open().leaf(self._keys[0])
         for group in range(footer.num_row_groups):
@@ -181,7 +181,7 @@ class FileLookup:
                 yield group, start, end
 
     def _passes(self, group: int, probes: pa.Table) -> bool:
-        """Whether the row group's Bloom filters let any of the probes pass. Of many one will: they are not asked."""
+        """Whether the row group may contain any of the probes by its Bloom filters. For many probes it surely may."""
         if probes.num_rows > _FEW:
             return True
         parquet, possible = self._open(), np.ones(probes.num_rows, dtype=np.bool_)
@@ -220,7 +220,7 @@ class FileLookup:
     def _in_cache(
         self, index: Mapping[str, pa.ChunkedArray], probes: pa.Table
     ) -> Iterator[tuple[Rows, Rows, pa.Table | None]]:
-        """All matches at once: what is searched lies in the cache, and takes no memory."""
+        """Returns all matches together: the cache's columns are memory-mapped, so they take no memory."""
         none = np.empty(0, dtype=np.int64)
         parts = [(none, none), *match_groups(index, probes, self._keys)]
         found, probe = (np.concatenate(part) for part in zip(*parts, strict=True))
@@ -233,7 +233,7 @@ class FileLookup:
         return pa.schema([self._schema.field(name) for name in columns])
 
     def _cached(self, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray] | None:
-        """Asked for once: who looks many chunks up reads the file once, and that is no reason to keep it."""
+        """Asks the cache only once: many chunks read the file only once, which is no reason to cache it."""
         if self._cache is None:
             return None
         if (known := tuple(names)) not in self._held:
@@ -245,7 +245,7 @@ class FileLookup:
             self._cache.charge(self._name, names, rows)
 
     def _copied(self, names: Sequence[str]) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        """Columns of the file as the cache keeps them, with those of the index."""
+        """Reads columns of the file as the cache stores them, with those of the index."""
         derived = [name for name in names if name in (HASH, ROW)]
         stored = [name for name in names if name not in derived]
         read = list(dict.fromkeys([*stored, *(self._keys if derived else ())]))
@@ -267,7 +267,7 @@ class FileLookup:
 
 
 def _taken(columns: Mapping[str, pa.ChunkedArray], rows: Rows) -> pa.Table:
-    """The rows at ascending positions. Chunk by chunk: `take` of many chunks would join them first."""
+    """Takes the rows at ascending positions chunk by chunk, since Arrow's `take` would concatenate the chunks first."""
     sizes = [len(chunk) for chunk in next(iter(columns.values())).chunks]
     cuts = np.searchsorted(rows, np.cumsum([0, *sizes])).tolist()
     starts = np.cumsum([0, *sizes]).tolist()

@@ -1,7 +1,7 @@
-"""Where keys stand in sorted rows, by columns and not by rows. Pure.
+"""Finds the positions of keys in sorted rows, by columns instead of row by row. Pure.
 
-A single key whose order is that of integers is found by binary search, any other by a join or, where an index is at
-hand, by its hash: 64 bits find candidates, the key's own columns decide.
+A single key column with the order of integers is found by binary search, other keys by a join or, with an index, by
+their hash: 64 bits find candidates, which are then compared by the key's columns.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ Hashes = npt.NDArray[np.uint64]
 Integers = npt.NDArray[np.signedinteger]
 
 HASH, ROW = "_hash", "_row"
-"""Columns of an index: the keys' hashes in ascending order, and their rows. No column of a table has such a name."""
+"""The columns of an index: the keys' hashes in ascending order, and their rows. The names are reserved."""
 
 
 def match(rows: pa.Table, probes: pa.Table, keys: Sequence[str]) -> tuple[Rows, Rows]:
-    """Positions in `rows` and in `probes` of equal keys, ascending. Both are sorted, keys are unique in each."""
+    """The ascending positions in `rows` and in `probes` of equal keys. Both are sorted, and keys are unique in each."""
     if _integral(rows.schema, keys):
         return _match_integers(_integers(rows.column(keys[0])), _integers(probes.column(keys[0])))
     stored_rows, wanted_rows = _numbered(rows, keys, "row"), _numbered(probes, keys, "probe")
@@ -50,17 +50,17 @@ def match(rows: pa.Table, probes: pa.Table, keys: Sequence[str]) -> tuple[Rows, 
 
 
 def index_columns(schema: pa.Schema, keys: Sequence[str]) -> tuple[str, ...]:
-    """The columns that `match_groups` needs of a file: the key alone if it is its own index."""
+    """The columns of a file that `match_groups` needs: only the key if it is its own index."""
     return tuple(keys) if _integral(schema, keys) else (HASH, ROW, *keys)
 
 
 def with_hashes(probes: pa.Table, keys: Sequence[str]) -> pa.Table:
-    """The probes with their keys' `HASH`, for those who ask many files: each would work it out again."""
+    """Adds the column `HASH` to the probes, for callers that search many files: each would compute it again."""
     return probes.append_column(HASH, pa.array(_hashes(probes, keys)))
 
 
 def hash_index(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:
-    """The index of a row group: `HASH` in ascending order, and for each the `ROW` in the row group."""
+    """Makes the index of a row group: `HASH` in ascending order, and for each its `ROW` in the row group."""
     hashes = _hashes(rows, keys)
     order = np.argsort(hashes)
     return pa.record_batch([pa.array(hashes[order]), pa.array(order.astype(np.int32))], names=[HASH, ROW])
@@ -69,11 +69,11 @@ def hash_index(rows: pa.Table, keys: Sequence[str]) -> pa.RecordBatch:
 def match_groups(
     groups: Mapping[str, pa.ChunkedArray], probes: pa.Table, keys: Sequence[str]
 ) -> Iterator[tuple[Rows, Rows]]:
-    """Positions in a file and in `probes` of equal keys, row group by row group.
+    """The positions in a file and in `probes` of equal keys, by row group.
 
     Args:
-        groups: The file's `index_columns`, a chunk a row group.
-        probes: Sorted, each key once; best `with_hashes`.
+        groups: The file's `index_columns`, with a chunk for each row group.
+        probes: Keys in order, each once; preferably from `with_hashes`.
         keys: The key columns.
     """
     if HASH not in groups:
@@ -93,13 +93,13 @@ def match_groups(
 
 
 def bounds_between(probes: pa.Table, keys: Sequence[str], low: Key | None, high: Key | None) -> tuple[int, int]:
-    """The first probe at or above `low`, and the first above `high`; None is no bound.
+    """The first probe at or above `low`, and the first above `high`; None means no bound.
 
     Args:
-        probes: Sorted by `keys`.
-        keys: Which columns; the bounds may have fewer, of the first of them.
+        probes: Keys, sorted by `keys`.
+        keys: The key columns; the bounds may have only the first of them.
         low: A key or its first values.
-        high: Likewise.
+        high: A key or its first values.
     """
     everything = range(probes.num_rows)
     start, end = 0, len(everything)
@@ -130,7 +130,7 @@ def _match_integers(stored: Integers, wanted: Integers) -> tuple[Rows, Rows]:
 
 
 def _match_hashes(group: pa.Table, probes: pa.Table, hashes: Hashes, keys: Sequence[str]) -> tuple[Rows, Rows]:
-    """Candidates by hash, of which those stay whose keys are equal. Few have a hash in common, but they may."""
+    """Finds candidates by hash, and keeps those whose keys are equal: different keys may have the same hash."""
     stored = group.column(HASH).chunk(0).to_numpy()
     first = np.searchsorted(stored, hashes)
     probe = np.flatnonzero(stored[np.minimum(first, len(stored) - 1)] == hashes)
@@ -151,20 +151,20 @@ def _match_hashes(group: pa.Table, probes: pa.Table, hashes: Hashes, keys: Seque
 
 
 def _hashes(rows: pa.Table, keys: Sequence[str]) -> Hashes:
-    """A hash of each row's key: the same for equal keys of equal types in this process, and only there."""
+    """Hashes each row's key: equal keys of equal types have the same hash, but only in this process."""
     numbered = rows.select(list(keys)).rename_columns([str(n) for n in range(len(keys))])
     return frame_of(numbered).hash_rows().to_numpy()
 
 
 def _integral(schema: pa.Schema, keys: Sequence[str]) -> bool:
-    """Whether it is one key, whose order is that of the integers as which its values are stored."""
+    """Whether the key is one column with the order of the integers that store its values."""
     kind = schema.field(keys[0]).type
     kinds = (pa.types.is_signed_integer, pa.types.is_date32, pa.types.is_timestamp)
     return len(keys) == 1 and any(is_kind(kind) for is_kind in kinds)
 
 
 def _integers(column: pa.Array | pa.ChunkedArray) -> Integers:
-    """The column's integers, uncopied if it is in one piece."""
+    """Returns the column's integers, without a copy if it has one chunk."""
     whole = one_piece(column)
     if pa.types.is_date32(whole.type):
         whole = whole.view(pa.int32())
@@ -175,13 +175,13 @@ def _integers(column: pa.Array | pa.ChunkedArray) -> Integers:
 
 
 def one_piece(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """The column in one piece; `combine_chunks` copies even a single chunk."""
+    """Returns the column as one array; Arrow's `combine_chunks` copies even a single chunk."""
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
 
 
 def _numbered(table: pa.Table, keys: Sequence[str], index: str) -> pl.DataFrame:
-    """The key columns under their numbers, so that no name of theirs meets that of the row index."""
+    """Returns the key columns with numbers as names, so that none has the name of the row index."""
     numbered = table.select(list(keys)).rename_columns([str(n) for n in range(len(keys))])
     return frame_of(numbered).with_row_index(index)

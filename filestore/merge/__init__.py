@@ -1,1 +1,1 @@
-"""Merge engines: how rows of one key become one row. One file an engine, all over Arrow and polars."""
+"""Merge engines: they merge the rows of each key into one row. Each engine has a module, on Arrow and polars."""

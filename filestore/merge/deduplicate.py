@@ -1,4 +1,4 @@
-"""The deduplicate engine (FORMAT.md section 9): the last row of a key stays; by sequence field, the highest."""
+"""The deduplicate engine (FORMAT.md section 9): keeps the last row of a key, or the one with the highest sequence."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from filestore.rows.keys import changes
 __all__ = ["ORDINAL_COLUMN", "beats", "reduce"]
 
 ORDINAL_COLUMN = "_ordinal"
-"""Arrival order within a write: of two rows with one key and one sequence the higher ordinal is the later."""
+"""The order of arrival in a write: of two rows with the same key and sequence the higher ordinal is later."""
 
 
 def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Table:
-    """The winning row of each key, in key order.
+    """Returns the row of each key that is kept, in key order.
 
     Args:
-        rows: Sorted by key; equal keys in any order if there is an `ORDINAL_COLUMN`, else in arrival order.
+        rows: Rows in key order; equal keys are in any order if there is an `ORDINAL_COLUMN`, else in arrival order.
         keys: The sort key.
-        sequence: The sequence field, if the table has one. A null sequence is below every other.
+        sequence: The sequence field, if the table has one. A null sequence is lower than every other.
     """
     new_key = changes(rows, keys)
     if new_key.all():
@@ -41,7 +41,7 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
 
 
 def beats(new: pa.ChunkedArray, stored: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """For each pair of sequences: whether the new row replaces the stored one (it is not below it)."""
+    """For each pair of sequences whether the new row replaces the stored one: it does unless its sequence is lower."""
     later = pl.select(_series("new", new), _series("stored", stored)).select(
         pl.col("stored").is_null() | (pl.col("new").is_not_null() & (pl.col("new") >= pl.col("stored")))
     )

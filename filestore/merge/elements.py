@@ -1,4 +1,4 @@
-"""Aggregate functions over arrays and maps: their elements as rows of their own (FORMAT.md section 9.3)."""
+"""Aggregate functions over arrays and maps: their elements become rows of their own (FORMAT.md section 9.3)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _VALUE, _PLACE = "_value", "_place"
 
 
 def collect(history: History, column: str, *, distinct: bool) -> pl.Series:
-    """All elements of all arrays, in order. An array that is taken back takes one element of the same value for each.
+    """Concatenates the elements of all arrays. A retracted array removes one equal element for each of its elements.
 
-    With `distinct` each value stands once, where it came first since it was last taken back.
+    With `distinct` each value is kept once, at its first place since it was last retracted.
     """
     rows = _elements(history, column)
     if distinct:
@@ -31,10 +31,10 @@ def collect(history: History, column: str, *, distinct: bool) -> pl.Series:
 
 
 def _left_over(rows: pl.DataFrame) -> pl.DataFrame:
-    """What is not taken back: the youngest of the equal elements, as many as are left.
+    """Returns the elements that are not retracted: of equal elements the latest, as many as are left.
 
-    Taking back what is not there changes nothing, so the count of a value goes up and down and stops at zero: it ends
-    at the sum of all steps, less the lowest point below zero that the running sum had.
+    Retracting a missing element changes nothing, so the count of a value never goes below zero: it ends at the sum of
+    all steps, minus the lowest value below zero of the running sum.
     """
     step = pl.when(pl.col(ADDS)).then(1).otherwise(-1)
     running = step.cum_sum().over(GROUP, _VALUE)
@@ -44,14 +44,14 @@ def _left_over(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def merge_map(history: History, column: str) -> pl.Series:
-    """All entries of all maps; of one key the last."""
+    """Merges the entries of all maps; the last entry of a key wins."""
     entry = pl.col(_VALUE).struct
     rows = _elements(history, column).with_columns(entry.field("key").alias("_key"))
     return _arrays(history, column, _last_of(rows, ["_key"]))
 
 
 def nested_update(history: History, column: str, keys: Sequence[str]) -> pl.Series:
-    """All structs of all arrays; of those that agree in `keys` the last. Without keys all of them."""
+    """Merges the structs of all arrays; of structs with equal `keys` the last wins. Without keys all are kept."""
     rows = _elements(history, column)
     if keys:
         rows = rows.with_columns(pl.col(_VALUE).struct.field(key).alias(f"_key_{key}") for key in keys)
@@ -60,20 +60,20 @@ def nested_update(history: History, column: str, keys: Sequence[str]) -> pl.Seri
 
 
 def _last_of(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Of the rows with one key the last one's value, at the place of the first."""
+    """Keeps the last value of the rows with one key, at the place of the first."""
     if rows.is_empty():
         return rows
     return rows.group_by(GROUP, *keys, maintain_order=True).agg(pl.col(_PLACE).first(), pl.col(_VALUE).last())
 
 
 def _elements(history: History, column: str) -> pl.DataFrame:
-    """A row for each element, in order."""
+    """Returns one row for each element, in order."""
     arrays = history.frame.select(GROUP, ADDS, pl.col(column).alias(_VALUE)).filter(pl.col(_VALUE).list.len() > 0)
     return arrays.explode(_VALUE).with_row_index(_PLACE).cast({_PLACE: pl.Int64})
 
 
 def _arrays(history: History, column: str, rows: pl.DataFrame) -> pl.Series:
-    """One array a key: null if it had none at all, empty if nothing is left."""
+    """Returns one array for each key: null if the key had no array at all, empty if no element is left."""
     kind = history.frame.schema[column]
     whole = rows.sort(GROUP, _PLACE).group_by(GROUP, maintain_order=True).agg(pl.col(_VALUE).alias(column))
     known = history.frame.group_by(GROUP, maintain_order=True).agg((pl.col(column).count() > 0).alias("_known"))

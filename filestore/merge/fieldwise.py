@@ -1,6 +1,6 @@
-"""``partial-update`` and ``aggregation``: the rows of a key merged column by column (FORMAT.md section 9.3). Pure.
+"""``partial-update`` and ``aggregation``: merges the rows of a key column by column (FORMAT.md section 9.3). Pure.
 
-A column's function sees its values in row order, or in the order of the column's sequence group.
+A column's function gets its values in row order, or in the order of the column's sequence group.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from filestore.model.functions import FUNCTIONS
 from filestore.model.merging import Deletes, FieldMerge, MergeEngine, MergeSpec
 from filestore.model.rowkind import RowKind
 
-__all__ = ["Merged", "fitting", "lasting", "merge_fields", "needed"]
+__all__ = ["Merged", "columns_to_check", "effective_rows", "fitting", "merge_fields"]
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What becomes of each key of a history.
+    """The merged rows of the keys of a history.
 
     Attributes:
-        rows: One row a key, in order; of a key that has none only the key columns count.
+        rows: One row for each key, in order; for a key without a row only the key columns are meaningful.
         alive: Whether the key has a row.
     """
 
@@ -41,17 +41,17 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
     """Merges column by column.
 
     Args:
-        history: From `filestore.merge.history.history`.
-        spec: The table's.
+        history: The rows, from `filestore.merge.history.history`.
+        spec: The table's merge engine.
         keys: The columns of the primary key.
 
     Raises:
-        InvalidRequest: ``delete-refused``, ``retract-refused``: rows that take away what cannot be taken, such as a 0
-            from a product; ``out-of-range``: a result that its column cannot hold.
+        InvalidRequest: ``delete-refused``, ``retract-refused``: rows retract what cannot be retracted, such as a 0
+            from a product; ``out-of-range``: a column cannot hold its result.
     """
-    counting = lasting(history, spec, keys)
+    counting = effective_rows(history, spec, keys)
     named = history.every_key(history.frame.group_by(GROUP, maintain_order=True).agg(pl.col(k).first() for k in keys))
-    # what a group takes back is no row of its own
+    # a retraction from a sequence group does not count as a row
     there = counting.where(pl.col(ADDS)) if spec.engine is MergeEngine.PARTIAL_UPDATE else counting
     alive = there.every_key(there.frame.select(GROUP).unique(maintain_order=True).with_columns(_alive=True))
     columns: dict[str, pl.Series] = {name: named[name] for name in keys}
@@ -60,15 +60,15 @@ def merge_fields(history: History, spec: MergeSpec, keys: Sequence[str]) -> Merg
     by_view = sorted((_view(name, field, spec), name) for name, field in spec.fields.items())
     for view, names in groupby(by_view, key=lambda seen: seen[0]):
         fields = {name: spec.fields[name] for _, name in names}
-        # no other columns: each group's step would take as long as the table has columns
+        # only these columns, since each step of a group takes time for every column of the frame
         part = pl.DataFrame([series[name] for name in dict.fromkeys([*own, *view[0], *fields])])
         columns |= _merged(_seen(History(part, counting.keys), *view), fields, named)
     rows = pl.DataFrame([columns[name].alias(name) for name in history.frame.columns if name in columns])
     return Merged(rows, alive["_alive"].fill_null(False))
 
 
-def lasting(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> History:
-    """The rows that count: deletes have done their work, or are left for the fields to take back.
+def effective_rows(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> History:
+    """Returns the rows to merge: deletes have been applied, or stay for the fields to retract.
 
     Raises:
         InvalidRequest: ``delete-refused``, ``retract-refused``; see `merge_fields`.
@@ -94,7 +94,7 @@ def lasting(history: History, spec: MergeSpec, keys: Sequence[str] = ()) -> Hist
 
 
 def _undivided(spec: MergeSpec) -> list[str]:
-    """Columns of which some values cannot be taken back, whatever the stored row is."""
+    """Columns of which some values cannot be retracted, whatever the stored row is."""
     if spec.deletes is not Deletes.RETRACT:
         return []
     return [name for name, field in spec.fields.items() if field.function == "product" and not field.ignore_retract]
@@ -105,14 +105,14 @@ def _cures(spec: MergeSpec) -> str:
     return f"ignore-delete = true{removes}"
 
 
-def needed(spec: MergeSpec) -> list[str]:
-    """Columns by which `lasting` tells what cannot be merged, whatever the stored row is."""
+def columns_to_check(spec: MergeSpec) -> list[str]:
+    """The columns that `effective_rows` checks for values that cannot be merged, whatever the stored row is."""
     orders = (name for field in spec.fields.values() for name in field.order_by)
     return list(dict.fromkeys([*_undivided(spec), *orders]))
 
 
 def _check_retractions(history: History, spec: MergeSpec) -> None:
-    """Refuses what a column cannot take back. The first half of an update is no loss to a sequence group."""
+    """Refuses what a column cannot retract. The first half of an update takes nothing from a sequence group."""
     taken = history.where(~pl.col(ADDS))
     if spec.engine is MergeEngine.PARTIAL_UPDATE:
         taken = taken.where(pl.col(KIND) == str(RowKind.DELETE))
@@ -121,8 +121,8 @@ def _check_retractions(history: History, spec: MergeSpec) -> None:
             if not _given(taken, field.order_by).frame.height:
                 continue
             raise InvalidRequest(
-                f"the rows take values away (-U or -D), and column {name!r} has aggregate-function {field.function}, "
-                f"which cannot take them back: set fields.{name}.ignore-retract = true, or use another function",
+                f"the rows retract values (-U or -D), and column {name!r} has aggregate-function {field.function}, "
+                f"which cannot retract them: set fields.{name}.ignore-retract = true, or use another function",
                 code="retract-refused",
             )
 
@@ -131,18 +131,18 @@ _View = tuple[tuple[str, ...], bool]
 
 
 def _view(name: str, field: FieldMerge, spec: MergeSpec) -> _View:
-    """Columns with the same one see the same rows in the same order."""
+    """Which rows a column's function gets: columns with the same view get the same rows in the same order."""
     takes_back = _follows(name, field, spec) or FUNCTIONS[field.function].retracts
     return field.order_by, field.ignore_retract or not takes_back
 
 
 def _follows(name: str, field: FieldMerge, spec: MergeSpec) -> bool:
-    """Whether the column orders rows: it is what the last of them has, whatever that one does."""
+    """Whether the column orders rows: then it has the value of the last of them, whatever that row does."""
     return name == spec.sequence or name in field.order_by
 
 
 def _given(history: History, order_by: Sequence[str]) -> History:
-    """The rows of a sequence group: those that have one of its sequences."""
+    """The rows of a sequence group: those with a value in one of its sequence columns."""
     return history.where(pl.any_horizontal(pl.col(name).is_not_null() for name in order_by)) if order_by else history
 
 
@@ -181,13 +181,13 @@ def _merged(seen: History, fields: Mapping[str, FieldMerge], keys: pl.DataFrame)
 
 def _expression(name: str, field: FieldMerge, kind: pl.DataType) -> pl.Expr:
     if name in field.order_by and field.function == "last_value":
-        return pl.col(name).last()  # a row that takes values back is one of the group's, and may be its last
+        return pl.col(name).last()  # a retraction is a row of the group, too, and may be its last
     return EXPRESSIONS[field.function](pl.col(name), kind, field.delimiter)
 
 
 def _fitting(found: pl.DataFrame, function: str, name: str, kind: pl.DataType, keys: pl.DataFrame) -> pl.Series:
-    """A sum or count in its column's type; other results are of it."""
-    values = found[name].fill_null(0) if function == "count" else found[name]  # a group may have seen no row
+    """Converts a sum or count to its column's type; other results have it already."""
+    values = found[name].fill_null(0) if function == "count" else found[name]  # a group may have no row
     if function not in ("sum", "count") or kind.is_float():
         return values
     fits = within(values, kind)
@@ -197,17 +197,17 @@ def _fitting(found: pl.DataFrame, function: str, name: str, kind: pl.DataType, k
 
 
 def fitting(values: pl.Series, fits: pl.Series, function: str, keys: pl.DataFrame, kind: pl.DataType) -> pl.Series:
-    """The results in their column's type.
+    """Converts results to their column's type.
 
     Args:
-        values: One a key.
-        fits: Which of them the type holds.
-        function: Gave them.
-        keys: Has a row a key.
+        values: One value for each key.
+        fits: Which of them the type can hold.
+        function: The name of their function.
+        keys: A row for each key.
         kind: The type.
 
     Raises:
-        InvalidRequest: ``out-of-range``: one that the type cannot hold.
+        InvalidRequest: ``out-of-range``: the type cannot hold a value.
     """
     if not fits.all():
         raise out_of_range(function, values.name, kind, keys.row(int((~fits).arg_true()[0]), named=True))

@@ -1,7 +1,7 @@
-"""Aggregate functions over the values of one column, as polars expressions within a group-by (FORMAT.md section 9.3).
+"""Aggregate functions for the values of one column, as polars expressions in a group-by (FORMAT.md section 9.3).
 
-Each sees the values of one key in order, with `ADDS` (else the value is taken back) and `STORED` (the value is what the
-table has). Functions that no expression gives are in `filestore.merge.elements` and `filestore.merge.product`.
+Each gets the values of one key in order, with `ADDS` (False: the value is retracted) and `STORED` (the value is the
+table's). Functions that no expression can compute are in `filestore.merge.elements` and `filestore.merge.product`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from filestore.merge.history import ADDS, STORED
 __all__ = ["EXPRESSIONS", "rough_sum", "wrapped"]
 
 Expression = Callable[[pl.Expr, pl.DataType, str], pl.Expr]
-"""From the column, its type and the delimiter."""
+"""Makes an expression from the column, its type and the delimiter."""
 
 _WIDEST = 38
 
@@ -39,16 +39,16 @@ def _signed(value: pl.Expr) -> pl.Expr:
 
 _ROUGH = "_rough_"
 _INT128_WRAPS = 1.5e38
-"""Between 10^38, the end of what a decimal holds, and 2^127: a rounded sum tells on which side of both it is."""
+"""A bound between 10^38, the end of a decimal's range, and 2^127: a rounded sum is surely on one side of both."""
 
 
 def rough_sum(column: str) -> pl.Expr:
-    """The sum of a decimal column as a float, by which `wrapped` tells whether the sum itself can be believed."""
+    """The sum of a decimal column as a float, by which `wrapped` finds out whether the exact sum overflowed."""
     return _signed(pl.col(column).cast(pl.Float64)).sum().alias(_ROUGH + column)
 
 
 def wrapped(found: pl.DataFrame, column: str) -> pl.Series:
-    """For each sum of decimals whether it went beyond 128 bits, of which polars says nothing within a group-by."""
+    """For each sum of decimals whether it exceeded 128 bits, which polars does not report in a group-by."""
     kind = found.schema[column]
     assert isinstance(kind, pl.Decimal)
     return (found[_ROUGH + column].abs() * 10.0**kind.scale) >= _INT128_WRAPS
@@ -66,7 +66,7 @@ def _count(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
 
 
 def _least(value: pl.Expr, kind: pl.DataType, _: str) -> pl.Expr:
-    """NaN is above every number, as Spark and Delta have it."""
+    """The smallest value. NaN is above every number, as in Spark and Delta."""
     if not kind.is_float():
         return value.min()
     return value.fill_nan(None).min().fill_null(value.max())

@@ -1,6 +1,6 @@
-"""What is known of some keys: their stored rows and the changes to them, in the order in which they apply.
+"""The stored rows of some keys and the changes to them, in the order in which they apply.
 
-All merge engines but deduplicate look at a history and say what becomes of each key (FORMAT.md section 9.3). Pure.
+All merge engines except deduplicate turn a history into the merged row of each key (FORMAT.md section 9.3). Pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["ADDS", "GROUP", "KIND", "RUN_COLUMN", "STORED", "History", "Stored",
 
 GROUP, STORED, ADDS, KIND = "_group", "_stored", "_adds", KIND_COLUMN
 RUN_COLUMN = "_run"
-"""The number of the run that brought a change, if runs have to be merged one after the other."""
+"""The number of the run of a change, if runs have to be merged one after the other."""
 _ARRIVAL, _ROW = "_arrival", "_row"
 _PUTS = [str(kind) for kind in RowKind if kind.adds]
 
@@ -35,8 +35,8 @@ class Stored:
     """Live rows of the table.
 
     Attributes:
-        groups: For each, the number of its key.
-        rows: Their values, all columns.
+        groups: The number of each row's key.
+        rows: The rows with all columns.
     """
 
     groups: Rows
@@ -45,24 +45,24 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """Rows of `keys` keys.
+    """The stored rows and changes of some keys.
 
     Attributes:
-        frame: Sorted by `GROUP` and, within it, in the order in which rows apply. `STORED`: it is the table's row.
-            `ADDS`: it puts a row, as opposed to taking one away. `KIND`: its row kind, null if it was not given.
-            `RUN_COLUMN`: of a change, if the changes have it.
-        keys: How many keys there are: groups are numbered from 0.
+        frame: Rows sorted by `GROUP` and, within it, in the order in which they apply. `STORED`: the row is the
+            table's. `ADDS`: it adds a row, and does not remove one. `KIND`: its row kind; null if it was not given.
+            `RUN_COLUMN`: the run of a change, if the changes have it.
+        keys: The number of keys: groups are numbered from 0.
     """
 
     frame: pl.DataFrame
     keys: int
 
     def where(self, condition: pl.Expr) -> History:
-        """Only some of the rows, of as many keys."""
+        """Returns only the rows that meet a condition, of the same keys."""
         return History(self.frame.filter(condition), self.keys)
 
     def every_key(self, found: pl.DataFrame) -> pl.DataFrame:
-        """One row a key, in order; null where `found`, which has a `GROUP`, has none."""
+        """Returns one row for each key, in order; nulls for keys that `found`, which has a `GROUP`, lacks."""
         if found.height == self.keys:
             return found.drop(GROUP)
         groups = pl.DataFrame({GROUP: np.arange(self.keys)})
@@ -70,18 +70,18 @@ class History:
 
 
 def group_starts(rows: pa.Table, keys: Sequence[str]) -> Rows:
-    """Where each key begins in rows that are sorted by key."""
+    """The positions at which each key begins in rows that are sorted by key."""
     return np.concatenate([[0], np.flatnonzero(changes(rows, keys)) + 1]).astype(np.int64)
 
 
 def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: str | None) -> History:
-    """The history that stored rows and changes make.
+    """Makes a history from stored rows and changes.
 
     Args:
-        rows: Changes, sorted by key; equal keys in any order if they have an `ORDINAL_COLUMN`, else as they arrived.
-        starts: From `group_starts`.
-        stored: At most one row a key; their columns are the table's.
-        sequence: Orders the rows of a key (null first, ties: the later one last), stored rows among them.
+        rows: Changes in key order; equal keys are in any order if they have an `ORDINAL_COLUMN`, else as they arrived.
+        starts: The result of `group_starts`.
+        stored: At most one row for each key, with the table's columns.
+        sequence: Orders the rows of a key (null first; of equal ones the later is last), stored rows among them.
     """
     sizes = np.diff(np.append(starts, rows.num_rows))
     names = [name for name in rows.column_names if not is_own(name)]
@@ -94,7 +94,7 @@ def history(rows: pa.Table, starts: Rows, stored: Sequence[Stored], sequence: st
 
 
 def _numbered(rows: pl.DataFrame, groups: Rows, more: Sequence[pl.Expr]) -> pl.DataFrame:
-    """Rows of the table: before all changes, unless a sequence says otherwise."""
+    """Marks rows of the table: they come before all changes, unless a sequence orders them differently."""
     return rows.with_columns(
         pl.Series(GROUP, groups, pl.Int64),
         pl.lit(True).alias(STORED),

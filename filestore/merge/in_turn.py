@@ -1,7 +1,7 @@
-"""Rows of several commits merged commit by commit, as if each was merged when it came (FORMAT.md section 9.3). Pure.
+"""Merges rows commit by commit, as if each commit had been merged when it arrived (FORMAT.md section 9.3). Pure.
 
-So it makes no difference when runs are folded. One step for each commit of the key that has rows of the most: the first
-commit of each key in one step, then the second ones, and so on.
+So the result does not depend on when runs are folded. The first commit of each key is merged in one step, then the
+second ones, and so on: there are as many steps as the commits of the key that has the most.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WIDEST_DECIMAL = 38
 
 
 def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged:
-    """Merges column by column; for arguments and errors see `filestore.merge.fieldwise.merge_fields`.
+    """Merges column by column; arguments and errors are those of `filestore.merge.fieldwise.merge_fields`.
 
     Rows with a `RUN_COLUMN` are merged run by run.
     """
@@ -49,7 +49,7 @@ def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged
 
 
 def _turns(changes: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each change how many earlier runs have its key."""
+    """For each change the number of earlier runs with its key."""
     runs = changes[RUN_COLUMN].to_numpy().astype(np.int64)
     most = int(runs.max(initial=0)) + 1
     pairs, place = np.unique(changes[GROUP].to_numpy() * most + runs, return_inverse=True)
@@ -59,7 +59,7 @@ def _turns(changes: pl.DataFrame) -> npt.NDArray[np.int64]:
 
 
 def _step(rows: pl.DataFrame, groups: npt.NDArray[np.int64], spec: MergeSpec, keys: Sequence[str]) -> pl.DataFrame:
-    """What one more commit makes of some keys, as stored rows, and whether there is one: `_ALIVE`."""
+    """Merges one more commit of some keys: returns them as stored rows, and in `_ALIVE` whether there is a row."""
     order = [GROUP, *([spec.sequence] if spec.sequence else [])]
     ordered = rows.sort(order, nulls_last=False, maintain_order=True)
     numbered = ordered.with_columns(pl.Series(GROUP, np.searchsorted(groups, ordered[GROUP].to_numpy())))
@@ -74,7 +74,7 @@ def _step(rows: pl.DataFrame, groups: npt.NDArray[np.int64], spec: MergeSpec, ke
 
 
 def _widened(frame: pl.DataFrame, spec: MergeSpec) -> pl.DataFrame:
-    """With room for sums and counts: only those that all rows come to have to fit."""
+    """Gives sums and counts wider types: only the final results have to fit their columns."""
     return frame.with_columns(
         pl.col(name).cast(_wide(frame.schema[name], field.function))
         for name, field in spec.fields.items()

@@ -1,4 +1,4 @@
-"""Results that their columns cannot hold: which, and what to tell who meets one (FORMAT.md section 9.3). Pure."""
+"""Finds results that their columns cannot hold, and makes the error for them (FORMAT.md section 9.3). Pure."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["named_key", "out_of_range", "within"]
 _WIDEST_DECIMAL = {"product": 18, "sum": 38}
 _CURES = {
     "sum": "write rows with which the key's sum fits again",
-    "count": "write rows that take values of the key back (-D)",
+    "count": "write rows that retract values of the key (-D)",
     "product": "leave such a row out, or overwrite its partition if it is written already",
 }
 
 
 def within(values: pl.Series, kind: pl.DataType) -> pl.Series:
-    """For each value whether a column of that type holds it; null where it is null.
+    """For each value whether a column of that type can hold it; null where the value is null.
 
     Args:
-        values: Whole numbers, or decimals of the column's scale; of a column of decimals also those unscaled.
+        values: Whole numbers, or decimals with the column's scale; for a column of decimals also unscaled ones.
         kind: The column's type: a whole number or a decimal.
     """
     if isinstance(kind, pl.Decimal):
@@ -35,19 +35,19 @@ def within(values: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 def out_of_range(function: str, column: str, kind: pl.DataType, key: Mapping[str, object]) -> InvalidRequest:
-    """The error to raise for a key whose result does not fit: ``out-of-range``."""
+    """The error for a key whose result does not fit: ``out-of-range``."""
     arrow = pl.Series(dtype=kind).to_arrow().type
     wider = _wider(function, arrow)
     widen = "" if wider is None else f"make the column wider (ALTER COLUMN {column} TYPE {to_sql(wider)}), or "
     return InvalidRequest(
-        f"the {function} in column {column!r} of the key {named_key(key)} is more than {to_sql(arrow)} holds: "
+        f"the {function} in column {column!r} of the key {named_key(key)} is more than {to_sql(arrow)} can hold: "
         f"{widen}{_CURES[function]}",
         code="out-of-range",
     )
 
 
 def _wider(function: str, kind: pa.DataType) -> pa.DataType | None:
-    """The widest type that the column may get; None if it has it."""
+    """The widest type that the column may get; None if it has that type already."""
     if pa.types.is_decimal(kind):
         more = _WIDEST_DECIMAL[function] - kind.precision
         return pa.decimal128(kind.precision + more, kind.scale) if more > 0 else None
@@ -55,5 +55,5 @@ def _wider(function: str, kind: pa.DataType) -> pa.DataType | None:
 
 
 def named_key(key: Mapping[str, object]) -> str:
-    """A key as errors show it."""
+    """Formats a key for an error."""
     return ", ".join(f"{name} = {value!r}" for name, value in key.items())

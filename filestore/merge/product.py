@@ -1,4 +1,4 @@
-"""The product of a column's values, factor by factor, since a divided whole number is cut (FORMAT.md section 9.3)."""
+"""The product of a column's values, factor by factor, since dividing integers truncates (FORMAT.md section 9.3)."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _VALUE, _RANK, _RESULT = "_value", "_rank", "_result"
 
 
 def check_divisors(history: History, column: str, keys: Sequence[str]) -> None:
-    """Refuses what no product can take back, whatever it is: a 0, but for floats.
+    """Refuses to retract a 0 from a product: only a product of floats can do that.
 
     Args:
         history: Rows with the column.
-        column: The product's.
-        keys: Columns that name the key in the error.
+        column: The column of the product.
+        keys: The columns that identify the key in the error.
 
     Raises:
         InvalidRequest: ``retract-refused``.
@@ -31,24 +31,25 @@ def check_divisors(history: History, column: str, keys: Sequence[str]) -> None:
     zeros = history.frame.filter(~pl.col(ADDS) & (pl.col(column) == 0)).select(keys)
     if zeros.height:
         raise InvalidRequest(
-            f"the rows take a 0 away (-U or -D) from the product in column {column!r} of the key "
-            f"{named_key(zeros.row(0, named=True))}, and nothing can be divided by it: leave the row out, or set "
-            f"fields.{column}.ignore-retract = true when a table is made",
+            f"the rows retract a 0 (-U or -D) from the product in column {column!r} of the key "
+            f"{named_key(zeros.row(0, named=True))}, which cannot be divided by it: leave the row out, or set "
+            f"fields.{column}.ignore-retract = true when a table is created",
             code="retract-refused",
         )
 
 
 def product(history: History, column: str, keys: pl.DataFrame) -> pl.Series:
-    """The product; what is taken back divides, and is not 0 (see `check_divisors`). Null for a key without a value.
+    """Computes the product; a retraction divides, and is not 0 (see `check_divisors`). Null for a key without a value.
 
-    One step for each value of the key that has the most: all keys in one step, then those with two values, and so on.
+    The first values of all keys are one step, the second values the next, and so on.
 
     Raises:
-        InvalidRequest: ``out-of-range``: a product that the column cannot hold. `keys` has a row a key.
+        InvalidRequest: ``out-of-range``: the column cannot hold a product. `keys` has a row for each key.
     """
     kind = history.frame.schema[column]
     rows = history.frame.select(GROUP, ADDS, pl.col(column).alias(_VALUE)).drop_nulls(_VALUE)
-    rows = rows.filter(pl.col(ADDS).cast(pl.Int64).cum_sum().over(GROUP) > 0)  # nothing yet to take anything from
+    # before its first value a key has nothing to retract from
+    rows = rows.filter(pl.col(ADDS).cast(pl.Int64).cum_sum().over(GROUP) > 0)
     scale = kind.scale if isinstance(kind, pl.Decimal) else 0
     if not kind.is_float():
         rows = rows.with_columns(_unscaled(pl.col(_VALUE), scale))
@@ -93,7 +94,7 @@ def _next(kind: pl.DataType, scale: int) -> pl.Expr:
 
 
 def _quotient(dividend: pl.Expr, divisor: pl.Expr, *, halves_up: bool) -> pl.Expr:
-    """Cut towards zero, or to the nearest: SQL's division of whole numbers and of decimals."""
+    """Divides, and truncates or rounds to the nearest: as SQL divides integers and decimals."""
     size = divisor.abs()
     amount: pl.Expr = (dividend.abs() + (size // 2 if halves_up else 0)) // size
     signed: pl.Expr = amount * dividend.sign() * divisor.sign()

@@ -1,5 +1,5 @@
-"""Metrics: what a process counts and measures of itself, in Prometheus' terms.
+"""Metrics of a process in Prometheus' terms.
 
-`meter` is all that measuring code knows, `registry` keeps the values, in Prometheus' own client, which also writes them
-down. What is measured is defined beside the code that does it; tablestore/METRICS.md has all of it.
+Measuring code uses only `meter`; `registry` keeps the values in Prometheus' own client, which also exports them. A
+metric is defined beside the code that measures it; tablestore/METRICS.md lists all.
 """

@@ -1,4 +1,4 @@
-"""What measuring code calls: a metric is a value that says what it is, a meter takes what is measured."""
+"""The interface for measuring code: a metric is a value that describes itself, and a meter records measurements."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Protocol
 __all__ = ["LATENCY_S", "NO_METER", "TABLE", "Kind", "Labels", "Meter", "Metric"]
 
 TABLE = "table"
-"""The label of a table's name, ``database.table``: a registry bounds how many there may be."""
+"""The label of a table's name, ``database.table``: a registry limits the number of its values."""
 
 LATENCY_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-"""Upper bounds of a histogram of times, seconds."""
+"""The upper bounds of a histogram of times, in seconds."""
 
 Labels = tuple[str, ...]
 
@@ -27,14 +27,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What is measured.
+    """A metric.
 
     Attributes:
-        name: By Prometheus' conventions: base units, counters end with ``_total``.
-        kind: Its type.
-        doc: One sentence.
-        labels: Names of its labels.
-        bounds: Of a histogram the upper bounds of its buckets, ascending, without +Inf.
+        name: The name by Prometheus' conventions: base units, counters end with ``_total``.
+        kind: The type.
+        doc: One sentence of documentation.
+        labels: The names of its labels.
+        bounds: The upper bounds of a histogram's buckets, ascending, without +Inf.
     """
 
     name: str
@@ -45,38 +45,38 @@ class Metric:
 
 
 class Meter(Protocol):
-    """Takes what is measured. Any thread may call it; it never fails and never waits."""
+    """Records measurements. Any thread may call it; it never fails and never waits."""
 
     def add(self, metric: Metric, labels: Labels, amount: float = 1) -> None:
-        """A counter grows. `labels` are the values of the metric's labels, in their order."""
+        """Increases a counter. `labels` are the values of the metric's labels, in their order."""
 
     def set(self, metric: Metric, labels: Labels, value: float) -> None:
-        """A gauge is that much now."""
+        """Sets a gauge."""
 
     def observe(self, metric: Metric, labels: Labels, value: float) -> None:
-        """A histogram has one more."""
+        """Adds a value to a histogram."""
 
     def forget(self, table: str) -> None:
-        """The table is gone: so are its gauges."""
+        """Removes the gauges of a table that was dropped."""
 
 
 class _NoMeter:
     def add(self, metric: Metric, labels: Labels, amount: float = 1) -> None:
-        """Nobody asks."""
+        """Ignores the measurement."""
 
     def set(self, metric: Metric, labels: Labels, value: float) -> None:
-        """Nobody asks."""
+        """Ignores the measurement."""
 
     def observe(self, metric: Metric, labels: Labels, value: float) -> None:
-        """Nobody asks."""
+        """Ignores the measurement."""
 
     def forget(self, table: str) -> None:
-        """Nothing is known."""
+        """Has nothing to remove."""
 
     def __reduce__(self) -> str:
-        """There is one."""
+        """Unpickles to the only instance."""
         return "NO_METER"
 
 
 NO_METER: Meter = _NoMeter()
-"""For processes of which nobody wants to know."""
+"""Ignores all measurements."""

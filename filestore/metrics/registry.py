@@ -1,4 +1,4 @@
-"""`Metrics`: a process's measured values, kept by Prometheus' client."""
+"""`Metrics` keeps a process's measurements in Prometheus' client."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ _Instrument = Counter | Gauge | Histogram
 
 
 class Metrics:
-    """Keeps values; a `filestore.metrics.meter.Meter`.
+    """Keeps measurements; it is a `filestore.metrics.meter.Meter`.
 
-    Give one to `tablestore.connect`, and export it with `tablestore.metrics.server.serving_metrics` or whatever else
-    exports a registry of prometheus_client.
+    Pass one to `tablestore.connect`, and export it with `tablestore.metrics.server.serving_metrics` or any other
+    exporter of a prometheus_client registry.
 
-    In another process, as in Spark's workers, a copy of it keeps nothing.
+    A copy of it in another process, such as Spark's workers, keeps nothing.
 
     Args:
-        registry: Where the metrics are registered, such as the program's own `prometheus_client.REGISTRY`; a registry
-            takes one `Metrics`. Default: one of its own.
-        most_tables: How many tables have values of their own: counters and histograms of further ones go together
-            under the name ``<other>``, their gauges are left out.
+        registry: The registry of the metrics, such as the program's own `prometheus_client.REGISTRY`; a registry can
+            have one `Metrics`. By default it is a new registry.
+        most_tables: The largest number of tables with values of their own: counters and histograms of further tables
+            are added up under the name ``<other>``, and their gauges are left out.
 
     Attributes:
-        registry: That registry.
+        registry: The registry of the metrics.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None, most_tables: int = _MOST_TABLES) -> None:
@@ -42,13 +42,13 @@ class Metrics:
         self._instruments: dict[Metric, _Instrument] = {}
 
     def add(self, metric: Metric, labels: Labels, amount: float = 1) -> None:
-        """A counter grows."""
+        """Increases a counter."""
         counter = self._of(metric, self._place(metric, labels))
         assert isinstance(counter, Counter), metric.name
         counter.inc(amount)
 
     def set(self, metric: Metric, labels: Labels, value: float) -> None:
-        """A gauge is that much now."""
+        """Sets a gauge."""
         if self._place(metric, labels) != labels:
             return
         gauge = self._of(metric, labels)
@@ -56,13 +56,13 @@ class Metrics:
         gauge.set(value)
 
     def observe(self, metric: Metric, labels: Labels, value: float) -> None:
-        """A histogram has one more."""
+        """Adds a value to a histogram."""
         histogram = self._of(metric, self._place(metric, labels))
         assert isinstance(histogram, Histogram), metric.name
         histogram.observe(value)
 
     def forget(self, table: str) -> None:
-        """The table is gone: so are its gauges. What was counted of it stays."""
+        """Removes the gauges of a table that was dropped. Its counters stay."""
         with self._lock:
             gauges = {m: i for m, i in self._instruments.items() if isinstance(i, Gauge) and TABLE in m.labels}
         for gauge in gauges.values():
@@ -101,7 +101,7 @@ class Metrics:
         return labels
 
     def __reduce__(self) -> tuple[object, ...]:
-        """What another process measures is not known here."""
+        """Unpickles to a meter that keeps nothing: this process does not see another one's measurements."""
         return _nothing, ()
 
 

@@ -1,1 +1,1 @@
-"""Values only, frozen: schema, options, row kinds, files, snapshots. No I/O, no clock."""
+"""Frozen values only: schema, options, row kinds, files, snapshots. No I/O, no clock."""

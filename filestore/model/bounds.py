@@ -1,7 +1,7 @@
-"""How large a table's definition may be (FORMAT.md section 3.2). Pure.
+"""Limits of a table's definition (FORMAT.md section 3.2). Pure.
 
-A definition is read by each list of tables, written by each change of it, and held by every reader. So what nobody
-means to have is not stored. The bounds hold for the service, for the embedded catalog, and for changes of a table.
+Every list of tables reads the definitions, every change writes one, and every reader holds one. So sizes that no user
+needs are refused. The limits hold in the service, in the embedded catalog, and for changes of a table.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ OPTIONS_MAX = 500_000
 
 _BOUNDS: tuple[tuple[int, str, str], ...] = (
     (COLUMNS_MAX, "too-many-columns", "columns and fields of STRUCTs together"),
-    (DEPTH_MAX, "too-deep", "types in one another"),
+    (DEPTH_MAX, "too-deep", "levels of nested types"),
     (FIELD_NAME_MAX, "too-long", "characters in the name of a column or field"),
     (COMMENT_MAX, "too-long", "characters in a comment"),
     (OPTION_VALUE_MAX, "too-long", "characters in the value of an option"),
@@ -56,7 +56,7 @@ class _Column(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a definition is; the members are those of the bounds, in their order."""
+    """How large a definition is; the fields stand for the limits, in the same order."""
 
     columns: int
     depth: int
@@ -67,7 +67,7 @@ class Extent:
 
     @classmethod
     def of(cls, columns: Iterable[_Column], options: Mapping[str, str], comment: str | None) -> Extent:
-        """Of what a table would be."""
+        """Measures a table's columns, options and comment."""
         columns = tuple(columns)
         return cls(
             columns=len(columns) + sum(field_count(c.type) for c in columns),
@@ -83,8 +83,9 @@ def check_extent(after: Extent, before: Extent | None = None) -> None:
     """Refuses a definition that is too large.
 
     Args:
-        after: What a table would be.
-        before: What it is. A table that was made before there were bounds may change where that does not grow.
+        after: The extent of the new definition.
+        before: The extent of the present one. A table that exceeded a limit before there were limits may change as
+            long as it does not grow there.
 
     Raises:
         InvalidRequest: ``too-many-columns``, ``too-deep``, ``too-long``, ``too-many-options``.
@@ -92,11 +93,11 @@ def check_extent(after: Extent, before: Extent | None = None) -> None:
     had = (0,) * len(_BOUNDS) if before is None else astuple(before)
     for is_now, was, (most, code, what) in zip(astuple(after), had, _BOUNDS, strict=True):
         if is_now > max(most, was):
-            raise InvalidRequest(f"the table has {is_now:,} {what}, and {most:,} is the bound: use fewer", code=code)
+            raise InvalidRequest(f"the table has {is_now:,} {what}, and {most:,} is the limit: use fewer", code=code)
 
 
 def check_columns(count: int) -> None:
-    """The bound of columns, where their types are still texts: to read them costs more than to count them."""
+    """Checks the number of columns before their types are parsed, which costs more than counting them."""
     check_extent(Extent(count, 0, 0, 0, 0, 0))
 
 
@@ -108,7 +109,7 @@ def check_comment(what: str, comment: str | None) -> None:
     """
     if comment is not None and len(comment) > COMMENT_MAX:
         raise InvalidRequest(
-            f"the comment of {what} has {len(comment):,} characters, and {COMMENT_MAX:,} is the bound: shorten it",
+            f"the comment of {what} has {len(comment):,} characters, and {COMMENT_MAX:,} is the limit: shorten it",
             code="too-long",
         )
 

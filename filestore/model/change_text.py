@@ -1,4 +1,4 @@
-"""Changes of a table in SQL's words, as they stand behind ``ALTER TABLE name`` in Spark (FORMAT.md section 3.1)."""
+"""Parses changes of a table in SQL, as they follow ``ALTER TABLE name`` in Spark (FORMAT.md section 3.1)."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CHANGE_FORMS = (
     "SET option = value",
     "UNSET option",
 )
-"""What `parse_change` reads."""
+"""The forms that `parse_change` reads."""
 
 _NAME = r"(`(?:[^`]|``)+`|[^\s`']+)"
 _TEXT = r"('(?:[^'\\]|\\.|'')*')"
@@ -44,10 +44,10 @@ _PLACE = re.compile(rf"(.*?)\s+(?:FIRST|AFTER\s+{_NAME})", re.IGNORECASE | re.DO
 
 
 def parse_change(text: str) -> Change:
-    """The change that a clause asks for; see `CHANGE_FORMS`. An empty comment takes it away.
+    """Parses one change; see `CHANGE_FORMS`. An empty comment removes the comment.
 
     Raises:
-        InvalidRequest: ``bad-change``: it is none of them; ``bad-text``; or a column that cannot be read.
+        InvalidRequest: ``bad-change``: it has none of the forms; ``bad-text``; or its column cannot be read.
     """
     check_text("the change", text)
     for pattern, build in _CLAUSES:
@@ -60,7 +60,7 @@ def parse_change(text: str) -> Change:
 
 
 def parse_changes(given: Sequence[Change | str]) -> list[Change]:
-    """Changes as values, whichever of them are given in words; for errors see `parse_change`."""
+    """Parses the changes that are texts and returns all of them as values; raises as `parse_change`."""
     return [parse_change(change) if isinstance(change, str) else change for change in given]
 
 
@@ -68,7 +68,7 @@ def _added(clause: str) -> Change:
     place = _PLACE.fullmatch(clause)
     columns = parse_columns(place[1] if place else clause).columns
     if len(columns) != 1:
-        raise InvalidRequest(f"cannot read the column {clause!r}: add one column by one change", code="bad-change")
+        raise InvalidRequest(f"cannot read the column {clause!r}: add one column in one change", code="bad-change")
     (column,) = columns
     after = _name(place[2]) if place and place[2] else None
     first = place is not None and after is None
@@ -98,7 +98,7 @@ _CLAUSES = (
     _clause("ALTER COLUMN <name> DROP NOT NULL", lambda name: SetNullable(_name(name))),
     _clause("ALTER COLUMN <name> COMMENT <text>", lambda name, text: SetComment(_text(text) or None, _name(name))),
     _clause("COMMENT <text>", lambda text: SetComment(_text(text) or None)),
-    _clause(  # as Spark has it: SET TBLPROPERTIES ('name' = 'value')
+    _clause(  # Spark's form: SET TBLPROPERTIES ('name' = 'value')
         r"SET(?: TBLPROPERTIES)?\s*\(\s*<text>\s*=\s*<text>\s*\)",
         lambda name, value: SetOption(_text(name), _text(value)),
     ),

@@ -1,4 +1,4 @@
-"""Changelog producers: what a table writes down of its changes for Delta's change data feed (FORMAT.md section 13)."""
+"""Changelog producers: how a table produces the change data of Delta's change data feed (FORMAT.md section 13)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ CHANGE_TYPE_COLUMN = "_change_type"
 
 
 class ChangeType(StrEnum):
-    """What became of a row (Delta protocol, "Change Data Files")."""
+    """What happened to a row (Delta protocol, "Change Data Files")."""
 
     INSERT = "insert"
     UPDATE_BEFORE = "update_preimage"
@@ -19,7 +19,7 @@ class ChangeType(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """Where a table's change data comes from; the names are Paimon's."""
+    """How a table's change data is produced; the names are Paimon's."""
 
     NONE = "none"
     INPUT = "input"
@@ -28,5 +28,5 @@ class ChangelogProducer(StrEnum):
 
     @property
     def images(self) -> bool:
-        """Whether change data are exact images of the stored rows, before and after."""
+        """Whether the change data is made of the stored rows, before and after each change."""
         return self in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)

@@ -1,4 +1,4 @@
-"""Changes of a table's definition, as values. What they do is worked out in `filestore.model.evolution`."""
+"""Changes of a table's definition, as values. `filestore.model.evolution` applies them."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """A new column, which is null in all rows that are there. Metadata only.
+    """Adds a column, which is null in all existing rows. Metadata only.
 
     Attributes:
-        name: Its name.
-        type: SQL's spelling, such as ``DECIMAL(10,2)``, or an Arrow type.
-        nullable: False only in a table without rows.
+        name: The column's name.
+        type: Its type as SQL spells it, such as ``DECIMAL(10,2)``, or an Arrow type.
+        nullable: Whether it may be null; False only in a table without rows.
         comment: Free text.
-        after: The column to stand behind; the last one if None.
-        first: It stands first.
+        after: The column before it; None puts it last.
+        first: Whether it becomes the first column.
     """
 
     name: str
@@ -43,14 +43,14 @@ class AddColumn:
 
 @dataclass(frozen=True, slots=True)
 class DropColumn:
-    """A column and its values go. A column of that name that is added later is another one."""
+    """Removes a column and its values. A column of that name that is added later is another column."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class RenameColumn:
-    """A column gets another name."""
+    """Gives a column another name."""
 
     name: str
     new_name: str
@@ -58,7 +58,7 @@ class RenameColumn:
 
 @dataclass(frozen=True, slots=True)
 class MoveColumn:
-    """A column stands behind another, or first if `after` is None. Metadata only."""
+    """Moves a column behind another one, or to the first place if `after` is None. Metadata only."""
 
     name: str
     after: str | None = None
@@ -66,7 +66,7 @@ class MoveColumn:
 
 @dataclass(frozen=True, slots=True)
 class WidenColumn:
-    """A column gets a type that holds all of its values: BIGINT for INT, DOUBLE for FLOAT, DECIMAL with more digits."""
+    """Changes a column's type to one that holds all its values: BIGINT for INT, DOUBLE for FLOAT, a longer DECIMAL."""
 
     name: str
     type: str | pa.DataType
@@ -74,14 +74,14 @@ class WidenColumn:
 
 @dataclass(frozen=True, slots=True)
 class SetNullable:
-    """A column that was NOT NULL may hold null from now on. Metadata only."""
+    """Makes a NOT NULL column nullable. Metadata only."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class SetComment:
-    """The comment of a column, or of the table if `name` is None; None takes it away. Metadata only."""
+    """Sets the comment of a column, or of the table if `name` is None; None removes it. Metadata only."""
 
     comment: str | None
     name: str | None = None
@@ -89,7 +89,7 @@ class SetComment:
 
 @dataclass(frozen=True, slots=True)
 class SetOption:
-    """An option gets a value. Metadata only."""
+    """Sets an option. Metadata only."""
 
     name: str
     value: str
@@ -97,7 +97,7 @@ class SetOption:
 
 @dataclass(frozen=True, slots=True)
 class UnsetOption:
-    """An option has its default again. Metadata only."""
+    """Removes an option, so that its default applies again. Metadata only."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""A table's definition: schema, keys, options; checked as a whole when it is made (FORMAT.md section 3)."""
+"""A table's definition: schema, keys and options, which are checked together (FORMAT.md section 3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from filestore.errors import Corrupt, InvalidRequest
 from filestore.model.bounds import Extent, check_extent
 from filestore.model.changelog import ChangelogProducer
-from filestore.model.log_mode import LogMode, check_log, log_mode, tells_images, tells_input
+from filestore.model.log_mode import LogMode, check_log, log_has_images, log_has_input, log_mode
 from filestore.model.merging import MergeEngine, MergeSpec, check_stray_options, merge_spec
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.table_options import TableOptions
@@ -35,15 +35,15 @@ _FEATURE_PROPERTIES = {
 
 @dataclass(frozen=True, slots=True)
 class TableDefinition:
-    """What a table is. Make it with `TableDefinition.of`, which checks it.
+    """The definition of a managed table. Make it with `TableDefinition.of`, which checks it.
 
     Attributes:
         schema: All columns, partition columns included.
-        primary_key: Key columns, in order; empty for an append table.
-        partition_by: Partition columns, in order.
-        options: Checked options.
+        primary_key: The key columns, in order; empty for an append table.
+        partition_by: The partition columns, in order.
+        options: The checked options.
         comment: Free text.
-        features: Features of Delta that changes of the schema have switched on: `COLUMN_MAPPING`, `TYPE_WIDENING`.
+        features: The Delta features that changes of the schema have enabled: `COLUMN_MAPPING`, `TYPE_WIDENING`.
         last_id: The greatest id that a column ever had; None in a table whose schema was never changed.
     """
 
@@ -64,7 +64,7 @@ class TableDefinition:
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> TableDefinition:
-        """A definition that holds together.
+        """Makes a definition and checks that its parts fit each other.
 
         Raises:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
@@ -82,15 +82,15 @@ class TableDefinition:
 
     @property
     def buckets(self) -> int:
-        """Number of buckets."""
+        """The number of buckets."""
         return int(self.options["bucket"])
 
     @property
     def bucket_key(self) -> tuple[str, ...]:
-        """Columns whose hash chooses the bucket.
+        """The columns whose hash chooses the bucket.
 
-        Default: the primary key without the partition columns (all of it, if nothing is left); without a key
-        every column whose type can be one.
+        By default these are the columns of the primary key that are not partition columns (the whole key, if all of
+        them are); without a primary key every column whose type can be a key's.
         """
         if given := self.options["bucket-key"]:
             return tuple(given)
@@ -106,58 +106,58 @@ class TableDefinition:
 
     @property
     def merging(self) -> MergeSpec:
-        """How the rows of a key become one."""
+        """How rows of the same key are merged."""
         return merge_spec(self)
 
     @property
     def merges_values(self) -> bool:
-        """Whether what a row becomes depends on the stored one, so that a lost race means merging again."""
+        """Whether a merged row depends on the stored row, so that a commit that lost the race has to merge again."""
         return self.merging.engine is not MergeEngine.DEDUPLICATE
 
     @property
     def tombstone_retention_ms(self) -> int:
-        """How long deletes are remembered, in milliseconds; 0 if they are not, since nothing tells late rows apart."""
+        """How long deletes are remembered, in milliseconds; 0 if they are not, since no sequence shows late rows."""
         if self.sequence_field is None or self.merges_values:
             return 0
         return self.options.milliseconds("sequence.tombstone-retention")
 
     @property
     def merges_on_read(self) -> bool:
-        """Whether a write leaves its rows as pending runs, for a fold to merge."""
+        """Whether writes store their rows as pending runs, which a fold merges later."""
         return bool(self.options["write-mode"] == "merge-on-read")
 
     @property
     def changelog_producer(self) -> ChangelogProducer:
-        """What the table writes down of its changes."""
+        """How the table produces change data."""
         return ChangelogProducer(self.options["changelog-producer"])
 
     @property
     def log_mode(self) -> LogMode:
-        """What the log tells of changes."""
+        """Which changes the log contains."""
         return log_mode(self)
 
     @property
     def logs_images(self) -> bool:
-        """Whether the log tells the stored rows that a write replaces or takes away."""
-        return tells_images(self)
+        """Whether the log contains the stored rows that a write replaces or deletes."""
+        return log_has_images(self)
 
     @property
     def logs_input(self) -> bool:
-        """Whether the log tells the rows of a write as they came."""
-        return tells_input(self)
+        """Whether the log contains the rows of a write exactly as they arrived."""
+        return log_has_input(self)
 
     @property
     def compacts_log(self) -> bool:
-        """Whether the broker may remove records that a later one of the same key supersedes."""
+        """Whether the broker may delete a record when a later record of the same key exists."""
         return "compact" in self.options["log.kafka.cleanup.policy"]
 
     @property
     def sort_key(self) -> tuple[str, ...]:
-        """Columns by which a file is sorted: the key without the partition columns, constant in a file."""
+        """The columns by which a file is sorted: the key without the partition columns, which are constant in it."""
         return tuple(c for c in self.primary_key if c not in self.partition_by)
 
     def to_properties(self) -> dict[str, str]:
-        """The definition's part of Delta's ``metaData.configuration``."""
+        """Encodes the definition as Delta's ``metaData.configuration``."""
         properties = {PROPERTY_PREFIX + name: value for name, value in self.options.given}
         properties[PRIMARY_KEY_PROPERTY] = json.dumps(list(self.primary_key))
         properties |= dict(_FEATURE_PROPERTIES[feature] for feature in sorted(self.features))
@@ -169,13 +169,13 @@ class TableDefinition:
 
     @classmethod
     def from_delta(cls, metadata: Mapping[str, Any]) -> TableDefinition:
-        """From Delta's ``metaData`` action. `Corrupt` if the table was not made by Tablestore."""
+        """Reads Delta's ``metaData`` action; raises `Corrupt` if the table was not created by Tablestore."""
         properties: dict[str, str] = dict(metadata["configuration"])
         key = properties.pop(PRIMARY_KEY_PROPERTY, None)
         if key is None:
             raise Corrupt(
                 f"Delta table {metadata.get('id')} has no property {PRIMARY_KEY_PROPERTY!r}: "
-                "Tablestore did not make it",
+                "Tablestore did not create it",
                 code="not-a-managed-table",
             )
         last_id = properties.pop(LAST_ID_PROPERTY, None)
@@ -196,7 +196,7 @@ class TableDefinition:
 
 
 def check_definition(definition: TableDefinition) -> None:
-    """Checks that columns, key, partition columns and options hold together; for errors see `TableDefinition.of`."""
+    """Checks that columns, key, partition columns and options fit each other; raises as `TableDefinition.of`."""
     _check_columns(definition)
     _check_options(definition)
 
@@ -211,7 +211,7 @@ def _check_texts(options: Mapping[str, str], comment: str | None) -> None:
 def _check_partition_column(column: Column) -> None:
     if column.name.startswith("_"):
         raise InvalidRequest(
-            f"partition column {column.name!r} begins with '_', and readers pass over folders that do: rename it, or "
+            f"partition column {column.name!r} begins with '_', and readers skip folders that do: rename it, or "
             "partition by another",
             code="bad-column-name",
         )
@@ -242,7 +242,7 @@ def _check_columns(definition: TableDefinition) -> None:
     if definition.primary_key and missing:
         raise InvalidRequest(
             f"the primary key {list(definition.primary_key)} lacks the partition column {missing[0]!r}, so one key "
-            f"could stand in two partitions: add {missing[0]!r} to the primary key or partition by key columns only",
+            f"could be in two partitions: add {missing[0]!r} to the primary key or partition by key columns only",
             code="key-lacks-partition",
         )
     if definition.primary_key and not definition.sort_key:
@@ -280,13 +280,13 @@ def _check_expiry(definition: TableDefinition) -> None:
     given = [name for name, _ in definition.options.given if name.startswith("partition.")]
     if given and not definition.partition_by:
         raise InvalidRequest(
-            f"{given[0]} needs a table with partitions: give partition_by, or leave it out", code="partition-expiry"
+            f"{given[0]} needs a table with partitions: set partition_by, or leave it out", code="partition-expiry"
         )
     pattern = definition.options["partition.timestamp-pattern"]
     for name in pattern.columns if pattern else ():
         if name not in definition.partition_by:
             raise InvalidRequest(
-                f"partition.timestamp-pattern names {name!r}, which is no partition column; those are "
+                f"partition.timestamp-pattern names {name!r}, which is not a partition column; those are "
                 f"{', '.join(definition.partition_by)}",
                 code="partition-expiry",
             )
@@ -303,7 +303,7 @@ def _check_options(definition: TableDefinition) -> None:
         if definition.primary_key and name not in definition.primary_key:
             raise InvalidRequest(
                 f"bucket-key column {name!r} is not in the primary key {list(definition.primary_key)}, so one key "
-                "could stand in two buckets: take columns of the primary key",
+                "could be in two buckets: use columns of the primary key",
                 code="bucket-key",
             )
     if not definition.bucket_key and definition.buckets > 1:
@@ -320,7 +320,7 @@ def _check_options(definition: TableDefinition) -> None:
             )
         if sequence in definition.primary_key:
             raise InvalidRequest(
-                f"sequence.field {sequence!r} is in the primary key, so all rows of a key have the same: take another "
+                f"sequence.field {sequence!r} is in the primary key, so it is equal in all rows of a key: use another "
                 "column",
                 code="sequence-field",
             )
@@ -341,8 +341,8 @@ def _check_merge_on_read(definition: TableDefinition) -> None:
     if definition.options["log.system"] != "none" and (definition.merges_values or definition.sequence_field):
         what = f"merge-engine = {definition.merging.engine}" if definition.merges_values else "sequence.field"
         raise InvalidRequest(
-            f"write-mode = merge-on-read with {what} needs log.system = none: what a row becomes is known when it is "
-            "folded, but the log needs it when the row is written; or take write-mode = merge-on-write",
+            f"write-mode = merge-on-read with {what} needs log.system = none: the merged row is known only when it is "
+            "folded, but the log needs it when the row is written; or use write-mode = merge-on-write",
             code="write-mode",
         )
 
@@ -351,8 +351,8 @@ def _check_changelog(definition: TableDefinition) -> None:
     at_compactions = definition.changelog_producer is ChangelogProducer.FULL_COMPACTION
     if at_compactions and not definition.merges_on_read:
         raise InvalidRequest(
-            "changelog-producer = full-compaction needs write-mode = merge-on-read: with merge-on-write a commit "
-            "changes the rows at once, and a compaction none; take changelog-producer = lookup",
+            "changelog-producer = full-compaction needs write-mode = merge-on-read: with merge-on-write each commit "
+            "changes the rows at once, and compactions do not; use changelog-producer = lookup",
             code="changelog-producer",
         )
     for name in ("full-compaction.delta-commits", "changelog-producer.compaction-interval"):

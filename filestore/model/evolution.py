@@ -1,8 +1,8 @@
-"""Changes of a definition: what comes of them, and what has to be done for them (FORMAT.md section 3.1). Pure.
+"""Applies changes to a definition, and decides what they require of the files (FORMAT.md section 3.1). Pure.
 
-Adding, reordering, NOT NULL to nullable, comments and options are metadata only. Dropping, renaming and widening are,
-too, with ``schema.evolution-mode = metadata``, which switches on features of Delta that some readers lack; with
-``rewrite`` the files are written anew, and every reader keeps working.
+Adding and moving columns, NOT NULL to nullable, comments and options change only metadata. Dropping, renaming and
+widening do so, too, with ``schema.evolution-mode = metadata``, which enables features of Delta that some readers lack;
+with ``rewrite`` the files are rewritten, and every reader can still read the table.
 """
 
 from __future__ import annotations
@@ -37,50 +37,50 @@ from filestore.model.types import canonical, field_count, is_wider, to_sql
 __all__ = ["FIXED_OPTIONS", "MERGING_OPTIONS", "Evolution", "evolve", "shut_out"]
 
 FIXED_OPTIONS: Mapping[str, str] = {
-    "bucket": "rows lie in their buckets already",
-    "bucket-key": "rows lie in their buckets already",
+    "bucket": "rows are already distributed by it",
+    "bucket-key": "rows are already distributed by it",
     "merge-engine": "the stored rows were merged by the former one",
     "sequence.field": "the stored rows were ordered by the former one",
     "fields.default-aggregate-function": "the stored values were merged by the former one",
-    "write-mode": "runs that wait to be merged belong to the former one",
-    "log.system": "the table's offsets count in the former log",
+    "write-mode": "pending runs were written for the former one",
+    "log.system": "the table's offsets belong to the former log",
     "log.consistency": "the log's records were written for the former one",
-    "log.delete-format": "readers tell by it which deletes a compacted topic may have lost",
+    "log.delete-format": "readers know by it which deletes a compacted topic may have lost",
     "log.key.format": "the log's records are written in the former one",
     "log.format": "the log's records are written in the former one",
-    "log.kafka.topic": "the table's offsets count in the former topic",
+    "log.kafka.topic": "the table's offsets belong to the former topic",
     "log.kafka.transactions": "the log's records were written for the former value",
-    "log.kafka.replication-factor": "it is used when the topic is made; change it with Kafka's own tools",
+    "log.kafka.replication-factor": "it is used when the topic is created; change it with Kafka's own tools",
     "log.kafka.cleanup.policy": "the log's records were ordered for the former one",
 }
-"""Options that stay as they were given when the table was made, and why."""
+"""Options that cannot change after the table's creation, and why."""
 
 MERGING_OPTIONS = (
     "ignore-delete",
     "partial-update.remove-record-on-delete",
     "aggregation.remove-record-on-delete",
 )
-"""What says how rows are merged and may change: the rows of pending runs were written for the former value."""
+"""Options that change how rows are merged and may change: pending runs were written for the former value."""
 
 _READERS = {
-    COLUMN_MAPPING: "Delta's column mapping is switched on: delta-spark and deltalake's QueryBuilder read the table, "
+    COLUMN_MAPPING: "Delta's column mapping is enabled: delta-spark and deltalake's QueryBuilder can read the table, "
     "polars refuses it from now on",
-    TYPE_WIDENING: "Delta's type widening is switched on: delta-spark reads the table, deltalake and polars refuse it "
+    TYPE_WIDENING: "Delta's type widening is enabled: delta-spark can read the table, deltalake and polars refuse it "
     "from now on",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Evolution:
-    """What changes make of a definition.
+    """The result of changing a definition.
 
     Attributes:
-        definition: The new one.
-        rewrites: The table's rows have to be written anew, into files of the new schema.
-        needs_folds: Pending runs have to be folded first: what comes would not find their columns, or merge their rows
-            otherwise than they were meant. Not for a wider type: a run's narrower values are cast as they are read.
-        needs_no_rows: It holds only for a table without rows: a column is added that is NOT NULL.
-        readers: For each feature that is switched on a sentence that says which readers it shuts out.
+        definition: The new definition.
+        rewrites: Whether the table's rows have to be rewritten, into files of the new schema.
+        needs_folds: Whether pending runs have to be folded first: a later fold would not find their columns, or would
+            not merge their rows as they were meant. A wider type needs no fold: narrower values are cast on reading.
+        needs_no_rows: Whether it is only valid for a table without rows: a NOT NULL column is added.
+        readers: A sentence for each feature that is enabled, which says which readers cannot read the table any more.
     """
 
     definition: TableDefinition
@@ -91,18 +91,18 @@ class Evolution:
 
 
 def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Callable[[], str]) -> Evolution:
-    """Applies changes in their order.
+    """Applies changes in the given order.
 
     Args:
-        definition: What the table is.
-        changes: What to change; at least one.
-        new_name: Gives a name that no file of the table has: with column mapping the one of a new column in files.
+        definition: The present definition.
+        changes: The changes; at least one.
+        new_name: Returns a name that no file of the table has: with column mapping a new column's name in files.
 
     Raises:
         NotFound: ``unknown-column``.
         InvalidRequest: ``no-changes``, ``column-in-use``, ``fixed-option``, ``option-not-set``, ``not-wider``,
-            ``nested-change``, ``nullable-key``, ``bad-position``, or a code of `TableDefinition.of`: the result would
-            not hold together.
+            ``nested-change``, ``nullable-key``, ``bad-position``, or a code of `TableDefinition.of`: the parts of the
+            result would not fit each other.
     """
     if not changes:
         raise InvalidRequest("there is nothing to change: name at least one change", code="no-changes")
@@ -132,7 +132,7 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
 
 
 def shut_out(definition: TableDefinition) -> tuple[str, ...]:
-    """For each feature that changes have switched on a sentence that says which readers it shuts out."""
+    """For each feature that changes have enabled, a sentence that says which readers cannot read the table."""
     return tuple(_READERS[feature] for feature in sorted(definition.features))
 
 
@@ -141,7 +141,7 @@ def _extent(definition: TableDefinition) -> Extent:
 
 
 def _numbered(definition: TableDefinition) -> TableDefinition:
-    """The definition with what its schema decides by itself until it is changed: ids, and the bucket key."""
+    """Makes explicit what an unchanged schema implies: the columns' ids, and the bucket key."""
     schema = definition.schema.numbered()
     last = definition.last_id if definition.last_id is not None else schema.last_id
     options = definition.options
@@ -151,7 +151,7 @@ def _numbered(definition: TableDefinition) -> TableDefinition:
 
 
 def _renames(before: Schema, after: Schema) -> bool:
-    """Whether a column is gone or has another name."""
+    """Whether a column is dropped or has another name."""
     names = {column.id: column.name for column in after}
     return any(names.get(column.id) != column.name for column in before)
 
@@ -169,7 +169,7 @@ def _added(before: Schema, after: Schema) -> list[Column]:
 def _stored(
     column: Column, former: Column | None, mapping: bool, widening: bool, new_name: Callable[[], str]
 ) -> Column:
-    """The column with what is kept of its name and types in files, from its former state."""
+    """Returns the column with its name in files and its former types, which its former state determines."""
     if mapping:
         column = replace(column, stored_name=former.in_files if former is not None else f"col-{new_name()}")
     if widening and former is not None and former.type != column.type:
@@ -214,8 +214,8 @@ def _with_option(
         check_text(f"option {change.name!r}", change.value)
         given[change.name] = change.value
     elif given.pop(change.name, None) is None:
-        names = ", ".join(given) or "none is"
-        raise InvalidRequest(f"option {change.name!r} is not set; set: {names}", code="option-not-set")
+        names = ", ".join(given) or "none"
+        raise InvalidRequest(f"option {change.name!r} is not set; the set ones: {names}", code="option-not-set")
     return replace(definition, options=TableOptions.parse(given))
 
 
@@ -239,7 +239,7 @@ def _with_column(definition: TableDefinition, column: Column, name: str) -> Tabl
 def _add(definition: TableDefinition, change: AddColumn) -> TableDefinition:
     if change.first and change.after is not None:
         raise InvalidRequest(
-            f"column {change.name!r} cannot stand first and behind {change.after!r}: give one of them",
+            f"column {change.name!r} cannot be both first and behind {change.after!r}: choose one of them",
             code="bad-position",
         )
     column_id = (definition.last_id or 0) + 1
@@ -255,7 +255,7 @@ def _inserted(columns: Sequence[Column], column: Column, after: str | None, *, f
     if first:
         return [column, *columns]
     if after == column.name:
-        raise InvalidRequest(f"column {after!r} cannot stand behind itself: name another", code="bad-position")
+        raise InvalidRequest(f"column {after!r} cannot be behind itself: name another", code="bad-position")
     assert after is not None
     names = [c.name for c in columns]
     if after not in names:
@@ -271,7 +271,7 @@ def _widen(definition: TableDefinition, change: WidenColumn) -> TableDefinition:
         return definition
     if pa.types.is_nested(column.type):
         raise InvalidRequest(
-            f"column {change.name!r} is {to_sql(column.type)}, and what is inside of it cannot be changed: add a "
+            f"column {change.name!r} is {to_sql(column.type)}, and types inside of it cannot be changed: add a "
             "column of the new type, and drop this one",
             code="nested-change",
         )
@@ -307,7 +307,7 @@ _PLACING = ("primary key", "partition columns", "bucket key")
 
 
 def _roles(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
-    """Columns that the table's making rests on, by what they are for."""
+    """The columns on which the table's stored data depends, by their role."""
     options = definition.options
     groups = options.sequence_groups()
     return {
@@ -329,22 +329,22 @@ def _require_role_free(roles: Mapping[str, Sequence[str]], name: str, done: str)
     for role, names in roles.items():
         if name in names:
             raise InvalidRequest(
-                f"column {name!r} is in the table's {role} ({', '.join(names)}) and cannot be {done}: make a new "
+                f"column {name!r} is in the table's {role} ({', '.join(names)}) and cannot be {done}: create a new "
                 "table, and write the rows into it",
                 code="column-in-use",
             )
 
 
 def _require_changeable(name: str, start: TableDefinition) -> None:
-    """Options of fields may come with their column, and stay as they are then."""
+    """Refuses to change fixed options. Options of a field may be set with its column, and are fixed then."""
     reason = FIXED_OPTIONS.get(name)
     if reason is None and name.startswith("fields."):
         field = TableOptions(((name, "sum"),))
         if any(column in start.schema for column in field.field_columns()) or field.sequence_groups():
-            reason = "the stored values were merged as it says"
+            reason = "the stored values were merged by it"
     if reason is not None:
         raise InvalidRequest(
-            f"option {name!r} cannot be changed once the table is made, since {reason}: make a new table, and write "
-            "the rows into it",
+            f"option {name!r} cannot be changed after the table's creation, since {reason}: create a new table, and "
+            "write the rows into it",
             code="fixed-option",
         )

@@ -1,4 +1,4 @@
-"""Options of single columns, ``fields.<column>.<name>``: every name, type, default and meaning."""
+"""Options of single columns, ``fields.<column>.<name>``: each with its name, type, default and meaning."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ FIELD_OPTIONS: Mapping[str, Option] = {
             "enum",
             one_of(*FUNCTIONS),
             None,
-            "How the column's values become one, with merge-engine = aggregation or partial-update.",
+            "How the column's values are merged, with merge-engine = aggregation or partial-update.",
         ),
         Option(
             "ignore-retract",
             "boolean",
             flag,
             "false",
-            "Rows that take away (-U, -D) leave this column as it is.",
+            "Deletes and first halves of updates (-D, -U) leave this column as it is.",
         ),
         Option(
             "list-agg-delimiter",
             "text",
             any_text,
             ",",
-            "What stands between the texts of a listagg.",
+            "The text between two values of a listagg.",
         ),
         Option(
             "distinct",
             "boolean",
             flag,
             "false",
-            "A collect keeps each element once.",
+            "A collect keeps each element only once.",
         ),
         Option(
             "nested-key",
             "column list",
             column_names,
             None,
-            "Fields that tell the structs of a nested_update apart; without them structs are only added.",
+            "Fields that identify a struct of a nested_update; without them every struct is added.",
         ),
         Option(
             "sequence-group",
             "column list",
             column_names,
             None,
-            "With merge-engine = partial-update: these columns follow the row with the highest value of the column (or "
-            "columns, separated by commas) that the option is named by.",
+            "With merge-engine = partial-update: these columns take the values of the row with the highest value of "
+            "the column (or columns, separated by commas) in the option's name.",
         ),
     )
 }

@@ -1,4 +1,4 @@
-"""Data files and deletion vectors, as a version of the table refers to them."""
+"""Data files, pending runs, change files and deletion vectors, as a version of the table names them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 __all__ = ["ChangeFile", "DataFile", "DeletionVector", "Partition", "PendingRun", "Slot", "Tombstones"]
 
 Partition = tuple[tuple[str, str | None], ...]
-"""Partition columns and their values as Delta writes them, in the table's order; empty if unpartitioned."""
+"""Partition columns and their values as Delta writes them, in the table's order; empty without partitions."""
 
 
 class Slot(NamedTuple):
-    """One bucket of one partition: the unit of writing, conflict and compaction. One LSM."""
+    """One bucket of one partition: the unit of writing, conflict and compaction, and an LSM tree of its own."""
 
     partition: Partition
     bucket: int
@@ -21,14 +21,15 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DeletionVector:
-    """Which rows of a file are dead (Delta protocol, "Deletion Vector Descriptor Schema").
+    """The deleted rows of a file (Delta protocol, "Deletion Vector Descriptor Schema").
 
     Attributes:
-        storage_type: ``u`` (file beside the table, the only one we write), ``i`` (inline) or ``p`` (absolute path).
-        location: ``pathOrInlineDv``: for ``u`` the Z85 form of the file's UUID.
-        offset: Where in the file the vector begins, in bytes.
-        size: Bytes of the serialised bitmap.
-        cardinality: Dead rows.
+        storage_type: ``u`` (a file in the table's folder, the only kind that we write), ``i`` (inline) or ``p``
+            (absolute path).
+        location: ``pathOrInlineDv``: for ``u`` the file's UUID in Z85.
+        offset: The byte of the file at which the vector begins.
+        size: The bytes of the serialised bitmap.
+        cardinality: The number of deleted rows.
     """
 
     storage_type: str
@@ -38,7 +39,7 @@ class DeletionVector:
     cardinality: int
 
     def to_action(self) -> dict[str, Any]:
-        """As the ``deletionVector`` of an add or remove action."""
+        """Encodes the ``deletionVector`` of an add or remove action."""
         return {
             "storageType": self.storage_type,
             "pathOrInlineDv": self.location,
@@ -49,7 +50,7 @@ class DeletionVector:
 
     @classmethod
     def from_action(cls, value: Mapping[str, Any] | None) -> DeletionVector | None:
-        """Back from `to_action`."""
+        """Reverses `to_action`."""
         if value is None:
             return None
         return cls(
@@ -66,16 +67,16 @@ class DataFile:
     """A sorted Parquet file of one slot.
 
     Attributes:
-        path: Relative to the table, decoded.
-        slot: The partition and bucket whose rows it holds.
-        size: Bytes.
-        rows: Rows in the file, dead ones included.
+        path: The path relative to the table, decoded.
+        slot: The partition and bucket of its rows.
+        size: The file's bytes.
+        rows: The rows in the file, deleted ones included.
         modified_ms: When it was written, for Delta's ``modificationTime``.
         stats: Delta's statistics as JSON text, without ``tightBounds``.
-        level: LSM level; 0 for what a writer adds.
+        level: The LSM level; 0 for files of a write.
         min_key: The first sort key as JSON text (see `filestore.rows.keys`); None without a sort key.
-        max_key: The last one.
-        vector: Its dead rows, if any.
+        max_key: The last sort key.
+        vector: Its deleted rows, if any.
     """
 
     path: str
@@ -91,40 +92,40 @@ class DataFile:
 
     @property
     def live_rows(self) -> int:
-        """Rows that readers see."""
+        """The number of rows that readers see."""
         return self.rows - (self.vector.cardinality if self.vector else 0)
 
     def with_vector(self, vector: DeletionVector | None) -> DataFile:
-        """The same file with other dead rows."""
+        """Returns the same file with other deleted rows."""
         return replace(self, vector=vector)
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstones(DataFile):
-    """A run of keys that were deleted, with their sequences, looked up as a file is (FORMAT.md section 11.4).
+    """A sorted file of keys that were deleted, with their sequences; look-ups search it as a data file (section 11.4).
 
-    It holds no row of the table. Late rows meet it where their key's row was.
+    It contains no row of the table. A late row finds the delete of its key here.
     """
 
     @property
     def id(self) -> str:
-        """The file's UUID."""
+        """The UUID in the file's name."""
         return self.path.rpartition("/")[2].removesuffix(".parquet")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingRun:
-    """Sorted changes of one slot that a commit brought and no fold has merged yet (FORMAT.md section 11).
+    """Sorted changes of one slot that a commit added and no fold has merged yet (FORMAT.md section 11).
 
     Attributes:
-        path: Relative to the table, decoded; its name is also the run's id.
+        path: The path relative to the table, decoded; the file's name is also the run's id.
         slot: The partition and bucket of its rows.
-        size: Bytes.
-        rows: Changes in it.
+        size: The file's bytes.
+        rows: The number of changes in it.
         modified_ms: When it was written.
         min_key: The first sort key as JSON text (see `filestore.rows.keys`).
-        max_key: The last one.
-        version: The commit that brought it, by which the runs of a slot are ordered; -1 before that.
+        max_key: The last sort key.
+        version: The commit that added it, which orders the runs of a slot; -1 before that commit.
     """
 
     path: str
@@ -138,11 +139,11 @@ class PendingRun:
 
     @property
     def id(self) -> str:
-        """The file's UUID."""
+        """The UUID in the file's name."""
         return self.path.rpartition("/")[2].removesuffix(".parquet")
 
     def as_file(self) -> DataFile:
-        """The run as a reader sees it that knows which of its rows are dead. Nothing is known of its values."""
+        """The run as a data file without statistics, for a reader that knows which of its rows are live."""
         stats = '{"numRecords":%d,"minValues":{},"maxValues":{},"nullCount":{}}' % self.rows  # noqa: UP031
         return DataFile(
             self.path, self.slot, self.size, self.rows, self.modified_ms, stats, 0, self.min_key, self.max_key
@@ -151,12 +152,12 @@ class PendingRun:
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """Change data of one slot in one version: rows with what became of them (FORMAT.md section 13).
+    """Change data of one slot in one version: rows with their change type (FORMAT.md section 13).
 
     Attributes:
-        path: Relative to the table, decoded.
-        slot: The partition and bucket whose rows it holds.
-        size: Bytes.
+        path: The path relative to the table, decoded.
+        slot: The partition and bucket of its rows.
+        size: The file's bytes.
     """
 
     path: str

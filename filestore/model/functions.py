@@ -1,4 +1,4 @@
-"""Names of the aggregate functions, and what they take (FORMAT.md section 9.3). What they do: `filestore.merge`."""
+"""The aggregate functions and their arguments (FORMAT.md section 9.3). `filestore.merge` implements them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Function:
     """An aggregate function.
 
     Attributes:
-        takes: The columns that it is for, in words.
-        fits: Whether a type is one of theirs.
-        retracts: Whether it can take a value back.
-        ordered: Whether rows have to come in order: one that comes in a later commit than a row with a higher sequence
-            gives another result than if both had come together, since nothing can stand within the stored value.
-        rounds: Whether a result depends on the commits that its values came with even if all come in order: each
-            commit rounds or cuts, and of 0.0 and -0.0 keeps one.
-        note: What else to know.
+        takes: The types of columns that it accepts, in words.
+        fits: Whether it accepts a type.
+        retracts: Whether it can retract a value.
+        ordered: Whether rows have to arrive in order: a row that arrives in a later commit than a row with a higher
+            sequence gives another result than in one commit, since it cannot be put in the middle of a merged value.
+        rounds: Whether a result depends on how values are divided into commits even if all arrive in order: each
+            commit rounds or truncates, and keeps one of 0.0 and -0.0.
+        note: Anything else that users have to know.
     """
 
     takes: str
@@ -62,14 +62,14 @@ FUNCTIONS: Mapping[str, Function] = {
         _number,
         retracts=True,
         rounds=pa.types.is_floating,
-        note="floats are rounded, so taking one back need not give what was before: after an infinity it gives NaN",
+        note="floats are rounded, so a retraction may not restore the former value: after an infinity it gives NaN",
     ),
     "product": Function(
         f"numbers, decimals of up to {_PRODUCT_DIGITS} digits",
         _factor,
         retracts=True,
         rounds=_any,
-        note="a 0 cannot be taken back, but of floats; what is rounded or cut is so at each step",
+        note="a 0 cannot be retracted, except of floats; each step rounds or truncates",
     ),
     "count": Function("a whole number, which holds the count", pa.types.is_integer, retracts=True),
     "min": Function("values with an order", _ordered, rounds=pa.types.is_floating),
@@ -85,4 +85,4 @@ FUNCTIONS: Mapping[str, Function] = {
     "merge_map": Function("maps", pa.types.is_map, ordered=True),
     "nested_update": Function("arrays of structs", _structs, ordered=True),
 }
-"""By the names that Paimon gives them."""
+"""The functions by the names that Paimon gives them."""

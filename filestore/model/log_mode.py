@@ -1,6 +1,6 @@
-"""What a table's log tells of its changes, as the table's options say it (log/PROTOCOL.md section 3.3). Pure.
+"""Decides which changes a table's log contains, by the table's options (log/table/PROTOCOL.md section 3.3). Pure.
 
-The words are FLIP-188's: ``log.changelog-mode``, ``log.consistency``.
+The names of the options are FLIP-188's: ``log.changelog-mode``, ``log.consistency``.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from filestore.model.changelog import ChangelogProducer
 if TYPE_CHECKING:
     from filestore.model.definition import TableDefinition
 
-__all__ = ["LogMode", "check_log", "log_mode", "retention_note", "tells_images", "tells_input"]
+__all__ = ["LogMode", "check_log", "log_has_images", "log_has_input", "log_mode", "retention_note"]
 
 
 class LogMode(StrEnum):
-    """What a log is, once ``auto`` is resolved."""
+    """The changes that a log contains, once ``auto`` is resolved."""
 
     UPSERT = "upsert"
-    """The last record of each key says what became of it."""
+    """The last record of each key has its newest row, or its delete."""
     ALL = "all"
-    """Every change, with the row that was there: the records lead from any version to each later one."""
+    """Every change with the row before it: applying the records leads from any version to each later one."""
 
 
 def log_mode(definition: TableDefinition) -> LogMode:
-    """The mode of a table's log; of a table without one what it would be."""
+    """The mode of a table's log; for a table without a log the mode that it would have."""
     wanted = definition.options["log.changelog-mode"]
     if wanted != "auto":
         return LogMode(wanted)
@@ -35,19 +35,19 @@ def log_mode(definition: TableDefinition) -> LogMode:
     return LogMode.UPSERT if incomplete else LogMode.ALL
 
 
-def tells_images(definition: TableDefinition) -> bool:
-    """Whether the log has the stored rows that a write meets, so that they have to be read for it."""
+def log_has_images(definition: TableDefinition) -> bool:
+    """Whether the log contains the stored rows that a write replaces, so that the write has to read them."""
     return definition.changelog_producer.images and log_mode(definition) is LogMode.ALL and bool(definition.primary_key)
 
 
-def tells_input(definition: TableDefinition) -> bool:
-    """Whether the log has the rows as they came, none of a key left out: the writer's word for complete changes."""
+def log_has_input(definition: TableDefinition) -> bool:
+    """Whether the log contains the rows as they arrived, all of them: the writer promises complete changes."""
     by_input = definition.changelog_producer is ChangelogProducer.INPUT
     return by_input and log_mode(definition) is LogMode.ALL and bool(definition.primary_key)
 
 
 def check_log(definition: TableDefinition) -> None:
-    """Refuses options of the log that do not hold together.
+    """Refuses options of the log that do not fit each other.
 
     Raises:
         InvalidRequest: ``log-servers``, ``log-consistency``, ``log-changelog-mode``, ``log-delete-format``,
@@ -65,41 +65,41 @@ def check_log(definition: TableDefinition) -> None:
     at = options["log.scan.timestamp-millis"]
     if (options["log.scan"] == "from-timestamp") != (at is not None):
         raise InvalidRequest(
-            "log.scan = from-timestamp and log.scan.timestamp-millis go together: give both, or neither",
+            "log.scan = from-timestamp and log.scan.timestamp-millis belong together: set both, or neither",
             code="log-scan",
         )
 
 
 def retention_note(definition: TableDefinition) -> str | None:
-    """What to tell whoever makes a log that forgets changes between versions that can still be read."""
+    """A warning about a log that deletes changes between versions that can still be read; None without need."""
     options = definition.options
     if options["log.system"] == "none" or options["log.retention"] is None:
         return None
     if options["log.retention"] >= options["snapshot.time-retained"]:
         return None
     return (
-        "log.retention is shorter than snapshot.time-retained: versions can be read whose later changes cannot be "
-        "followed any more; raise it, unless readers never begin with old versions"
+        "log.retention is shorter than snapshot.time-retained: readers can begin at versions whose later changes the "
+        "log has deleted; raise it, unless readers never begin with old versions"
     )
 
 
 def _incomplete(definition: TableDefinition) -> str | None:
-    """Why a commit does not know its complete changes, and what mends it; None if it does."""
+    """Why a commit does not know its complete changes, and what to do about it; None if it knows them."""
     if not definition.primary_key:
         return None
     if definition.merges_on_read:
-        return "with write-mode = merge-on-read a write does not look up the rows that it replaces: take merge-on-write"
+        return "with write-mode = merge-on-read a write does not look up the rows that it replaces: use merge-on-write"
     match definition.changelog_producer:
         case ChangelogProducer.LOOKUP:
             return None
         case ChangelogProducer.INPUT if definition.merges_values or definition.sequence_field:
             return (
-                "the rows as they came are not what becomes of the stored ones with a merge-engine other than "
-                "deduplicate, or a sequence.field: take changelog-producer = lookup"
+                "with a merge-engine other than deduplicate, or a sequence.field, the arriving rows are not the "
+                "changes of the stored ones: use changelog-producer = lookup"
             )
         case ChangelogProducer.INPUT:
             return None
-    return "the rows that changes replace are not known: take changelog-producer = lookup"
+    return "the rows that changes replace are not known: use changelog-producer = lookup"
 
 
 def _check_consistency(definition: TableDefinition) -> None:
@@ -108,12 +108,12 @@ def _check_consistency(definition: TableDefinition) -> None:
     if not definition.primary_key:
         raise InvalidRequest(
             "log.consistency = eventual needs a primary key: a record may be emitted twice, and the next commit "
-            "corrects those of a failed write by their keys; take log.consistency = transactional",
+            "corrects those of a failed write by their keys; use log.consistency = transactional",
             code="log-consistency",
         )
     if definition.merges_on_read:
         raise InvalidRequest(
-            "log.consistency = eventual needs write-mode = merge-on-write: what a row comes to has to be known when it "
+            "log.consistency = eventual needs write-mode = merge-on-write: the merged row has to be known when it "
             "is written",
             code="log-consistency",
         )
@@ -123,14 +123,14 @@ def _check_mode(definition: TableDefinition) -> None:
     wanted = definition.options["log.changelog-mode"]
     if wanted == "upsert" and not definition.primary_key:
         raise InvalidRequest(
-            "log.changelog-mode = upsert needs a primary key: give the table one, or leave the option out",
+            "log.changelog-mode = upsert needs a primary key: declare one, or leave the option out",
             code="log-changelog-mode",
         )
     if wanted != "all":
         return
     if definition.options["log.consistency"] != "transactional":
         raise InvalidRequest(
-            "log.changelog-mode = all needs log.consistency = transactional: records that may come twice are no "
+            "log.changelog-mode = all needs log.consistency = transactional: records that may arrive twice are not a "
             "complete changelog",
             code="log-changelog-mode",
         )
@@ -141,8 +141,8 @@ def _check_mode(definition: TableDefinition) -> None:
 def _check_deletes(definition: TableDefinition) -> None:
     if definition.options["log.delete-format"] == "tombstone" and log_mode(definition) is LogMode.ALL:
         raise InvalidRequest(
-            "log.delete-format = tombstone needs log.changelog-mode = upsert, and this table's is all, where a delete "
-            "keeps its row" + (": give log.changelog-mode = upsert" if definition.primary_key else ""),
+            "log.delete-format = tombstone needs log.changelog-mode = upsert; this table's mode is all, in which a "
+            "delete keeps its row" + (": set log.changelog-mode = upsert" if definition.primary_key else ""),
             code="log-delete-format",
         )
 
@@ -156,7 +156,7 @@ def _check_cleanup(definition: TableDefinition) -> None:
         (options["log.system"] == "kafka", "log.system = kafka"),
         (
             log_mode(definition) is LogMode.UPSERT,
-            "log.changelog-mode = upsert: of complete changes none may be missing",
+            "log.changelog-mode = upsert: a complete changelog must not lose a change",
         ),
         (
             options["log.consistency"] == "transactional",
@@ -168,7 +168,7 @@ def _check_cleanup(definition: TableDefinition) -> None:
         ),
         (
             not definition.merges_on_read,
-            "write-mode = merge-on-write: with merge-on-read the last record of a key need not be of the last version",
+            "write-mode = merge-on-write: with merge-on-read the last record of a key may not be its last change",
         ),
     ):
         if not holds:

@@ -1,20 +1,20 @@
-"""Where in the log a commit's records lie: plain integers, whatever the log is made of."""
+"""The place of a commit's records in the log: plain integers for every kind of log."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["LogRange", "LogTransaction", "advance"]
+__all__ = ["LogRange", "LogState", "LogTransaction", "advance"]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The records of one transaction in one partition: offsets from ``start`` to before ``end``.
+    """The records of one transaction in one partition: the offsets from ``start`` to before ``end``.
 
-    Other transactions' records and broker markers may lie between, so ``count`` (records of ours) can be less than
-    ``end - start``.
+    Records of other transactions and Kafka's control records may be between them, so ``count`` (the transaction's own
+    records) can be less than ``end - start``.
     """
 
     bucket: int
@@ -25,11 +25,11 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class LogTransaction:
-    """A prepared log transaction: flushed, not yet visible to foreign readers, named by a snapshot or by none.
+    """A prepared log transaction: flushed, but not visible to other consumers until a snapshot names it.
 
     Attributes:
         id: Unique for each attempt of each task of each commit; every record carries it.
-        ranges: Where its records lie, one range a bucket.
+        ranges: The offsets of its records, one range for each bucket.
         producer_id: Kafka's producer id; -1 in a log without one.
         producer_epoch: Kafka's producer epoch; -1 in a log without one.
     """
@@ -40,18 +40,36 @@ class LogTransaction:
     producer_epoch: int = -1
 
     def to_json(self) -> dict[str, Any]:
-        """As a JSON object, for the commit."""
+        """Encodes it as a JSON object, for the commit."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> LogTransaction:
-        """Back from `to_json`."""
+        """Reverses `to_json`."""
         ranges = tuple(LogRange(**r) for r in value["ranges"])
         return cls(value["id"], ranges, value["producer_id"], value["producer_epoch"])
 
 
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """What a version of the table says about its log (log/table/PROTOCOL.md).
+
+    Attributes:
+        offsets: The log's end offset for each bucket, as far as the version covers it.
+        identity: What offsets are bound to: log system, topic, topic id, cluster id.
+        open: Log transactions of committed versions that may still have to be ended.
+        repaired: For each bucket of a log that is read in its own order, the offset before which every record is named
+            by a commit or was repaired by one.
+    """
+
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+    open: tuple[LogTransaction, ...] = ()
+    repaired: Mapping[int, int] = field(default_factory=dict)
+
+
 def advance(offsets: Mapping[int, int], transactions: Iterable[LogTransaction]) -> dict[int, int]:
-    """The end offsets after those transactions; buckets without records keep theirs. They never go back."""
+    """The end offsets after those transactions; buckets without records keep theirs. Offsets never decrease."""
     result = dict(offsets)
     for transaction in transactions:
         for part in transaction.ranges:

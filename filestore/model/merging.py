@@ -1,7 +1,7 @@
-"""How the rows of one key become one row, as the table's options say it (FORMAT.md section 9).
+"""Decides how rows of one key are merged, by the table's options (FORMAT.md section 9).
 
-The words are Paimon's: ``merge-engine``, ``fields.<column>.aggregate-function``, ``fields.<columns>.sequence-group``.
-What each does stands in `filestore.merge`.
+The names are Paimon's: ``merge-engine``, ``fields.<column>.aggregate-function``, ``fields.<columns>.sequence-group``.
+`filestore.merge` implements them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class MergeEngine(StrEnum):
 
 
 class Deletes(StrEnum):
-    """What a row that takes away (``-U``, ``-D``) does."""
+    """What a delete (``-D``) or the first half of an update (``-U``) does."""
 
     REMOVE = "remove"
-    """The row of its key goes."""
+    """It removes the row of its key."""
     RETRACT = "retract"
-    """Each field takes back what the row once put in; with ``partial-update`` those of sequence groups do."""
+    """Each field retracts the row's value; with ``partial-update`` only the fields of sequence groups do."""
     REFUSE = "refuse"
     """It is an error; ``-U``, the first half of an update, changes nothing."""
     IGNORE = "ignore"
@@ -48,17 +48,17 @@ class Deletes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FieldMerge:
-    """How the values of one column become one.
+    """How the values of one column are merged.
 
     Attributes:
         function: One of `FUNCTIONS`.
-        order_by: Columns of the sequence group that orders this column's values; the row order if empty.
-        ignore_retract: Rows that take away leave this column as it is.
-        delimiter: Between the texts of ``listagg``.
-        distinct: ``collect`` keeps each element once.
-        nested_key: Fields that tell the rows of a ``nested_update`` apart; without them rows are only added.
-        in_turn: The values of several commits have to be merged commit by commit: merged at once as if one commit had
-            brought them all, they give another result.
+        order_by: The columns of the sequence group that orders this column's values; the order of rows if empty.
+        ignore_retract: Whether retractions leave this column as it is.
+        delimiter: The text between the values of a ``listagg``.
+        distinct: Whether ``collect`` keeps each element only once.
+        nested_key: The fields that identify a struct of a ``nested_update``; without them every struct is added.
+        in_turn: Whether the values of several commits have to be merged commit by commit: merged as if they were in
+            one commit, they could give another result.
     """
 
     function: str = DEFAULT_FUNCTION
@@ -72,13 +72,13 @@ class FieldMerge:
 
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """A table's merge engine.
+    """How a table's rows are merged.
 
     Attributes:
-        engine: Which.
-        deletes: What rows that take away do.
-        sequence: The column that orders the rows of a key; arrival if None.
-        fields: For the engines that merge column by column: each column that is not of the key.
+        engine: The merge engine.
+        deletes: What deletes and first halves of updates do.
+        sequence: The column that orders the rows of a key; None if they are ordered by arrival.
+        fields: For the engines that merge column by column: each column that is not in the key.
     """
 
     engine: MergeEngine
@@ -90,14 +90,14 @@ class MergeSpec:
     def in_turn(self) -> bool:
         """Whether rows of several commits have to be merged commit by commit.
 
-        So do deletes that are ordered by a sequence: once one has removed the row, nothing is late any more.
+        This also holds for deletes that are ordered by a sequence: after a delete no row counts as late any more.
         """
         removes = self.deletes is Deletes.REMOVE and self.sequence is not None
         return any(field.in_turn for field in self.fields.values()) or (bool(self.fields) and removes)
 
 
 def merge_spec(definition: TableDefinition) -> MergeSpec:
-    """The merge engine that a definition's options describe.
+    """Reads the merge engine from a definition's options.
 
     Raises:
         InvalidRequest: ``merge-engine``: options that do not fit the engine, the columns or each other.
@@ -105,12 +105,12 @@ def merge_spec(definition: TableDefinition) -> MergeSpec:
     options = definition.options
     engine = MergeEngine(options["merge-engine"])
     if engine is not MergeEngine.DEDUPLICATE and not definition.primary_key:
-        raise _error(f"merge-engine = {engine} merges rows of one key: give the table a primary key")
+        raise _error(f"merge-engine = {engine} merges rows of one key: declare a primary key")
     fieldwise = engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
     if not fieldwise and (stray := [name for name in options.as_dict() if name.startswith("fields.")]):
         raise _error(f"option {stray[0]!r} is for merge-engine = aggregation or partial-update, not {engine}")
     if engine is MergeEngine.FIRST_ROW and definition.sequence_field:
-        raise _error("merge-engine = first-row keeps the row that came first: leave sequence.field out")
+        raise _error("merge-engine = first-row keeps the row that arrived first: leave sequence.field out")
     groups = _sequence_groups(definition, engine) if fieldwise else {}
     deletes = _deletes(definition, engine, grouped=bool(groups))
     fields = _fields(definition, engine, groups, deletes) if fieldwise else {}
@@ -122,9 +122,9 @@ def _deletes(definition: TableDefinition, engine: MergeEngine, *, grouped: bool)
     ignored = bool(options["ignore-delete"])
     removes = [name for name in _REMOVES.values() if options[name]]
     if wrong := [name for name in removes if _REMOVES.get(engine) != name]:
-        raise _error(f"option {wrong[0]!r} has no meaning with merge-engine = {engine}: leave it out")
+        raise _error(f"option {wrong[0]!r} has no effect with merge-engine = {engine}: leave it out")
     if ignored and removes:
-        raise _error(f"ignore-delete and {removes[0]} contradict each other: give one of them")
+        raise _error(f"ignore-delete and {removes[0]} contradict each other: choose one of them")
     if ignored:
         return Deletes.IGNORE
     if removes or engine is MergeEngine.DEDUPLICATE:
@@ -148,7 +148,8 @@ def _fields(
         own = given.get(column.name, {})
         if column.name == definition.sequence_field and own:
             raise _error(
-                f"column {column.name!r} orders the rows and follows the last of them: leave {_named(own)} out"
+                f"column {column.name!r} orders the rows and takes the value of the last of them: leave {_named(own)} "
+                "out"
             )
         group = groups.get(column.name)
         function = own.get("aggregate-function") or ("last_value" if group else None)
@@ -171,36 +172,36 @@ def _fields(
 def _outside_of_groups(
     name: str, definition: TableDefinition, engine: MergeEngine, groups: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Whether a row that takes away leaves the column as it is, since its groups only are taken back."""
+    """Whether a retraction leaves the column as it is, since it is in no sequence group."""
     return engine is MergeEngine.PARTIAL_UPDATE and name not in groups and name != definition.sequence_field
 
 
 def _in_turn(column: Column, field: FieldMerge, definition: TableDefinition, deletes: Deletes) -> bool:
-    """See `FieldMerge.in_turn`."""
+    """Decides `FieldMerge.in_turn`."""
     function, sequence = FUNCTIONS[field.function], definition.sequence_field
     if column.name == sequence:
         return False
     if field.order_by and (deletes is Deletes.RETRACT or sequence is not None):
-        return True  # whether the key has a row, and which of equal rows in the group is the last
+        return True  # a result depends on whether the key has a row, and on which of equal rows is the last
     if column.name in field.order_by:
         return False
     ordered = function.ordered and (sequence is not None or bool(field.order_by))
-    # a commit that only takes away leaves a row without a value, and that is the first one then
+    # a commit that only retracts leaves a row without a value, and then that row is the first one
     begins = field.function == "first_value" and deletes is Deletes.RETRACT
     return ordered or begins or function.rounds(column.type)
 
 
 def _sequence_groups(definition: TableDefinition, engine: MergeEngine) -> Mapping[str, tuple[str, ...]]:
-    """The sequence columns of each column that stands in a group, those themselves included."""
+    """The sequence columns of each column that is in a group; they themselves are in it, too."""
     found: dict[str, tuple[str, ...]] = {}
     for order, members in definition.options.sequence_groups():
         if engine is not MergeEngine.PARTIAL_UPDATE:
             raise _error(f"a sequence group is for merge-engine = partial-update, not {engine}")
         for name in (*order, *members):
             if name not in definition.schema or name in definition.primary_key:
-                raise _error(f"the sequence group of {', '.join(order)} names {name!r}, which is no column of values")
+                raise _error(f"the sequence group of {', '.join(order)} names {name!r}, which is not a value column")
             if name in found:
-                raise _error(f"column {name!r} stands in two sequence groups")
+                raise _error(f"column {name!r} is in two sequence groups")
             if name in order and pa.types.is_nested(definition.schema.column(name).type):
                 raise _error(f"column {name!r} is {to_sql(definition.schema.column(name).type)} and has no order")
             found[name] = order
@@ -226,8 +227,8 @@ def check_stray_options(definition: TableDefinition, known: Collection[str] = ()
     """Refuses options of columns that have no effect.
 
     Args:
-        definition: The table's.
-        known: Columns that it had before, which nobody can mend: options of columns stay as they were given.
+        definition: The table's definition.
+        known: The columns that existed before the change. Their options are fixed, so no user could correct them.
 
     Raises:
         InvalidRequest: ``merge-engine``.
@@ -250,7 +251,8 @@ def _check_names(definition: TableDefinition, values: set[str]) -> None:
     for name in definition.options.field_columns():
         if name not in values:
             raise _error(
-                f"option 'fields.{name}.…' names no column of values; those are {', '.join(sorted(values)) or 'none'}"
+                f"option 'fields.{name}.…' is for {name!r}, which is not a value column; those are "
+                f"{', '.join(sorted(values)) or 'none'}"
             )
 
 

@@ -1,4 +1,4 @@
-"""What an option is, and how its text becomes a value: each reader says in its `ValueError` what it takes."""
+"""The type of an option, and the functions that parse its text. Their `ValueError` says which texts are valid."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = [
     "column_names",
     "duration",
     "flag",
-    "lasting",
     "one_of",
+    "positive_duration",
     "share",
     "size",
     "some_text",
@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name, how its text is read, its default's text and one sentence of meaning."""
+    """One option: its name, the function that parses it, its default as a text, and its meaning in one sentence."""
 
     name: str
     kind: str
@@ -39,7 +39,7 @@ _SIZE_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb":
 
 
 def size(text: str) -> int:
-    """Bytes, from ``128 mb`` and the like."""
+    """Parses a number of bytes, such as ``128 mb``."""
     match = re.fullmatch(r"\s*([0-9]+)\s*([kmgt]?b?)\s*", text.lower())
     unit = match[2] if match else ""
     unit = unit if unit.endswith("b") or not unit else unit + "b"
@@ -49,7 +49,7 @@ def size(text: str) -> int:
 
 
 def whole(low: int, high: int) -> Callable[[str], int]:
-    """Reads a whole number between bounds, both included."""
+    """Makes a parser of whole numbers between bounds, both included."""
 
     def parse(text: str) -> int:
         if not re.fullmatch(r"[0-9]+", text) or not low <= int(text) <= high:
@@ -60,7 +60,7 @@ def whole(low: int, high: int) -> Callable[[str], int]:
 
 
 def share(text: str) -> float:
-    """A number between 0 and 1, both left out."""
+    """Parses a number between 0 and 1, both excluded."""
     if not re.fullmatch(r"0?\.[0-9]*[1-9][0-9]*", text):
         raise ValueError("a number above 0 and below 1 such as '0.01'")
     return float(text)
@@ -68,36 +68,36 @@ def share(text: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class OneOf:
-    """Reads one of some texts."""
+    """Accepts one of some texts."""
 
     choices: tuple[str, ...]
 
     def __call__(self, text: str) -> str:
-        """The text, if it is one of them."""
+        """Returns the text, if it is one of them."""
         if text not in self.choices:
             raise ValueError(" or ".join(repr(c) for c in self.choices))
         return text
 
 
 def one_of(*choices: str) -> OneOf:
-    """Reads one of those texts."""
+    """Makes a parser that accepts one of those texts."""
     return OneOf(choices)
 
 
 def flag(text: str) -> bool:
-    """True or false."""
+    """Parses true or false."""
     if text.lower() not in ("true", "false"):
         raise ValueError("'true' or 'false'")
     return text.lower() == "true"
 
 
 def any_text(text: str) -> str:
-    """The text as it is."""
+    """Returns the text as it is."""
     return text
 
 
 def column_names(text: str) -> tuple[str, ...]:
-    """Names, separated by commas."""
+    """Parses names that are separated by commas."""
     names = tuple(part.strip() for part in text.split(","))
     if not all(names):
         raise ValueError("column names separated by commas")
@@ -105,17 +105,17 @@ def column_names(text: str) -> tuple[str, ...]:
 
 
 def some_text(text: str) -> str:
-    """A text with something in it."""
+    """Returns a text that is not empty."""
     if not text.strip():
         raise ValueError("a text that is not empty")
     return text
 
 
-def lasting(text: str) -> timedelta:
-    """A time above zero."""
+def positive_duration(text: str) -> timedelta:
+    """Parses a duration above zero."""
     found = duration(text)
     if not found:
-        raise ValueError("a time above zero such as '7 d'")
+        raise ValueError("a duration above zero such as '7 d'")
     return found
 
 
@@ -123,8 +123,8 @@ _TIME_UNITS = {"ms": 1, "s": 1000, "min": 60_000, "h": 3_600_000, "d": 86_400_00
 
 
 def duration(text: str) -> timedelta:
-    """A time, from ``30 min`` and the like."""
+    """Parses a duration, such as ``30 min``."""
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*([a-z]+)\s*", text.lower())
     if match is None or match[2] not in _TIME_UNITS:
-        raise ValueError(f"a time such as '7 d' or '90 min' (units: {', '.join(_TIME_UNITS)})")
+        raise ValueError(f"a duration such as '7 d' or '90 min' (units: {', '.join(_TIME_UNITS)})")
     return timedelta(milliseconds=int(match[1]) * _TIME_UNITS[match[2]])

@@ -1,4 +1,4 @@
-"""``python -m filestore.model.options_page``: OPTIONS.md, drawn from the code. A test keeps the file equal to it."""
+"""Generates OPTIONS.md: ``python -m filestore.model.options_page``. A test compares the file with the code."""
 
 from __future__ import annotations
 
@@ -15,31 +15,32 @@ __all__ = ["page"]
 
 _HEAD = """# Table options
 
-Given when a table is created, as texts: `options={"bucket": "4"}`.
-A name that does not exist is refused with the nearest one that does.
-All but those that end with "Fixed." may be changed later: `table.alter("SET checkpoint.interval = 20")`.
+They are set when a table is created, as texts: `options={"bucket": "4"}`.
+For an unknown name the error suggests the nearest known one.
+All options except those marked "Fixed." may be changed later: `table.alter("SET checkpoint.interval = 20")`.
 """
 _FIELDS = """## Options of a column: `fields.<column>.<option>`
-For `merge-engine = aggregation` and `partial-update`; what they do in full: FORMAT.md section 9.3.
-The column of a sequence group may be several, separated by commas: `fields.seq1,seq2.sequence-group = a,b`.
+They are for `merge-engine = aggregation` and `partial-update`; FORMAT.md section 9.3 defines them.
+A sequence group may be ordered by several columns, separated by commas: `fields.seq1,seq2.sequence-group = a,b`.
 They are fixed once the table has their column.
 """
 _FUNCTIONS = """## Aggregate functions
-A function sees a key's values in the order of `sequence.field` or of the column's sequence group, else as they come.
-What is stored is one row, of the highest sequence that it has seen: a row that comes in a later commit with a lower one
-counts before all of it, not between the rows that it was made of. So functions that *need order* give another result
-for rows that come out of order in several commits than in one (as in Paimon): let such rows come in order, or take a
-function that does not need it. `partial-update` without sequence groups is `last_non_null_value`, which does. And a
-delete that removes a row (`….remove-record-on-delete`) is not remembered: a late row brings its key back. When pending
-runs are folded (`write-mode = merge-on-read`) makes no difference to any of this: they are merged commit by commit.
+A function gets a key's values in the order of `sequence.field` or of the column's sequence group, or else as they
+arrive. The table stores one merged row, with the highest sequence so far: a row with a lower one that arrives in a
+later commit is merged as if it preceded that row, not between the rows from which it was merged. So functions that
+*need order* give another result for rows that arrive out of order in several commits than in one (as in Paimon): let
+such rows arrive in order, or use a function that does not need it. `partial-update` without sequence groups is
+`last_non_null_value`, which needs it. A delete that removes a row (`….remove-record-on-delete`) is not remembered: a
+late row inserts its key again. With `write-mode = merge-on-read` the time of a fold does not change the result: pending
+runs are merged commit by commit.
 
-| function | takes | takes values back | needs order | |
+| function | takes | can retract | needs order | |
 |---|---|---|---|---|
 """
 
 
 def page() -> str:
-    """The page's text."""
+    """Returns the page's text."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -1,6 +1,6 @@
-"""Names of the store's own columns, which stand beside a user's in files, batches and frames: no user's column has one.
+"""Reserved column names: the store's own columns beside a user's in files, batches and frames.
 
-All begin with ``_``. Other names that do are the user's: each collection of MongoDB has an ``_id``.
+All of them begin with ``_``. Users may use other names that do: each collection of MongoDB has an ``_id``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ _IN_MEMORY = frozenset(
     }
 )
 _PREFIXES = ("_key_", "_metadata", "_rough_")
-"""With a column's or field's name behind them; ``_metadata`` is Spark's, too."""
+"""A column's or field's name follows them; ``_metadata`` is Spark's, too."""
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is the store's own, whatever its case."""
+    """Whether a name is reserved, whatever its case."""
     name = name.lower()
     return name in _ON_STORAGE or name in _IN_MEMORY or name.startswith(_PREFIXES)

@@ -1,4 +1,4 @@
-"""Sets of partitions, chosen by the values of some or all partition columns. Pure."""
+"""Sets of partitions, which are chosen by the values of some or all partition columns. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["ALL_PARTITIONS", "NO_PARTITIONS", "PartitionSet"]
 
 @dataclass(frozen=True, slots=True)
 class PartitionSet:
-    """The partitions that agree with at least one of some specs.
+    """The partitions that match at least one of some specs.
 
     Attributes:
-        specs: Values of partition columns, in the table's order. One that lacks columns stands for all partitions with
-            the values that it has, so the empty one stands for the whole table.
+        specs: Values of partition columns, in the table's order. A spec that lacks columns matches all partitions with
+            the values that it has, so an empty spec matches the whole table.
     """
 
     specs: frozenset[Partition]
@@ -28,7 +28,7 @@ class PartitionSet:
 
     @classmethod
     def of(cls, specs: Iterable[Partition]) -> PartitionSet:
-        """The set of those specs."""
+        """Makes the set of those specs."""
         return cls(frozenset(specs))
 
     def __contains__(self, partition: Partition) -> bool:
@@ -39,16 +39,16 @@ class PartitionSet:
 
     @property
     def whole_table(self) -> bool:
-        """Whether every partition of any table is in it."""
+        """Whether it contains every partition of any table."""
         return () in self.specs
 
     def to_json(self) -> list[dict[str, str | None]]:
-        """The specs as objects, in an order that depends on their values only."""
+        """Encodes the specs as objects, in an order that depends only on their values."""
         return [dict(spec) for spec in sorted(self.specs, key=_null_first)]
 
     @classmethod
     def from_json(cls, specs: Sequence[Mapping[str, str | None]], partition_by: Sequence[str]) -> PartitionSet:
-        """Back from `to_json`, for a table with those partition columns."""
+        """Reverses `to_json`, for a table with those partition columns."""
         return cls.of(tuple((name, spec[name]) for name in partition_by if name in spec) for spec in specs)
 
 

@@ -1,7 +1,7 @@
-"""The time that a partition stands for, read from its values (options ``partition.timestamp-*``). Pure.
+"""Reads the time of a partition from its values (options ``partition.timestamp-*``). Pure.
 
-As in Paimon: the pattern puts values of partition columns into a text, the formatter says how that text is read.
-Formatters are those of Java's DateTimeFormatter as far as the letters below go. Times are UTC.
+As in Paimon, the pattern makes a text of values of partition columns, and the formatter parses that text. Formatters
+use the letters of Java's DateTimeFormatter that are listed below. Times are UTC.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _NAME = re.compile(r"\$(?:\{([^}]+)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 @dataclass(frozen=True, slots=True)
 class Formatter:
-    """Reads texts of one form as times, such as ``yyyyMMdd`` or ``yyyy-MM-dd'T'HH:mm``; what it lacks is the least."""
+    """Parses times of one format, such as ``yyyyMMdd`` or ``yyyy-MM-dd'T'HH:mm``; missing parts get the least value."""
 
     text: str
     regex: re.Pattern[str]
 
     @classmethod
     def of(cls, text: str) -> Formatter:
-        """The formatter of that text.
+        """Makes the formatter of a text.
 
         Raises:
-            ValueError: it has letters that are not known, one twice, no year, or a month's day without the month.
+            ValueError: it has unknown letters, one of them twice, no year, or a day without its month.
         """
         found: list[str] = []
         regex, end = "", 0
@@ -58,11 +58,13 @@ class Formatter:
             end = token.end()
             regex += _regex_of(token, found)
         if end != len(text) or not _complete(found):
-            raise ValueError(f"a form of {', '.join(_LETTERS)} with a year, from large to small, such as 'yyyy-MM-dd'")
+            raise ValueError(
+                f"a format of {', '.join(_LETTERS)} with a year, from large to small, such as 'yyyy-MM-dd'"
+            )
         return cls(text, re.compile(regex, re.ASCII))
 
     def read(self, text: str) -> datetime | None:
-        """The time; None if the text has another form or names no time."""
+        """Parses a time; returns None if the text has another format or is not a valid time."""
         match = self.regex.fullmatch(text)
         if match is None:
             return None
@@ -80,13 +82,15 @@ def _regex_of(token: re.Match[str], found: list[str]) -> str:
         return re.escape("'" if token["quoted"] == "" else token["quoted"] or token["other"])
     name, digits = _LETTERS.get(letters, ("", ""))
     if not name or name in found:
-        raise ValueError(f"a form in which {letters!r} does not stand, or only once: known are {', '.join(_LETTERS)}")
+        raise ValueError(
+            f"a format with known letters, each only once, but {letters!r} is not; known are {', '.join(_LETTERS)}"
+        )
     found.append(name)
     return f"(?P<{name}>{digits})"
 
 
 def _complete(found: Sequence[str]) -> bool:
-    """Whether every unit has the larger ones too."""
+    """Whether there is every unit that is larger than a given one."""
     units = ["year", "month", "day", "hour", "minute", "second", "millisecond"]
     return len(found) > 0 and set(found) == set(units[: len(found)])
 
@@ -96,13 +100,13 @@ _DEFAULTS = (Formatter.of("yyyy-M-d H:m:s"), Formatter.of("yyyy-M-d"))
 
 @dataclass(frozen=True, slots=True)
 class TimestampPattern:
-    """Where a partition's time stands, such as ``$day`` or ``$year-$month-$day $hour:00:00``."""
+    """Makes the text with a partition's time, such as ``$day`` or ``$year-$month-$day $hour:00:00``."""
 
     text: str
 
     @classmethod
     def parse(cls, text: str) -> TimestampPattern:
-        """A pattern that names a column; `ValueError` says what is expected."""
+        """Makes a pattern that names at least one column; its `ValueError` says what is expected."""
         pattern = cls(text)
         if not pattern.columns:
             raise ValueError("a text with partition columns in it, such as '$day' or '$year-$month-$day'")
@@ -124,17 +128,17 @@ class TimestampPattern:
 def partition_time(
     partition: Partition, types: Iterable[pa.DataType], pattern: TimestampPattern | None, formatter: Formatter | None
 ) -> datetime | None:
-    """The time that a partition stands for.
+    """Returns the time of a partition.
 
     Args:
-        partition: Its values.
+        partition: The partition's values.
         types: The types of the partition columns.
-        pattern: Where the time stands; the first partition column if None.
-        formatter: How it is written. None: ``yyyy-M-d H:m:s`` or ``yyyy-M-d``; and a DATE or TIMESTAMP column, if there
-            is no pattern either, is its own time.
+        pattern: Makes the text with the time; None uses the first partition column.
+        formatter: Parses the text. None: ``yyyy-M-d H:m:s`` or ``yyyy-M-d``; and without a pattern, too, a DATE or
+            TIMESTAMP column has its own time.
 
     Returns:
-        The time, in UTC; None if a value is null or cannot be read so.
+        The time, in UTC; None if a value is null or does not have that format.
     """
     (_, value), kind = partition[0], next(iter(types))
     if pattern is None and formatter is None and (pa.types.is_date(kind) or pa.types.is_timestamp(kind)):

@@ -1,4 +1,4 @@
-"""Row kinds: what a change does to its key (FORMAT.md section 9; FLIP-95, the names are Flink's and Paimon's)."""
+"""Row kinds: how a change affects its key (FORMAT.md section 9; the names are Flink's (FLIP-95) and Paimon's)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ KIND_COLUMN = "_kind"
 
 
 class RowKind(StrEnum):
-    """The four kinds. ``+I`` and ``+U`` put a row, ``-U`` and ``-D`` take one away."""
+    """The four kinds of changes. ``+I`` and ``+U`` add a row, ``-U`` and ``-D`` remove one."""
 
     INSERT = "+I"
     UPDATE_BEFORE = "-U"
@@ -19,5 +19,5 @@ class RowKind(StrEnum):
 
     @property
     def adds(self) -> bool:
-        """Whether a row of this kind is in the table afterwards."""
+        """Whether the table has a row of this kind after the change."""
         return self in (RowKind.INSERT, RowKind.UPDATE_AFTER)

@@ -1,7 +1,7 @@
-"""A table's columns, and their spelling in Arrow, in Delta's log, and in SQL.
+"""A table's columns, and how Arrow, Delta's log and SQL spell them.
 
-The canonical type of a column is an Arrow type of a closed set; FORMAT.md section 3 has the table
-of all four spellings (Delta protocol, section "Schema Serialization Format").
+The canonical type of a column is an Arrow type of a closed set; the table in FORMAT.md section 3 has all spellings
+(Delta protocol, section "Schema Serialization Format").
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Column:
     """One column.
 
     Attributes:
-        name: What people and programs call it.
+        name: The column's name.
         type: Its canonical Arrow type.
         nullable: Whether it may be null.
         comment: Free text.
-        id: What it is, whatever it is called: stays, and is never another column's (FORMAT.md section 3.1). None in a
-            schema that was never changed; `Schema.numbered` knows it then.
+        id: Identifies the column when its name changes, and is never used again (FORMAT.md section 3.1). None in a
+            schema that was never changed; `Schema.numbered` derives it there.
         stored_name: With column mapping its name in data files, statistics and partition values; else None.
-        former_types: Narrower types that it had, oldest first, and that older files may have.
+        former_types: Its former, narrower types, oldest first, which older files may have.
     """
 
     name: str
@@ -50,11 +50,11 @@ class Column:
 
     @property
     def in_files(self) -> str:
-        """Its name in data files and in what is said of them."""
+        """Its name in data files and in their statistics."""
         return self.stored_name or self.name
 
     def to_delta(self) -> dict[str, Any]:
-        """The column as a field of Delta's ``schemaString``."""
+        """Encodes the column as a field of Delta's ``schemaString``."""
         metadata: dict[str, Any] = {} if self.comment is None else {"comment": self.comment}
         ids: Iterator[int] | None = None
         if self.id is not None:
@@ -77,7 +77,7 @@ class Column:
 
     @classmethod
     def from_delta(cls, value: dict[str, Any]) -> Column:
-        """Back from `to_delta`."""
+        """Reverses `to_delta`."""
         metadata = value.get("metadata", {})
         return cls(
             value["name"],
@@ -92,13 +92,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An ordered, named, non-empty set of columns. Names differ also when case is ignored, as Spark needs."""
+    """The ordered columns of a table. Their names are distinct also without regard to case, as Spark requires."""
 
     columns: tuple[Column, ...]
     _by_name: dict[str, Column] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        """Raises `InvalidRequest` for no columns, empty, reserved or repeated names."""
+        """Raises `InvalidRequest` if there are no columns, or names are empty, reserved or repeated."""
         if not self.columns:
             raise InvalidRequest("the schema has no columns: name at least one", code="empty-schema")
         seen: set[str] = set()
@@ -117,14 +117,14 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names in order."""
+        """The columns' names in order."""
         return tuple(c.name for c in self.columns)
 
     def __contains__(self, name: str) -> bool:
         return name in self._by_name
 
     def column(self, name: str) -> Column:
-        """The column of that exact name; `NotFound` lists what there is."""
+        """Returns the column of that exact name; `NotFound` lists the existing ones."""
         try:
             return self._by_name[name]
         except KeyError:
@@ -133,19 +133,19 @@ class Schema:
             ) from None
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of those columns, in the order given."""
+        """Returns the schema of those columns, in the given order."""
         return Schema(tuple(self.column(n) for n in names))
 
     def required(self, names: Iterable[str]) -> Schema:
-        """The same schema with those columns NOT NULL, as a primary key implies; unknown names are left alone."""
+        """Returns the schema with those columns NOT NULL, as a primary key implies; ignores unknown names."""
         keys = set(names)
         return Schema(tuple(replace(c, nullable=False) if c.name in keys else c for c in self.columns))
 
     def numbered(self) -> Schema:
-        """The same schema with the ids of its columns said.
+        """Returns the schema with explicit ids of its columns.
 
-        In a schema that was never changed they count from 1. A column's id is followed by those of the STRUCT fields in
-        it, depth first.
+        In a schema that was never changed they count from 1. The STRUCT fields in a column have the ids that follow
+        the column's, depth first.
         """
         if all(column.id is not None for column in self.columns):
             return self
@@ -162,48 +162,48 @@ class Schema:
 
     @property
     def mapped(self) -> bool:
-        """Whether columns have names of their own in files (Delta's column mapping)."""
+        """Whether columns have other names in files (Delta's column mapping)."""
         return self.columns[0].stored_name is not None
 
     def to_arrow(self) -> pa.Schema:
-        """As an Arrow schema (timestamps in microseconds, UTC or without zone)."""
+        """Converts it to an Arrow schema (timestamps in microseconds, UTC or without zone)."""
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
 
     def arrow_of(self, names: Sequence[str] | None) -> pa.Schema:
-        """The Arrow schema of those columns, in the order given; of all if None. A reader may ask for no column."""
+        """The Arrow schema of those columns, in the given order; of all if None. A reader may ask for no column."""
         if names is None:
             return self.to_arrow()
         return self.select(names).to_arrow() if names else pa.schema([])
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> Schema:
-        """From Arrow; wider spellings (large_string, timestamp[ns], dictionary) become canonical ones.
+        """Converts an Arrow schema; wider types (large_string, timestamp[ns], dictionary) become canonical ones.
 
         Raises:
-            InvalidRequest: a type that no Delta column can hold, with the column's name and what to do.
+            InvalidRequest: no Delta type holds a column's type; the message has the name and what to do.
         """
         return cls(tuple(_column_from_arrow(f) for f in schema))
 
     def to_delta(self) -> dict[str, Any]:
-        """Delta's ``schemaString``, before JSON encoding."""
+        """Encodes it as Delta's ``schemaString``, before JSON."""
         return {"type": "struct", "fields": [c.to_delta() for c in self.columns]}
 
     def plain(self) -> Schema:
-        """Names, types, NOT NULLs and comments alone: what a frame of the table's rows has."""
+        """Returns only names, types, NOT NULL and comments, as a data frame of the table's rows needs them."""
         return Schema(tuple(Column(c.name, c.type, c.nullable, c.comment) for c in self.columns))
 
     @classmethod
     def from_delta(cls, value: dict[str, Any]) -> Schema:
-        """From Delta's ``schemaString``, after JSON decoding."""
+        """Reads Delta's ``schemaString``, after JSON decoding."""
         return cls(tuple(Column.from_delta(f) for f in value["fields"]))
 
     def to_sql(self) -> str:
-        """As a Spark SQL column list: ``id BIGINT NOT NULL, name STRING``."""
+        """Formats it as a Spark SQL column list: ``id BIGINT NOT NULL, name STRING``."""
         return ", ".join(_column_to_sql(c) for c in self.columns)
 
 
 class _Named(Protocol):
-    """A column of any kind."""
+    """A physical column or a metadata column."""
 
     @property
     def name(self) -> str: ...
@@ -214,9 +214,9 @@ class _Named(Protocol):
 
 
 def check_fields(columns: Iterable[_Named]) -> None:
-    """Checks texts, names that are patterns, and the names of STRUCT fields at any depth.
+    """Checks texts, names that look like patterns, and the names of STRUCT fields at any depth.
 
-    It is for new tables and columns, so that stored ones stay readable.
+    Only new tables and columns are checked, so that stored ones stay readable.
 
     Raises:
         InvalidRequest: ``bad-text``, ``bad-column-name`` or ``duplicate-column``.
@@ -229,7 +229,7 @@ def check_fields(columns: Iterable[_Named]) -> None:
 
 
 def _check_type(arrow: pa.DataType, path: str) -> None:
-    """Of lists and maps only what is inside matters: their own fields have no names that users gave."""
+    """Checks names inside a type; the element fields of lists and maps have no names that users chose."""
     if pa.types.is_list(arrow):
         _check_type(arrow.value_type, path)
     elif pa.types.is_map(arrow):
@@ -257,7 +257,7 @@ def _check_struct(arrow: pa.StructType, path: str) -> None:
 
 
 def check_pattern(what: str, name: str) -> None:
-    """Refuses what polars takes for a choice of columns wherever it takes a name (DESIGN.md 76).
+    """Refuses a name that polars reads as a selection of columns (decision 76).
 
     Raises:
         InvalidRequest: ``bad-column-name``.
@@ -265,24 +265,24 @@ def check_pattern(what: str, name: str) -> None:
     if name == "*" or (name.startswith("^") and name.endswith("$")):
         raise InvalidRequest(
             f"{what} is a pattern: polars reads * as all columns and ^…$ as a regular expression over their names. "
-            "Take another name",
+            "Use another name",
             code="bad-column-name",
         )
 
 
 @lru_cache(maxsize=1 << 14)
 def _check_name(name: str) -> None:
-    """Kept for the names of a wide table: each of the changes of an ALTER makes a schema anew."""
+    """Checks one name. Results are cached: each change of an ALTER makes a schema of all columns anew."""
     if not name or name != name.strip():
         raise InvalidRequest(f"column name {name!r} is empty or has spaces at its ends", code="bad-column-name")
     if is_own(name):
         raise InvalidRequest(
-            f"column name {name!r} is one of the store's own, which stand beside a table's columns: rename it",
+            f"column name {name!r} is reserved for the store's own columns: rename it",
             code="bad-column-name",
         )
     if bad := sorted(set(name) & set(" ,;{}()\n\t=")):
         raise InvalidRequest(
-            f"column name {name!r} has {bad[0]!r}, which Parquet readers refuse: rename it",
+            f"column name {name!r} contains {bad[0]!r}, which Parquet readers refuse: rename it",
             code="bad-column-name",
         )
 
@@ -302,7 +302,7 @@ def _comment(arrow: pa.Field) -> str | None:
         return comment.decode() or None
     except UnicodeDecodeError as error:
         raise InvalidRequest(
-            f"the comment of column {arrow.name!r} is no UTF-8 ({error.reason}): write it as text", code="bad-text"
+            f"the comment of column {arrow.name!r} is not UTF-8 ({error.reason}): write it as text", code="bad-text"
         ) from error
 
 

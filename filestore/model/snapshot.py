@@ -1,4 +1,4 @@
-"""Snapshots (= Delta versions) as a user sees them, and as a reader of the log follows them."""
+"""Snapshots: the versions of a table as users and readers of the log see them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Operation", "Snapshot"]
 
 
 class Operation(StrEnum):
-    """What a commit did, as ``commitInfo.operation`` says it."""
+    """What a commit did, as stored in ``commitInfo.operation``."""
 
     CREATE = "CREATE TABLE"
     WRITE = "WRITE"
@@ -29,7 +29,7 @@ class Operation(StrEnum):
 
     @property
     def changes_data(self) -> bool:
-        """Whether readers of changes must look at it: False if it only moves rows, writes them anew or touches none."""
+        """Whether readers of changes need it: not if it only moves or rewrites rows, or touches none."""
         return self not in (
             Operation.COMPACT,
             Operation.TAG,
@@ -40,7 +40,7 @@ class Operation(StrEnum):
 
     @property
     def replaces_partitions(self) -> bool:
-        """Whether partitions leave as a whole, so that a reader of changes takes them from files, not from the log."""
+        """Whether whole partitions are replaced, so that a reader of changes reads their files, not the log."""
         return self in (Operation.OVERWRITE, Operation.DROP_PARTITION)
 
 
@@ -52,13 +52,13 @@ class Snapshot:
         version: Delta's version, from 0, without gaps.
         timestamp: When it was committed (UTC); never earlier than the version before.
         operation: What the commit did.
-        commit_id: The writer's id of the commit: a retry finds its own commit by it.
+        commit_id: The writer's id of the commit, by which a retry finds its own commit.
         log_offsets: For each bucket the end offset of the log that this and all earlier versions cover.
-        transactions: Where this commit's log records lie.
-        republished: What took the place, for foreign readers, of log transactions that the log had lost, by their ids;
-            None where nothing could.
+        transactions: The commit's transactions in the log.
+        republished: The log transactions that replace, for other consumers, those that the log had lost, by their ids;
+            None where no replacement was possible.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
-        notes: What whoever did this has to know, such as which readers a change of the schema shuts out.
+        notes: Notes for the user, such as which readers cannot read the table after a change of its schema.
     """
 
     version: int

@@ -1,7 +1,7 @@
-"""SQL column lists, such as ``id BIGINT NOT NULL, name STRING COMMENT '…'`` (FORMAT.md section 3).
+"""Parses SQL column lists, such as ``id BIGINT NOT NULL, name STRING COMMENT '…'`` (FORMAT.md section 3).
 
-`filestore.model.sql_reading` reads them, which the first text imports: it brings sqlglot, and a program that gives no
-SQL shall not wait for it.
+The first call imports `filestore.model.sql_reading`: it loads sqlglot, and a program without SQL should not wait for
+it.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ __all__ = ["ColumnList", "parse_column_list", "parse_columns", "parse_table_colu
 
 @dataclass(frozen=True, slots=True)
 class ColumnList:
-    """What a column list declares: `TableColumns` or `managed_schema` make a table's columns of `columns`."""
+    """A parsed column list: `TableColumns` or `managed_schema` make a table's columns from `columns`."""
 
     columns: tuple[Column | MetadataColumn, ...]
     primary_key: tuple[str, ...]
 
 
 def parse_column_list(text: str, primary_key: Sequence[str] = ()) -> ColumnList:
-    """A column list in which ``PRIMARY KEY (id) NOT ENFORCED`` may stand, behind the columns or behind one of them.
+    """Parses a column list that may contain ``PRIMARY KEY (id) NOT ENFORCED``, after the columns or in one of them.
 
-    NOT ENFORCED may be left out: nothing else is meant by it here than in Flink's and Spark's SQL.
+    NOT ENFORCED may be left out: a primary key is never enforced, as in Flink's and Spark's SQL.
 
     Args:
         text: The list.
-        primary_key: As it was given beside the list; both must say the same.
+        primary_key: A key that was given separately; both must be the same.
 
     Raises:
-        InvalidRequest: ``primary-key``: the list has two keys, or another than the one beside it; or as
+        InvalidRequest: ``primary-key``: the list has two keys, or another one than the given key; or as
             `parse_table_columns`.
     """
     from filestore.model import sql_reading
@@ -44,10 +44,10 @@ def parse_column_list(text: str, primary_key: Sequence[str] = ()) -> ColumnList:
 
 
 def parse_columns(text: str, primary_key: Collection[str] = ()) -> Schema:
-    """The schema of a managed table's column list; otherwise as `parse_table_columns`.
+    """Parses the column list of a managed table; otherwise like `parse_table_columns`.
 
     Raises:
-        InvalidRequest: as there, or ``metadata-column``: a managed table has none.
+        InvalidRequest: as there, or ``metadata-column``: a managed table cannot have one.
     """
     from filestore.model import sql_reading
 
@@ -55,14 +55,14 @@ def parse_columns(text: str, primary_key: Collection[str] = ()) -> Schema:
 
 
 def parse_table_columns(text: str, primary_key: Collection[str] = ()) -> TableColumns:
-    """The columns of a column list, metadata columns too.
+    """Parses a column list that may have metadata columns.
 
-    A key column is NOT NULL unless the text says NULL, as in standard SQL. The key of a metadata column is its name
-    unless the text says another.
+    A key column is NOT NULL unless the text says NULL, as in standard SQL. A metadata column's name is its key unless
+    the text has another key.
 
     Raises:
-        InvalidRequest: not a column list (``bad-column-list``), an unknown type (``unsupported-type``),
-            ``bad-text``, or what `TableColumns` refuses.
+        InvalidRequest: the text is not a column list (``bad-column-list``), a type is unknown (``unsupported-type``),
+            ``bad-text``, or as `TableColumns`.
     """
     from filestore.model import sql_reading
 
@@ -70,11 +70,11 @@ def parse_table_columns(text: str, primary_key: Collection[str] = ()) -> TableCo
 
 
 def parse_type(text: str, column: str = "c") -> pa.DataType:
-    """The canonical type of one SQL type, such as ``DECIMAL(10, 2)`` or ``ARRAY<STRING>``.
+    """Parses one SQL type, such as ``DECIMAL(10, 2)`` or ``ARRAY<STRING>``, to its canonical type.
 
     Args:
         text: The type alone.
-        column: Whose type it is, for the message.
+        column: The name of its column, for the message.
 
     Raises:
         InvalidRequest: ``unsupported-type``, or ``bad-text``.

@@ -1,10 +1,10 @@
-"""sqlglot's Spark dialect with metadata columns, as Flink has them: ``METADATA [FROM 'key'] [VIRTUAL]`` (FLIP-107).
+"""sqlglot's Spark dialect with Flink's metadata columns: ``METADATA [FROM 'key'] [VIRTUAL]`` (FLIP-107).
 
-They are constraints of a column, so METADATA and VIRTUAL are words only behind a column's type: elsewhere they are
-names. ``BYTES``, Flink's word for BINARY, is known as well, since it stands in each example of the key ``headers``.
+They are constraints of a column, so METADATA and VIRTUAL are keywords only after a column's type: elsewhere they are
+names. ``BYTES``, Flink's name for BINARY, is supported as well, since every example of the key ``headers`` has it.
 
-Each type keeps the words in which it was written: sqlglot's types are those of many databases, and names that mean
-different things (VARCHAR2 and STRING, INT8 here and in PostgreSQL) become one of them.
+Each type keeps its original words: sqlglot's types are those of many databases, and names with different meanings
+(VARCHAR2 and STRING, INT8 here and in PostgreSQL) become the same type.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from filestore.errors import InvalidRequest
 __all__ = ["WRITTEN", "ColumnListDialect", "MetadataConstraint"]
 
 WRITTEN = "written"
-"""Where in a type's ``meta`` its words are, in upper case."""
+"""The key in a type's ``meta`` under which its words are, in upper case."""
 
 _FORM = "write it as in `at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL`"
 
@@ -44,22 +44,22 @@ def _metadata(parser: Parser) -> MetadataConstraint:
 
 
 def _stray_virtual(parser: Parser) -> MetadataConstraint:
-    raise InvalidRequest(f"VIRTUAL stands where no METADATA is right before it: {_FORM}", code="bad-column-list")
+    raise InvalidRequest(f"VIRTUAL is not directly after METADATA: {_FORM}", code="bad-column-list")
 
 
 class ColumnListDialect(Spark):
-    """Spark's, and what the module says."""
+    """Spark's dialect with the additions above."""
 
     class Tokenizer(Spark.Tokenizer):
-        """Text to tokens."""
+        """Splits a text into tokens."""
 
         KEYWORDS = {**Spark.Tokenizer.KEYWORDS, "BYTES": TokenType.BINARY}  # noqa: RUF012
 
     class Parser(Spark.Parser):  # type: ignore[misc, valid-type]
-        """Tokens to expressions."""
+        """Parses tokens to expressions."""
 
         def _parse_types(self, *arguments: Any, **named: Any) -> exp.Expression | None:
-            """As sqlglot does, and keeps the words."""
+            """Parses as sqlglot does, and keeps the original words."""
             start = self._index
             kind: exp.Expression | None = super()._parse_types(*arguments, **named)
             if isinstance(kind, exp.DataType):

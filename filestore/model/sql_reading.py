@@ -1,6 +1,6 @@
-"""Reads SQL column lists (FORMAT.md section 3) with sqlglot, in Spark's dialect with metadata columns.
+"""Parses SQL column lists (FORMAT.md section 3) with sqlglot, in Spark's dialect with metadata columns.
 
-Others call `filestore.model.sql`.
+Other modules call `filestore.model.sql`.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _PRIMITIVES: dict[str, pa.DataType] = {
     "DATE": pa.date32(),
     **_TIMES,
 }
-"""All names of types without parts (FORMAT.md section 3): another is refused, whatever it means elsewhere."""
+"""The supported names of types without parts (FORMAT.md section 3): all others are refused."""
 _DECIMALS = ("DECIMAL", "DEC", "NUMERIC")
 _MICROSECONDS = 6
 
 
 def read_column_list(text: str, primary_key: Sequence[str]) -> ColumnList:
-    """See `sql.parse_column_list`."""
+    """Implements `sql.parse_column_list`."""
     definitions = _parsed(text)
     keys = [_key(d) for d in definitions if not isinstance(d, exp.ColumnDef)]
     keys += [(d.name,) for d in definitions if isinstance(d, exp.ColumnDef) and any(map(_is_key, d.constraints))]
@@ -58,9 +58,9 @@ def read_column_list(text: str, primary_key: Sequence[str]) -> ColumnList:
     given = tuple(primary_key)
     found = {key for key in keys if key is not None} | ({given} if given else set())
     if len(keys) > 1 or len(found) > 1:
-        told = " and ".join(str(list(key)) for key in sorted(found))
+        declared = " and ".join(str(list(key)) for key in sorted(found))
         raise InvalidRequest(
-            f"the primary key is declared twice ({told}): once is enough, in the column list or beside it",
+            f"the primary key is declared twice ({declared}): once is enough, in the column list or beside it",
             code="primary-key",
         )
     key = next(iter(found), ())
@@ -71,7 +71,7 @@ def read_column_list(text: str, primary_key: Sequence[str]) -> ColumnList:
 
 
 def _key(definition: exp.Expression) -> tuple[str, ...] | None:
-    """The columns of ``[CONSTRAINT name] PRIMARY KEY (…) [NOT ENFORCED]``; None if it is something else."""
+    """The columns of ``[CONSTRAINT name] PRIMARY KEY (…) [NOT ENFORCED]``; None for another expression."""
     if isinstance(definition, exp.Constraint) and len(definition.expressions) == 1:
         definition = definition.expressions[0]
     if not isinstance(definition, exp.PrimaryKey) or not _enforced_by_none(definition):
@@ -88,17 +88,17 @@ def _enforced_by_none(key: exp.Expression) -> bool:
 
 
 def read_columns(text: str, primary_key: Collection[str]) -> Schema:
-    """See `sql.parse_columns`."""
+    """Implements `sql.parse_columns`."""
     return managed_schema(_columns(text, primary_key))
 
 
 def read_table_columns(text: str, primary_key: Collection[str]) -> TableColumns:
-    """See `sql.parse_table_columns`."""
+    """Implements `sql.parse_table_columns`."""
     return TableColumns(_columns(text, primary_key))
 
 
 def read_type(text: str, column: str) -> pa.DataType:
-    """See `sql.parse_type`."""
+    """Implements `sql.parse_type`."""
     try:
         columns = _columns(f"{quoted(column or 'c')} {text}", ())
     except InvalidRequest as error:
@@ -107,7 +107,7 @@ def read_type(text: str, column: str) -> pa.DataType:
         columns = ()
     if len(columns) != 1 or columns[0] != Column(column or "c", columns[0].type):
         raise InvalidRequest(
-            f"column {column!r}: {text!r} is no type; write it as in BIGINT, DECIMAL(10,2) or ARRAY<STRING>",
+            f"column {column!r}: {text!r} is not a type; write it as in BIGINT, DECIMAL(10,2) or ARRAY<STRING>",
             code="unsupported-type",
         )
     return columns[0].type
@@ -132,7 +132,7 @@ def _parsed(text: str) -> list[exp.Expression]:
 
 
 def _balanced(text: str) -> bool:
-    """The text is read between brackets: it must not close them and go on with a statement of its own."""
+    """Whether brackets are balanced. The text is put in brackets: it must not close them and begin a new statement."""
     depth = 0
     for token in sqlglot.tokenize(text, read="spark"):
         depth += (token.token_type.name == "L_PAREN") - (token.token_type.name == "R_PAREN")
@@ -142,7 +142,7 @@ def _balanced(text: str) -> bool:
 
 
 def _place(error: Exception) -> str:
-    """The word at which reading failed, as far as the parser knows it."""
+    """The word at which parsing failed, if the parser reports it."""
     found = error.errors[0].get("highlight") if isinstance(error, ParseError) and error.errors else None
     return f" at {_short(found)}" if found and found.strip(")\n") else ""
 
@@ -210,7 +210,7 @@ def _type(kind: exp.Expression, column: str) -> pa.DataType:
 
 
 def _plain(kind: exp.DataType, column: str) -> pa.DataType:
-    """A type without parts, by the name that the user wrote."""
+    """Parses a type without parts, by the name that the user wrote."""
     words = " ".join(kind.meta[WRITTEN])
     name, _, behind = words.partition(" ( ")
     inside, _, rest = behind.partition(")")
@@ -220,7 +220,7 @@ def _plain(kind: exp.DataType, column: str) -> pa.DataType:
     if name not in _PRIMITIVES:
         raise _unsupported(column, words.replace(" ( ", "(").replace(" )", ")"))
     if behind and not (name in _TIMES and inside.isdecimal() and int(inside) <= _MICROSECONDS):
-        reason = "times have microseconds, 6 digits" if name in _TIMES else "tables do not enforce it"
+        reason = "times have microseconds (6 digits)" if name in _TIMES else "tables do not enforce it"
         raise InvalidRequest(
             f"column {column!r} has type {name}({inside}), and {reason}: write {to_sql(_PRIMITIVES[name])}",
             code="unsupported-type",

@@ -1,4 +1,4 @@
-"""The columns of a table as they are declared: physical ones, and metadata columns (FLIP-107; log/METADATA.md)."""
+"""The declared columns of a table: physical ones, and metadata columns (FLIP-107; METADATA.md)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FIELD_VIRTUAL = b"tablestore.virtual"
 
 @dataclass(frozen=True, slots=True)
 class MetadataColumn:
-    """A column that is read from, and unless `virtual` written to, what a message has besides key and value.
+    """A column that is read from a message's metadata, and unless `virtual` written to it.
 
     Attributes:
-        name: What people and programs call it.
-        type: Its canonical Arrow type, as declared: values are cast from and to the key's own type.
-        key: Which metadata it is, such as ``timestamp`` or ``value.source.table``.
-        virtual: Whether it can be read only, and is no part of what is written.
+        name: The column's name.
+        type: Its canonical Arrow type, as declared: values are cast from and to the metadata's own type.
+        key: Which metadata it holds, such as ``timestamp`` or ``value.source.table``.
+        virtual: Whether it can only be read, and is not a part of written rows.
         nullable: Whether it may be null.
         comment: Free text.
     """
@@ -39,7 +39,7 @@ class MetadataColumn:
     comment: str | None = None
 
     def __post_init__(self) -> None:
-        """Raises `InvalidRequest` (``metadata-key``, ``bad-text``) for a key that no metadata can have."""
+        """Raises `InvalidRequest` (``metadata-key``, ``bad-text``) if the key cannot be valid."""
         check_text(f"the metadata key of column {self.name!r}", self.key)
         if not self.key or self.key != self.key.strip():
             raise InvalidRequest(
@@ -49,24 +49,24 @@ class MetadataColumn:
             )
 
     def to_field(self) -> pa.Field:
-        """As a field of an Arrow schema, which says what it is."""
+        """Converts it to a field of an Arrow schema that is marked as a metadata column."""
         said = {} if self.comment is None else {b"comment": self.comment.encode()}
         said |= {FIELD_KEY: self.key.encode(), FIELD_VIRTUAL: str(self.virtual).lower().encode()}
         return pa.field(self.name, self.type, self.nullable, said)
 
 
 def managed_schema(columns: Iterable[Column | MetadataColumn]) -> Schema:
-    """The schema of a managed table of those columns, which are physical ones.
+    """Makes the schema of a managed table, whose columns must all be physical.
 
     Raises:
-        InvalidRequest: ``metadata-column``: one is not; or as `Schema`.
+        InvalidRequest: ``metadata-column``: one is a metadata column; or as `Schema`.
     """
     physical = []
     for column in columns:
         if isinstance(column, MetadataColumn):
             raise InvalidRequest(
-                f"column {column.name!r} is declared METADATA, and a managed table has none: its rows lie in files, "
-                "not in messages with a topic, an offset or a timestamp. Only tables with connector = kafka or "
+                f"column {column.name!r} is declared METADATA, which a managed table cannot have: its rows are in "
+                "files, not in messages with a topic, an offset or a timestamp. Only tables with connector = kafka or "
                 "upsert-kafka have metadata columns: leave it out here, or declare it without METADATA and write its "
                 "values yourself",
                 code="metadata-column",
@@ -82,8 +82,8 @@ class TableColumns:
     columns: tuple[Column | MetadataColumn, ...]
 
     def __post_init__(self) -> None:
-        """Raises `InvalidRequest`: as `Schema`, or ``metadata-key`` for two columns that write the same metadata."""
-        Schema(tuple(Column(c.name, c.type) for c in self.columns))  # the rules for names
+        """Raises `InvalidRequest` as `Schema`, or ``metadata-key`` if two columns write the same metadata."""
+        Schema(tuple(Column(c.name, c.type) for c in self.columns))  # checks the names
         if len(self.metadata) == len(self.columns):
             raise InvalidRequest(
                 "every column is a METADATA column: declare at least one that a message's key or value holds",
@@ -103,7 +103,7 @@ class TableColumns:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Column names in declared order."""
+        """The columns' names in declared order."""
         return tuple(c.name for c in self.columns)
 
     @property
@@ -120,8 +120,8 @@ class TableColumns:
         """Refuses metadata columns where only physical ones can be.
 
         Args:
-            role: What the names are, for the message, such as ``primary key``.
-            names: Of columns; those that there are not are left to others to refuse.
+            role: The role of the names, for the message, such as ``primary key``.
+            names: Names of columns. Unknown names are not checked here.
 
         Raises:
             InvalidRequest: ``metadata-column``.
@@ -135,26 +135,26 @@ class TableColumns:
                 )
 
     def required(self, names: Collection[str]) -> TableColumns:
-        """The same with those physical columns NOT NULL, as a primary key implies; other names are left alone."""
+        """Returns them with those physical columns NOT NULL, as a primary key implies; ignores other names."""
         return TableColumns(
             tuple(replace(c, nullable=False) if isinstance(c, Column) and c.name in names else c for c in self.columns)
         )
 
     def to_arrow(self) -> pa.Schema:
-        """As an Arrow schema whose fields say which of them are metadata columns."""
+        """Converts them to an Arrow schema whose metadata columns are marked."""
         return pa.schema([c.to_field() if isinstance(c, MetadataColumn) else _to_field(c) for c in self.columns])
 
     @classmethod
     def from_arrow(cls, schema: pa.Schema) -> TableColumns:
-        """From Arrow; `metadata_column` makes fields of metadata columns.
+        """Converts an Arrow schema; `metadata_column` makes the fields of metadata columns.
 
         Raises:
-            InvalidRequest: as `Schema.from_arrow`, or ``metadata-key``: a field's own metadata has no meaning here.
+            InvalidRequest: as `Schema.from_arrow`, or ``metadata-key``: a field's own metadata is not valid.
         """
         return cls(tuple(_from_field(f) for f in schema))
 
     def to_sql(self) -> str:
-        """As a SQL column list: ``id BIGINT NOT NULL, at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL``."""
+        """Formats them as a SQL list: ``id BIGINT NOT NULL, at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL``."""
         return ", ".join(_to_sql(c) if isinstance(c, MetadataColumn) else Schema((c,)).to_sql() for c in self.columns)
 
 
@@ -179,7 +179,8 @@ def _from_field(field: pa.Field) -> Column | MetadataColumn:
         key = said[FIELD_KEY].decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(
-            f"the metadata key of column {field.name!r} is no UTF-8 ({error.reason}): write it as text", code="bad-text"
+            f"the metadata key of column {field.name!r} is not UTF-8 ({error.reason}): write it as text",
+            code="bad-text",
         ) from error
     return MetadataColumn(column.name, column.type, key, virtual == b"true", column.nullable, column.comment)
 

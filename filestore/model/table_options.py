@@ -1,4 +1,4 @@
-"""The options that one table was given: checked against `filestore.model.options`, parsed on access."""
+"""The options of one table: checked against `filestore.model.options`, and parsed on access."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["TableOptions"]
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The options that a table was given, checked. Defaults are not stored, so a later default reaches it."""
+    """The checked options of a table. Defaults are not stored, so a later version's default applies to it."""
 
     given: tuple[tuple[str, str], ...] = ()
     _texts: dict[str, str] = field(init=False, repr=False, compare=False, hash=False)
 
     def __post_init__(self) -> None:
-        """Keeps the texts by name: a table has an option for each column, and asks for some of them as often."""
+        """Keeps the texts by name: a wide table has an option for each column, and looks some up as often."""
         object.__setattr__(self, "_texts", dict(self.given))
 
     @classmethod
@@ -32,29 +32,29 @@ class TableOptions:
         """Checks names and values.
 
         Raises:
-            InvalidRequest: an unknown name (``unknown-option``, with the nearest known one) or a value that does
-                not parse (``bad-option-value``, with what is expected).
+            InvalidRequest: an unknown name (``unknown-option``, with the nearest known one) or an invalid value
+                (``bad-option-value``, with what is expected).
         """
         for name, value in given.items():
             _check(name, str(value))
         return cls(tuple(sorted((name, str(value)) for name, value in given.items())))
 
     def __getitem__(self, name: str) -> Any:
-        """The parsed value, or the parsed default (None where there is none)."""
+        """Returns the parsed value, or the parsed default (None if there is none)."""
         option = OPTIONS[name]
         text = self._texts.get(name, option.default)
         return None if text is None else option.parse(text)
 
     def milliseconds(self, name: str) -> int:
-        """A duration that has a default, in milliseconds."""
+        """Returns a duration that has a default, in milliseconds."""
         return int(self[name] // timedelta(milliseconds=1))
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """The options below a pass-through prefix, by the rest of their names."""
+        """Returns the pass-through options with a prefix, by the rest of their names."""
         return {name.removeprefix(prefix): value for name, value in self.given if name.startswith(prefix)}
 
     def of_fields(self) -> dict[str, dict[str, Any]]:
-        """What was given for each column, parsed, by the option's name; sequence groups left out."""
+        """Returns the parsed options of each column, by the option's name; sequence groups are left out."""
         found: dict[str, dict[str, Any]] = {}
         for name, option, text in self._field_options():
             if option.name != "sequence-group":
@@ -62,11 +62,11 @@ class TableOptions:
         return found
 
     def field_columns(self) -> list[str]:
-        """The columns that options of fields name; sequence groups left out."""
+        """Returns the columns that have options of their own; sequence groups are left out."""
         return [name for name, option, _ in self._field_options() if option.name != "sequence-group"]
 
     def sequence_groups(self) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-        """Each group's sequence columns and its members."""
+        """Returns each group's sequence columns and its members."""
         return [
             (column_names(name), option.parse(text))
             for name, option, text in self._field_options()
@@ -79,12 +79,12 @@ class TableOptions:
                 yield (*found, text)
 
     def as_dict(self) -> dict[str, str]:
-        """What was given, by name."""
+        """Returns the given options by name."""
         return dict(self.given)
 
 
 def _field_option(name: str) -> tuple[str, Option] | None:
-    """The column (of a sequence group: columns) and the option of a ``fields.<column>.<option>``."""
+    """Splits ``fields.<column>.<option>`` into the column (for a sequence group: columns) and the option."""
     if not name.startswith(FIELD_PREFIX) or name in OPTIONS:
         return None
     column, _, last = name.removeprefix(FIELD_PREFIX).rpartition(".")

@@ -1,4 +1,4 @@
-"""Text that every store takes: what UTF-8 can say, without NUL."""
+"""Checks texts: every store takes what UTF-8 can encode, without NUL."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from filestore.errors import InvalidRequest
 __all__ = ["check_text", "check_texts", "name_list"]
 
 _WRONG = re.compile("[\0\ud800-\udfff]")
-_NAMES = 30  # that a message lists
+_NAMES = 30  # so many names a message lists
 _SHOWN = 60  # characters of a bad text in the message
 
 
 def name_list(names: Sequence[str]) -> str:
-    """Names for a message, which stays readable with thousands of them."""
+    """Formats names for a message, which stays readable with thousands of them."""
     shown = ", ".join(names[:_NAMES])
     return shown if len(names) <= _NAMES else f"{shown} and {len(names) - _NAMES:,} more"
 
 
 def check_text(what: str, text: str) -> None:
-    """Refuses text that JSON lets through and files, SQL databases and other readers do not.
+    """Refuses text that JSON can hold but files, SQL databases or other readers cannot.
 
     Args:
-        what: Which text it is, for the message.
-        text: As the user wrote it.
+        what: The text's role, for the message.
+        text: The text as the user wrote it.
 
     Raises:
-        InvalidRequest: ``bad-text``: half a surrogate pair, which UTF-8 cannot say, or NUL.
+        InvalidRequest: ``bad-text``: it contains half a surrogate pair, which UTF-8 cannot encode, or NUL.
     """
     wrong = _WRONG.search(text)
     if wrong is not None:
         raise InvalidRequest(
-            f"{what} holds the character U+{ord(wrong[0]):04X}, which cannot be stored: take it out", code="bad-text"
+            f"{what} contains the character U+{ord(wrong[0]):04X}, which cannot be stored: remove it", code="bad-text"
         )
 
 

@@ -1,6 +1,6 @@
-"""The closed set of column types and their spellings (FORMAT.md section 3).
+"""The closed set of column types, and how Delta and SQL spell them (FORMAT.md section 3).
 
-The canonical form is an Arrow type; Delta's JSON and Spark SQL's words are translations of it.
+The canonical form is an Arrow type; those of Delta's JSON and of Spark SQL are translations of it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TIMESTAMP = pa.timestamp("us", tz="UTC")
 TIMESTAMP_NTZ = pa.timestamp("us")
 MAX_PRECISION = 38
 
-# arrow, Delta, SQL
+# the type in Arrow, in Delta, and in SQL
 _PRIMITIVES: tuple[tuple[pa.DataType, str, str], ...] = (
     (pa.bool_(), "boolean", "BOOLEAN"),
     (pa.int8(), "byte", "TINYINT"),
@@ -57,7 +57,7 @@ _LISTS = (
     pa.types.is_large_list_view,
 )
 
-# what an unsupported type should become, by Arrow's name for it
+# the type to use instead of an unsupported one, by Arrow's name of that
 _REMEDIES = {
     "uint8": "SMALLINT",
     "uint16": "INT",
@@ -73,7 +73,7 @@ _REMEDIES = {
 
 
 def canonical(arrow: pa.DataType) -> pa.DataType:
-    """The canonical Arrow type that holds every value of ``arrow``.
+    """Returns the canonical Arrow type that holds every value of ``arrow``.
 
     Raises:
         Unsupported: no Delta type holds it; the message says what to cast to.
@@ -130,7 +130,7 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether a column may be widened from one type to the other: each value stays the same, and so does their order.
+    """Whether a column's type may become the other one: each value stays the same, and so does the values' order.
 
     These are changes of Delta's type widening: among integers, FLOAT to DOUBLE, and DECIMAL to one with no fewer digits
     on either side of the point.
@@ -144,7 +144,7 @@ def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
 
 
 def field_count(arrow: pa.DataType) -> int:
-    """How many STRUCT fields a type holds, at any depth."""
+    """Counts the STRUCT fields in a type, at any depth."""
     if pa.types.is_map(arrow):
         return field_count(arrow.key_type) + field_count(arrow.item_type)
     if pa.types.is_list(arrow):
@@ -153,11 +153,11 @@ def field_count(arrow: pa.DataType) -> int:
 
 
 def to_delta(arrow: pa.DataType, ids: Iterator[int] | None = None) -> str | dict[str, Any]:
-    """Delta's spelling of a canonical type.
+    """Converts a canonical type to Delta's spelling.
 
     Args:
         arrow: The type.
-        ids: With column mapping the ids of the STRUCT fields in it, which are stored under their names.
+        ids: With column mapping: ids for the STRUCT fields in it; these are stored under their own names.
     """
     if arrow in _TO_DELTA:
         return _TO_DELTA[arrow]
@@ -185,12 +185,12 @@ def _field_to_delta(field: pa.Field, ids: Iterator[int] | None) -> dict[str, Any
 
 
 def mapping_metadata(column_id: int, stored_name: str) -> dict[str, Any]:
-    """What Delta's column mapping says of a field (Delta protocol, "Column Mapping")."""
+    """Encodes the metadata of a field for Delta's column mapping (Delta protocol, "Column Mapping")."""
     return {"delta.columnMapping.id": column_id, "delta.columnMapping.physicalName": stored_name}
 
 
 def from_delta(delta: str | dict[str, Any]) -> pa.DataType:
-    """The canonical type of Delta's spelling; `Unsupported` for types of later Delta versions."""
+    """Converts Delta's spelling to a canonical type; raises `Unsupported` for types of later Delta versions."""
     if isinstance(delta, str):
         if delta in _FROM_DELTA:
             return _FROM_DELTA[delta]
@@ -206,12 +206,12 @@ def from_delta(delta: str | dict[str, Any]) -> pa.DataType:
 
 
 def quoted(name: str) -> str:
-    """A name in Spark SQL."""
+    """Quotes a name for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def to_sql(arrow: pa.DataType) -> str:
-    """Spark SQL's spelling of a canonical type."""
+    """Converts a canonical type to Spark SQL's spelling."""
     if arrow in _TO_SQL:
         return _TO_SQL[arrow]
     if pa.types.is_decimal(arrow):

@@ -1,1 +1,1 @@
-"""Reading versions: what need not be read, scans, point reads, slots with pending runs, what differs between two."""
+"""Reads versions: pruning, scans, point reads, slots with pending runs, and the difference between two versions."""

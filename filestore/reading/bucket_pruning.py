@@ -1,6 +1,6 @@
-"""The keys that a condition names, if it names whole keys, and the buckets that hold them. Pure.
+"""Finds the keys that a condition names, if it names whole keys, and their buckets. Pure.
 
-Understood are `column = literal` and `column IN (…)`, joined by AND with anything else.
+It recognises `column = literal` and `column IN (…)`, joined by AND with anything else.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MOST_KEYS = 4096
 
 
 def wanted_buckets(condition: pl.Expr, definition: TableDefinition) -> frozenset[int] | None:
-    """The buckets in which rows can lie for which the condition is true; None if that may be all of them."""
+    """The buckets that can have rows for which the condition is true; None if all buckets can."""
     names = definition.bucket_key
     if definition.buckets == 1 or not names:
         return None
@@ -32,12 +32,12 @@ def wanted_buckets(condition: pl.Expr, definition: TableDefinition) -> frozenset
 
 
 def wanted_keys(condition: pl.Expr, definition: TableDefinition) -> pa.Table | None:
-    """The primary keys, each once, that rows can have for which the condition is true; None if it names no keys."""
+    """The primary keys, each once, of rows for which the condition can be true; None if it does not name keys."""
     return _named_keys(condition, definition.primary_key, definition) if definition.primary_key else None
 
 
 def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefinition) -> pa.Table | None:
-    """All values that those columns can have together; None if a column is not named, or they are too many."""
+    """All combinations of values of those columns; None if a column is not named, or they are too many."""
     schema = pa.schema([definition.schema.to_arrow().field(name).with_nullable(True) for name in names])
     known = _values(equalities(condition), polars_schema(schema))
     if set(known) != set(names):
@@ -50,14 +50,14 @@ def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefin
 
 
 def _exact(literal: pl.DataType, column: pl.DataType) -> bool:
-    """Whether polars compares the two without rounding, as it does for floats and coarser times."""
+    """Whether polars compares the two types without rounding, which it does for floats and coarser times."""
     if column.is_integer() or column.is_decimal():
         return literal.is_integer() or (literal.is_decimal() and column.is_decimal())
     return literal == column
 
 
 def _values(found: Iterable[tuple[str, pl.Series]], types: Mapping[str, pl.DataType]) -> dict[str, pl.Series]:
-    """By column the values that it must have, in its own type. A column whose literals do not fit is left out."""
+    """The possible values of each column, in its type. Columns whose literals do not fit are left out."""
     known: dict[str, pl.Series] = {}
     for name, literals in found:
         if name not in types or not _exact(literals.dtype, types[name]):

@@ -1,4 +1,4 @@
-"""The change data that a version names, read back as changes with their kinds (FORMAT.md section 13)."""
+"""Reads the change data that a version names, as changes with their row kinds (FORMAT.md section 13)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _ORDER = "_order"
 
 
 def change_files(commit: Commit, definition: TableDefinition) -> list[ChangeFile]:
-    """The change files of a version, by slot. Pure."""
+    """Returns the change files of a version, by slot. Pure."""
     actions = (action["cdc"] for action in commit.actions if "cdc" in action)
     found = [ChangeFile(file_key(a), slot_of(a, definition.partition_by), a["size"]) for a in actions]
     return sorted(found, key=lambda file: (repr(file.slot), file.path))
@@ -41,18 +41,18 @@ def change_files(commit: Commit, definition: TableDefinition) -> list[ChangeFile
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Which columns of a change file are read, and what their rows become."""
+    """Chooses the columns of a change file to read, and converts its rows."""
 
     definition: TableDefinition
 
     def shaped(self, rows: pa.Table) -> pa.Table:
-        """With `KIND_COLUMN` for the type; where images are exact, a row as it was stands before the row as it is."""
+        """Replaces the change type by `KIND_COLUMN`. Exact images are sorted: a row before the row that replaces it."""
         kinds = pl.Series(rows.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS).cast(pl.String).to_arrow()
         schema = change_schema(self.definition)
         values = rows.select(self.definition.schema.names).cast(pa.schema(list(schema)[:-1]))
         told = values.append_column(KIND_COLUMN, kinds.cast(pa.string()))
         if not self.definition.changelog_producer.images or not told.num_rows:
-            return told  # of a key they are in the order in which they came
+            return told  # the rows of a key are in order of arrival
         keys = frame_of(told.select(list(self.definition.primary_key)))
         images = np.asarray(pl.Series(kinds).is_in([str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]).to_numpy())
         order = keys.with_columns(pl.Series(_ORDER, images)).select(
@@ -62,14 +62,14 @@ class _Layout:
 
 
 def recorded_changes(table: TableFiles, file: ChangeFile) -> Iterator[pa.Table]:
-    """A change file's changes with `KIND_COLUMN`, row group by row group.
+    """Reads the changes of a change file with `KIND_COLUMN`, row group by row group.
 
     Args:
         table: The table in the version that names the file.
         file: One of `change_files`.
 
     Raises:
-        NotFound: it was removed, as it may be once the version has expired.
+        NotFound: the file was removed, which may happen when the version has expired.
     """
     shape = _Layout(table.definition)
     names = [*table.definition.schema.names, CHANGE_TYPE_COLUMN]

@@ -1,8 +1,8 @@
-"""Which SQL texts may be conditions at all. It is decided before polars reads a text.
+"""Decides which SQL texts are allowed as conditions, before polars parses a text.
 
-Polars runs a subquery while it reads the text, also one over a file of this machine (``FROM read_csv('…')``), and an
-error message then quotes what the file holds. So only texts reach polars whose words all SQL readers tell apart in the
-same way, and whose parts, as sqlglot reads them, are all allowed.
+Polars runs a subquery while it parses the text, also one that reads a file of this machine (``FROM read_csv('…')``),
+and its error message may quote the file. So polars only gets a text that every SQL parser splits into the same words,
+and whose parts, as sqlglot parses them, are all allowed.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["ConditionDialect", "problem_of", "without_comments"]
 
 
 class ConditionDialect(DuckDB):
-    """DuckDB's dialect with what polars knows besides: binary literals, names in backticks, XOR."""
+    """DuckDB's dialect with polars' additions: binary literals, names in backticks, XOR."""
 
     class Tokenizer(DuckDB.Tokenizer):
         """Adds the binary literals and the backtick."""
 
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # sqlglot's way to declare a dialect
+        IDENTIFIERS = ['"', "`"]  # noqa: RUF012  # this is sqlglot's way to declare a dialect
         HEX_STRINGS = [("x'", "'"), ("X'", "'"), ("0x", ""), ("0X", "")]  # noqa: RUF012
         BIT_STRINGS = [("b'", "'"), ("B'", "'")]  # noqa: RUF012
         KEYWORDS = DuckDB.Tokenizer.KEYWORDS | {"XOR": TokenType.XOR}
@@ -44,11 +44,11 @@ _SPOKEN = frozenset(
     AND OR XOR NOT IN IS NULL ISNULL NOTNULL TRUE FALSE LIKE ILIKE RLIKE REGEXP SIMILAR TO ESCAPE BETWEEN CASE WHEN THEN
     ELSE END AS EXISTS ANY SOME ALL DISTINCT FROM FOR INTERVAL AT TIME ZONE COLLATE OVER PARTITION BY ORDER ASC DESC
     NULLS FIRST LAST ROWS RANGE FILTER WITHIN GROUP DIV
-    """.split()  # noqa: SIM905  # a list of them would be a page
+    """.split()  # noqa: SIM905  # a list of them would fill a page
 )
-"""The words of conditions. sqlglot reserves more; such a word is a column's name here, as it is for polars."""
+"""The keywords of conditions. sqlglot reserves more; those are names of columns here, as in polars."""
 _COMPOSED = (TokenType.MAP, TokenType.UNION)
-"""Types that are never named without what they are made of."""
+"""Types that are never used without their element types."""
 _LEXEMES = re.compile(
     rf"(?P<list>(?P<first>{_LITERAL})(?:\s*+,\s*+{_LITERAL}){{{_LONG_LIST},}}+)"
     rf"|(?P<text>{_STRING}|[xX]'[0-9a-fA-F]*+'(?!')|[bB]'[01]*+'(?!'))"
@@ -61,10 +61,10 @@ _LEXEMES = re.compile(
     r"|(?P<odd>.)",
     re.DOTALL,
 )
-"""Words that every SQL reader tells apart in the same way. A long list of literals is one word: it has no structure."""
+"""Words that every SQL parser finds in the same way. A long list of literals is one word, since it has no structure."""
 
 _ALLOWED = (
-    exp.Condition,  # columns, literals, operators, functions: of these all but _REFUSED
+    exp.Condition,  # columns, literals, operators and functions, except those of _REFUSED
     exp.Array,
     exp.DataType,
     exp.DataTypeParam,
@@ -84,12 +84,12 @@ _ALLOWED = (
 )
 _REFUSED = (exp.Exists, exp.ReadCSV, exp.ReadParquet, exp.Parameter, exp.Placeholder, exp.SessionParameter)
 _NO_SUBQUERY = (
-    "use no subquery: a condition looks at one row of the table (a column named like this needs double quotes)"
+    "use no subquery: a condition checks one row of the table (a column with such a name needs double quotes)"
 )
 
 
 def problem_of(text: str) -> str | None:
-    """What keeps a text without comments from being a condition; None if nothing does. Nothing is run or opened."""
+    """Why a text without comments is not allowed as a condition; None if it is. Nothing is executed or opened."""
     shortened = []
     for found in _LEXEMES.finditer(text):
         match found.lastgroup:
@@ -109,7 +109,7 @@ def problem_of(text: str) -> str | None:
 
 
 def without_comments(text: str) -> str:
-    """The text with a blank for each comment: where a comment ends is not the same for all SQL readers."""
+    """Replaces each comment by a blank, since SQL parsers differ in where a comment ends."""
     return _LEXEMES.sub(lambda found: " " if found.lastgroup == "comment" else found.group(), text)
 
 
@@ -129,7 +129,7 @@ def _structure_problem(text: str) -> str | None:
         if isinstance(node, exp.Query | exp.Exists | exp.Table):
             return _NO_SUBQUERY
         if isinstance(node, exp.Alias):
-            return f"{node.alias!r} follows where the condition is complete"
+            return f"{node.alias!r} follows after the end of the condition"
         if isinstance(node, _REFUSED) or not isinstance(node, _ALLOWED):
             return f"{node.sql(ConditionDialect)!r} is not allowed in a condition"
     return None

@@ -1,6 +1,6 @@
-"""SQL of a condition in the words of polars: ``isnan(x)``, and texts beside columns of dates and times.
+"""Rewrites a condition for polars' SQL: ``isnan(x)``, and texts that are compared with dates and times.
 
-Imports sqlglot, and is itself imported where a condition is a text: a program that has none does not wait for it.
+It loads sqlglot, so it is imported only for a condition that is a text: other programs do not wait for it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.Between, 
 
 
 def with_isnan(text: str) -> str:
-    """The text with ``isnan(x)`` in words of polars' SQL, which lacks it: there a NaN is equal to itself."""
+    """Replaces ``isnan(x)``, which polars' SQL lacks, by ``x = NaN``: in polars a NaN equals itself."""
     if _ISNAN.search(text) is None:
         return text
 
@@ -38,7 +38,7 @@ def with_isnan(text: str) -> str:
 
 
 def with_typed_literals(text: str, schema: Schema) -> str:
-    """The text with ``'2026-01-31'`` beside a date or time column read as that type: SQL does so, polars refuses."""
+    """Casts a text such as ``'2026-01-31'`` to the type of the date or time column beside it; polars requires that."""
     try:
         tree = sqlglot.parse_one(text, read=ConditionDialect)
     except SqlglotError:
@@ -63,7 +63,7 @@ def _temporal(kind: pa.DataType) -> str | None:
 
 
 def _untyped(literal: object, kind: str) -> exp.Literal | None:
-    """The string literal that is to be read as `kind`; a TIMESTAMP without a zone is one in UTC."""
+    """The string literal that is to be cast to `kind`; a TIMESTAMP without a zone is in UTC."""
     if isinstance(literal, exp.Cast) and kind == "TIMESTAMPTZ" and literal.to.sql(ConditionDialect) == "TIMESTAMP":
         literal = literal.this
     return literal if isinstance(literal, exp.Literal) and literal.is_string else None

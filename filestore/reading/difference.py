@@ -1,8 +1,8 @@
-"""What differs between two versions, told from their files, vectors and pending runs alone, slot by slot.
+"""Computes the difference between two versions from their files, vectors and pending runs, slot by slot.
 
-Files that both versions have with the same dead rows are not read. Of the others, rows that only one version has are
-merged in key order: a key on both sides is an update, or no change if its row is the same, as after a compaction. Of a
-slot with pending runs the rows are those that our readers see.
+Files that both versions have with the same deleted rows are not read. From the others, rows that only one version has
+are merged in key order: a key on both sides is an update, or no change if its row is equal, as after a compaction. A
+slot with pending runs has the rows that our readers see.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from filestore.sorting.runs import RunFiles
 from filestore.storage import LocalStorage, temporary_folder
 
 __all__ = [
-    "Compared",
     "SlotDifference",
     "Spill",
+    "VersionPair",
     "changed_rows",
     "differences",
     "file_differences",
@@ -46,7 +46,7 @@ __all__ = [
 ]
 
 Spill = Callable[[], AbstractContextManager[RunFiles]]
-"""Opens a place for sorted runs; leaving it removes them."""
+"""Opens a place for sorted runs; the end of its context removes them."""
 
 _OPEN_ROW_GROUPS = 16
 _SIDE = "_side"
@@ -55,13 +55,13 @@ _KINDS = tuple(str(kind) for kind in (RowKind.DELETE, RowKind.INSERT, RowKind.UP
 
 @dataclass(frozen=True, slots=True)
 class SlotDifference:
-    """What two versions have of a slot in which they differ. Picklable.
+    """The files and runs of a slot that differs between two versions. Picklable.
 
     Attributes:
         slot: The slot.
-        before: Files that the later version lacks, or has with other dead rows; all files if runs are pending.
-        after: Files that the earlier version lacks, or has with other dead rows; all files if runs are pending.
-        pending: The runs that are pending in the earlier version and in the later one.
+        before: Files that the later version lacks or has with other deleted rows; all files if there are pending runs.
+        after: Files that the earlier version lacks or has with other deleted rows; all files if there are pending runs.
+        pending: The pending runs of the earlier version and of the later one.
     """
 
     slot: Slot
@@ -71,7 +71,7 @@ class SlotDifference:
 
     @property
     def most_rows(self) -> int:
-        """How many changes there are at most, rows before and after an update counted as two."""
+        """The largest possible number of changes; an update counts as two."""
         files = ({file.path: file for file in side} for side in (self.before, self.after))
         old, new = files
         shared = old.keys() & new.keys()
@@ -82,7 +82,7 @@ class SlotDifference:
 
 
 def differences(before: TableState, after: TableState) -> list[SlotDifference]:
-    """The slots whose rows may differ between two versions of a table, in any order of them. Pure."""
+    """Returns the slots whose rows may differ between two versions of a table, in either order. Pure."""
     found = {difference.slot: difference for difference in file_differences(before.files, after.files)}
     pending = [{slot.slot: slot for slot in pending_slots(state)} for state in (before, after)]
     same_rules = before.definition == after.definition
@@ -95,7 +95,7 @@ def differences(before: TableState, after: TableState) -> list[SlotDifference]:
 
 
 def file_differences(before: Mapping[str, DataFile], after: Mapping[str, DataFile]) -> list[SlotDifference]:
-    """The slots whose files differ, given all files by path: what readers see that know no runs. Pure."""
+    """Returns the slots whose files differ, given all files by path, as for readers that ignore runs. Pure."""
     found: dict[Slot, tuple[list[DataFile], list[DataFile]]] = {}
     for side, here, there in ((0, before, after), (1, after, before)):
         for path, file in here.items():
@@ -105,17 +105,17 @@ def file_differences(before: Mapping[str, DataFile], after: Mapping[str, DataFil
 
 
 def _same(old: PendingSlot | None, new: PendingSlot | None) -> bool:
-    """Whether the runs meet the same: files, and deletes that are remembered."""
+    """Whether the runs apply to the same base: the same files and tombstones."""
     return old is not None and new is not None and old.runs == new.runs and set(old.base) == set(new.base)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
+class VersionPair:
     """Two versions of a table, and the columns in which their rows are compared. Picklable.
 
     Attributes:
         before: The earlier version.
-        after: The later one.
+        after: The later version.
         wanted: The columns; a column that a version lacks is null in its rows.
     """
 
@@ -124,21 +124,21 @@ class Compared:
     wanted: Schema
 
 
-def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -> Iterator[pa.Table]:
-    """The changes that make the rows of one version those of the other, with `KIND_COLUMN`; a -U stands before its +U.
+def changed_rows(compared: VersionPair, difference: SlotDifference, spill: Spill) -> Iterator[pa.Table]:
+    """Yields the changes from one version's rows to the other's, with `KIND_COLUMN`; each -U is before its +U.
 
-    With a key they come in its order. Without one rows are not told apart: those of files that are gone leave (``-D``),
-    those of new files come (``+I``), so a compaction shows as both. Memory: a row group for each run of files that
-    overlap, of which there are at most `_OPEN_ROW_GROUPS`; more are written as small runs to a local disk first. With
-    pending runs, what an overlay takes (`filestore.reading.overlay`).
+    With a key they are in key order. Without a key rows are not compared: those of removed files are deletes (``-D``),
+    those of added files inserts (``+I``), so a compaction shows as both. It takes the memory of a row group for each
+    chain of files that overlap, of which at most `_OPEN_ROW_GROUPS` are open; more are written as small runs to a local
+    disk first. Pending runs take the memory of an overlay (`filestore.reading.overlay`).
 
     Args:
-        compared: The versions, which have one key.
-        difference: What to read.
-        spill: Where runs may lie.
+        compared: The versions, which have the same key.
+        difference: The slot to read.
+        spill: Opens a place for runs.
 
     Raises:
-        NotFound: a file of the earlier version was cleaned away.
+        NotFound: a file of the earlier version was removed after the version expired.
         Unsupported: ``schema-changed``: a value does not fit the wanted columns, which are those of an older version.
     """
     with ExitStack() as stack:
@@ -158,7 +158,7 @@ def changed_rows(compared: Compared, difference: SlotDifference, spill: Spill) -
 
 
 def _view(
-    compared: Compared,
+    compared: VersionPair,
     side: int,
     files: Sequence[DataFile],
     pending: PendingSlot | None,
@@ -171,7 +171,7 @@ def _view(
 def _in_order(
     chains: Sequence[Sequence[_Source]], merged: Sequence[str], by: Sequence[str], disk: Callable[[], RunFiles]
 ) -> Iterator[pa.Table]:
-    """The rows of all chains of files, and of runs that are on the disk already."""
+    """Merges the rows of all chains of files, and of runs that are on the disk already."""
     if len(chains) + len(merged) > _OPEN_ROW_GROUPS:
         files = disk()
         runs = [files.put(rows) for some in chains for rows in _unless_empty(_rows_of(some))]
@@ -188,7 +188,7 @@ def _unless_empty(rows: Iterator[pa.Table]) -> Iterator[Iterator[pa.Table]]:
 
 @contextmanager
 def on_local_disk() -> Iterator[RunFiles]:
-    """A place for runs in the system's temporary folder."""
+    """Opens a place for runs in the system's temporary folder."""
     number = iter(range(1 << 62))
     with temporary_folder("tablestore-difference-") as folder:
         yield RunFiles(LocalStorage(), folder, lambda: f"{next(number)}.parquet")
@@ -223,7 +223,7 @@ class _Source:
 
 
 def _shaped(frame: pl.DataFrame, table: TableFiles, wanted: Schema, side: int) -> pa.Table:
-    """Rows of one version in the wanted columns, and the side that they are on."""
+    """Converts rows of one version to the wanted columns, and adds the side of the version."""
     written = table.definition.schema
     rows = reshaped(arrow_table(frame, _nullable(written)), written, wanted).cast(_nullable(wanted))
     return rows.append_column(_SIDE, pa.array(np.full(rows.num_rows, side, dtype=np.int8)))
@@ -245,7 +245,7 @@ def _sources(wanted: Schema, before: SlotView, after: SlotView) -> list[_Source]
 
 
 def _chains(sources: Iterable[_Source]) -> list[list[_Source]]:
-    """Sources of one side whose keys do not overlap, one behind the other: read so, one of them is open at a time."""
+    """Groups sources of one side without overlapping keys into chains: of each only one file is open at a time."""
     chains: list[tuple[int, Key, list[_Source]]] = []
     bounds = ((_bounds(source.file, source.view.table), source) for source in sources)
     for (low, high), source in sorted(bounds, key=lambda pair: pair[0][0]):
@@ -273,7 +273,7 @@ def _rows_of(sources: Iterable[_Source]) -> Iterator[pa.Table]:
 
 
 def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Rows of whole keys, of each the one before and the one after, as changes."""
+    """Turns the rows of whole keys, each with its row before and after, into changes."""
     paired = ~changes(rows, keys)
     first, second = np.append(paired, False), np.append(False, paired)
     kinds = rows.column(_SIDE).to_numpy().astype(np.int64)

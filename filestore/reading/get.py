@@ -1,7 +1,7 @@
-"""Point reads: the rows of given keys in one version, found as a write finds them.
+"""Point reads: return the rows of given keys in one version; the keys are found in the same way as by a write.
 
-Partition and bucket follow from the key, then files are asked in the order of their live rows until all keys are found,
-since a key has at most one live row. Memory: the keys, the rows that are found, and what `FileLookup` takes.
+A key determines its partition and bucket. Then the files with the most live rows are searched first, until all keys are
+found, since a key has at most one live row. It takes the memory of the keys, of the found rows, and of `FileLookup`.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.lookup.key_match import HASH
-from filestore.lookup.located import located
+from filestore.lookup.locate import locate
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
-from filestore.reading.key_filters import AskedKeys
-from filestore.reading.overlay import PendingSlot, decided_keys, pending_slots
+from filestore.reading.key_filters import RequestedKeys
+from filestore.reading.overlay import PendingSlot, merged_keys, pending_slots
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
@@ -36,16 +36,16 @@ def get_rows(
     keys: pa.Table,
     columns: Sequence[str] | None = None,
 ) -> pa.Table:
-    """The rows of those keys, in the order of the keys; of a key that is there twice once, of one without a row none.
+    """Returns the rows of those keys in the order of the keys: one row for a repeated key, none for an absent one.
 
     Args:
-        table: The table, which has a key.
+        table: The table, which must have a primary key.
         state: The version to read.
-        keys: The columns of the primary key with their types, no nulls among them.
-        columns: Which columns, in which order; all if None.
+        keys: The columns of the primary key with their types, without nulls.
+        columns: The columns, in the order of the result; all if None.
 
     Raises:
-        NotFound: a column that is not there.
+        NotFound: a column does not exist.
     """
     definition = state.definition
     schema = definition.schema.arrow_of(columns)
@@ -68,14 +68,14 @@ def get_rows(
 
 
 def _numbered(keys: pa.Table, definition: TableDefinition) -> pa.Table:
-    """Each key once, with the number of its first place; those left out that no partition can have."""
+    """Returns each key once, with the number of its first position; without keys that no partition can have."""
     names = list(definition.primary_key)
     keys = keys.select(names).append_column(_NUMBER, pa.array(np.arange(keys.num_rows)))
     first = frame_of(keys.select(names)).select(pl.struct(pl.all()).is_first_distinct()).to_series()
     keys = keys.filter(first.to_arrow())
     for name in definition.partition_by:
         if pa.types.is_string(definition.schema.column(name).type):
-            keys = keys.filter(pc.not_equal(keys.column(name), ""))  # Delta would take it for null
+            keys = keys.filter(pc.not_equal(keys.column(name), ""))  # Delta would read it as null
     return keys
 
 
@@ -86,13 +86,13 @@ def _of_merged_slot(
     probes: pa.Table,
     values: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """The same of a slot with pending runs: the asked keys' changes are merged, and no others."""
+    """Like `_of_slot` for a slot with pending runs: it merges only the changes of the requested keys."""
     keys = list(table.definition.primary_key)
     left = frame_of(probes.select([*keys, _NUMBER]))
     schema = pa.schema([*table.definition.schema.select([*keys, *values]).to_arrow(), (_NUMBER, pa.int64())])
-    for decided in decided_keys(table, pending, [*keys, *values], AskedKeys(table.definition, probes)):
-        yield arrow_table(decided.rows.join(left, on=keys, how="inner"), schema)
-        left = left.join(decided.keys, on=keys, how="anti", maintain_order="left")
+    for merged in merged_keys(table, pending, [*keys, *values], RequestedKeys(table.definition, probes)):
+        yield arrow_table(merged.rows.join(left, on=keys, how="inner"), schema)
+        left = left.join(merged.keys, on=keys, how="anti", maintain_order="left")
     rest = probes.filter(pc.is_in(probes.column(_NUMBER), left[_NUMBER].to_arrow()))
     if rest.num_rows:
         yield from _of_slot(table, state.slots().get(pending.slot, ()), rest, values)
@@ -104,9 +104,9 @@ def _of_slot(
     probes: pa.Table,
     values: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """The key columns, the numbers and the wanted columns of the rows that the files hold."""
+    """Returns the key columns, the numbers and the wanted columns of the rows in the files."""
     keys = probes.select([*table.definition.primary_key, _NUMBER])
-    for _, lookup, asked, match in located(table, files, keys):
+    for _, lookup, asked, match in locate(table, files, keys):
         rows = asked.drop_columns(HASH).take(pa.array(match.probes))
         stored = lookup.rows_at(match.positions, values) if values else rows.select([])
         yield pa.table([*rows.columns, *stored.columns], names=[*rows.column_names, *stored.column_names])

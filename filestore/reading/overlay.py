@@ -1,8 +1,8 @@
-"""Reading a slot that has pending runs: what a fold would make of it, without writing (FORMAT.md section 11).
+"""Reads a slot with pending runs: merges them as a fold would, without writing (FORMAT.md section 11).
 
-With deduplicate a run's rows stay where they are, as rows of one more file: only keys are read to tell which rows of
-files and runs are dead, so a reader prunes columns and row groups of runs as it does of files. The engines that merge
-values give new rows instead, chunk by chunk, and leave dead the ones that those replace.
+With deduplicate a run is read like one more file: only keys are read to find out which rows of files and runs are
+superseded, so a reader prunes columns and row groups of runs as it does of files. The engines that merge values produce
+new rows, chunk by chunk, and mark the rows that those replace as deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,15 @@ from filestore.writing.pending import POSITION_BITS, KeyFilter, pending_chunks
 from filestore.writing.slot_lookup import SlotLookup
 from filestore.writing.slot_result import Dying
 
-__all__ = ["Decided", "Overlaid", "PendingSlot", "dead_rows", "decided_keys", "merged_chunks_of", "pending_slots"]
+__all__ = [
+    "MergedKeys",
+    "PendingSlot",
+    "SupersededRows",
+    "dead_rows",
+    "merged_chunks_of",
+    "merged_keys",
+    "pending_slots",
+]
 
 Positions = npt.NDArray[np.int64]
 
@@ -40,7 +48,7 @@ class PendingSlot:
 
 
 def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
-    """The slots of a version that have pending runs."""
+    """Returns the slots of a version that have pending runs."""
     files = state.met(state.timestamp_ms)
     return tuple(PendingSlot(slot, files.get(slot, ()), runs) for slot, runs in state.pending().items())
 
@@ -48,15 +56,15 @@ def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
 def dead_rows(
     table: TableFiles, pending: PendingSlot, base: Sequence[DataFile] | None = None
 ) -> Mapping[str, Positions]:
-    """Of a table with merge-engine = deduplicate: the rows that are dead beyond the files' vectors.
+    """Finds the rows that runs delete in addition to the files' vectors, in a table with merge-engine = deduplicate.
 
     Args:
         table: The table.
         pending: The slot.
-        base: The files that will be read; all of the slot if None. Without a sequence field no other is looked at.
+        base: The files that will be read; all of the slot if None. Without a sequence field only these are searched.
 
     Returns:
-        Ascending positions by path, of files and of all runs. Memory: the positions, and a byte a pending row.
+        Ascending positions by path, of files and of all runs. It takes their memory, and a byte for each pending row.
     """
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()
@@ -83,18 +91,18 @@ def _by_run(ordinals: Positions) -> Iterator[tuple[int, Positions]]:
 
 
 @dataclass(slots=True)
-class Overlaid:
-    """What `merged_chunks_of` has found out so far: the rows of files that its rows replace."""
+class SupersededRows:
+    """The rows of files that the rows of `merged_chunks_of` replace, as far as it has been read."""
 
     dead: Dying
 
 
 def merged_chunks_of(
-    table: TableFiles, pending: PendingSlot, found: Overlaid, wanted: KeyFilter | None = None
+    table: TableFiles, pending: PendingSlot, found: SupersededRows, wanted: KeyFilter | None = None
 ) -> Iterator[MergedChunk]:
-    """Of a table whose engine merges values: what the runs make of their keys, or of those wanted, chunk by chunk.
+    """Merges runs in a table whose engine merges values: yields the merged rows of all or the wanted keys, by chunk.
 
-    Once it is exhausted, `found` has all the dead rows of files with those keys.
+    Once it is exhausted, `found` has all superseded rows of files with those keys.
     """
     chunks = pending_chunks(table, pending.slot, pending.runs, wanted=wanted)
     for chunk in merged_chunks(table, pending.base, chunks):
@@ -103,45 +111,45 @@ def merged_chunks_of(
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """Keys of which runs, and not the files alone, say what their rows are.
+class MergedKeys:
+    """Keys whose rows are determined by runs, and not by the files alone.
 
     Attributes:
         keys: The columns of the primary key.
-        rows: The rows of those that have one.
+        rows: The rows of the keys that have one.
     """
 
     keys: pl.DataFrame
     rows: pl.DataFrame
 
 
-def decided_keys(
+def merged_keys(
     table: TableFiles, pending: PendingSlot, columns: Sequence[str], wanted: KeyFilter
-) -> Iterator[Decided]:
-    """What runs make of the wanted keys: those that they leave as they are stored do not come.
+) -> Iterator[MergedKeys]:
+    """Merges the changes of the wanted keys. Keys whose stored row does not change are left out.
 
     Args:
         table: The table.
         pending: The slot.
-        columns: Which columns of the rows.
-        wanted: Whose changes are merged. Memory: theirs, and of runs a row group each.
+        columns: The columns of the rows.
+        wanted: The keys whose changes are merged. It takes the memory of these, and of one row group of each run.
     """
     keys, names = list(table.definition.primary_key), list(columns)
     if table.definition.merges_values:
-        for chunk in merged_chunks_of(table, pending, Overlaid(Dying(table, pending.base)), wanted):
+        for chunk in merged_chunks_of(table, pending, SupersededRows(Dying(table, pending.base)), wanted):
             outcome = chunk.outcome
             changed = outcome.rows.filter(outcome.changed)
-            yield Decided(changed.select(keys), outcome.puts().select(names))
+            yield MergedKeys(changed.select(keys), outcome.puts().select(names))
         return
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()
-    files = pending.base if sequence else ()  # without a sequence field whatever is stored loses
+    files = pending.base if sequence else ()  # without a sequence field a change always replaces the stored row
     lookup = SlotLookup(table, files, Dying(table, files), extra, images=False)
     for chunk in pending_chunks(table, pending.slot, pending.runs, [*keys, *columns, *extra], wanted):
         rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
         puts = putting(rows)
         wins = ~lookup.find(rows, puts).lost
-        yield Decided(
+        yield MergedKeys(
             frame_of(rows.select(keys)).filter(pl.Series(wins)),
             frame_of(rows.select(names)).filter(pl.Series(wins & puts)),
         )

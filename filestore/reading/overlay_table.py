@@ -1,9 +1,9 @@
-"""A version with pending runs as a Delta table of its own, beside the table's log: for readers that scan natively.
+"""Writes a version with pending runs as a Delta table of its own, for readers that read Delta tables natively.
 
-Its only log entry names the version's files where they are, with vectors of what the runs kill. With deduplicate the
-runs are files of it; the engines that merge values have their new rows written beside the entry. Nothing is copied, but
-runs from before a column was widened, where nothing tells a reader of narrower types.
-Whoever reads a version first makes it; since a version never changes, all who come later use it, and whoever removes
+The overlay's only log entry names the version's files where they are, with vectors of the rows that the runs delete.
+With deduplicate the runs are files of the overlay; the engines that merge values write their new rows beside the entry.
+Files are not copied, except runs from before a column was widened, since Delta requires a feature for narrower types.
+The first reader of a version creates its overlay; since a version never changes, later readers use it, and removing
 it loses nothing (FORMAT.md section 11).
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 
 from filestore import layout
+from filestore.commit.plan import commit_info
+from filestore.commit.proposal import Proposal
 from filestore.delta.actions import Action, add_action, encode, metadata_action, protocol_action
-from filestore.delta.commit import commit_info
-from filestore.delta.conflict import Proposal
 from filestore.delta.state import TableState
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.errors import AlreadyExists
@@ -27,7 +27,7 @@ from filestore.files.writer import DataWriter, TableFiles
 from filestore.model.definition import TYPE_WIDENING
 from filestore.model.files import DataFile, Slot, Tombstones
 from filestore.model.snapshot import Operation
-from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of
+from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.rows.frames import arrow_table
 from filestore.writing.fold_values import whole_rows
 from filestore.writing.slot_result import Dying
@@ -40,9 +40,9 @@ class OverlayFile:
     """A file that an overlay names.
 
     Attributes:
-        file: With the vector that it has there.
-        own: It lies below the overlay's folder, not below the table's.
-        own_vector: Its vector does.
+        file: The file with the vector that it has in the overlay.
+        own: Whether the file is in the overlay's folder, and not in the table's.
+        own_vector: Whether its vector is.
     """
 
     file: DataFile
@@ -51,25 +51,25 @@ class OverlayFile:
 
 
 def overlay_location(table: TableFiles, version: int) -> str:
-    """Where the overlay of a version lies, if there is one."""
+    """Returns the folder for the overlay of a version."""
     return table.path(layout.overlay_path(version))
 
 
 def overlay_slot(
     table: TableFiles, pending: PendingSlot, location: str, *, merged: bool = False
 ) -> tuple[OverlayFile, ...]:
-    """What an overlay names of a slot with pending runs; writes its vectors, and new rows if the engine makes such.
+    """Returns the files of the overlay for a slot with pending runs; writes its vectors, and merged rows.
 
     Args:
         table: The table.
         pending: The slot.
         location: The overlay's folder.
-        merged: The runs hold rows that the engine has merged already: of a key the last one stands, or the highest.
+        merged: Whether the rows of runs are merged already: of a key the last one wins, or the highest sequence.
     """
     own: list[DataFile] = []
     files = [file for file in pending.base if not isinstance(file, Tombstones)]
     if table.definition.merges_values and not merged:
-        found = Overlaid(Dying(table, pending.base))
+        found = SupersededRows(Dying(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:
             for chunk in merged_chunks_of(table, pending, found):
                 writer.write(whole_rows(chunk.outcome.puts(), table.definition))
@@ -93,7 +93,7 @@ def overlay_slot(
 
 
 def _copied(table: TableFiles, slot: Slot, rows: RowGroups) -> tuple[DataFile, ...]:
-    """The live rows of a run in a file with the types that the table has now."""
+    """Copies the live rows of a run into a file with the table's current types."""
     with DataWriter(table, slot) as writer:
         for group in range(len(rows)):
             if (alive := rows.alive(group)).any():
@@ -108,7 +108,7 @@ def _overlaid(
     dead: np.ndarray[tuple[int], np.dtype[np.int64]] | None,
     builder: VectorFileBuilder,
 ) -> OverlayFile | None:
-    """The file with its vector grown; None if no row lives."""
+    """Adds rows to the file's vector; returns None if no live row is left."""
     if dead is None or not len(dead):
         return OverlayFile(file)
     before = positions(table.storage, table.location, file.vector)
@@ -125,13 +125,13 @@ def commit_overlay(
     named: Iterable[OverlayFile],
     location: str,
 ) -> None:
-    """Writes the overlay's entry: from then on it is there. Another reader's that was faster is as good.
+    """Writes the overlay's log entry, which creates it. If another reader was faster, its overlay is as good.
 
     Args:
         table: The table.
-        state: The version below.
-        overlaid: The slots of which `named` has the files; of the others those of the version stay.
-        named: What `overlay_slot` gave.
+        state: The version of the overlay.
+        overlaid: The slots whose files `named` has; other slots keep the version's files.
+        named: The results of `overlay_slot`.
         location: The overlay's folder.
     """
     settled = [OverlayFile(file) for slot, files in state.slots().items() if slot not in overlaid for file in files]
@@ -145,7 +145,7 @@ def commit_overlay(
     try:
         table.storage.write_new(layout.join(location, layout.log_entry_path(0)), encode(actions))
     except AlreadyExists:
-        return  # what we made beside it is for the orphan clean-up
+        return  # our files beside it are orphans, which the orphan clean-up removes
 
 
 def _add(table: TableFiles, overlaid: OverlayFile) -> Action:
@@ -160,5 +160,5 @@ def _add(table: TableFiles, overlaid: OverlayFile) -> Action:
 
 
 def _absolute(table: TableFiles, relative: str) -> str:
-    """A file of the table as another Delta table names it (Delta protocol, "Add File": an absolute path)."""
+    """Names a file of the table for another Delta table (Delta protocol, "Add File": an absolute path)."""
     return Path(table.path(relative)).absolute().as_uri()

@@ -1,6 +1,6 @@
-"""Which rows are wanted: SQL text that polars reads, or a polars expression. A row is wanted where polars says true.
+"""Conditions of reads: SQL text that polars parses, or a polars expression. Rows for which it is true are wanted.
 
-What a condition says of whole files is in `filestore.reading.pruning`.
+`filestore.reading.pruning` applies a condition to whole files.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from filestore.rows.frames import polars_schema
 __all__ = ["Condition", "Predicate"]
 
 Predicate = str | pl.Expr
-"""What users give: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression.
+"""A condition of a user: SQL text, such as ``amount > 10 AND region IN ('a', 'b')``, or a polars expression.
 
-A text has no subqueries: it is checked before polars sees it (`filestore.reading.condition_text`)."""
+A text has no subqueries: it is checked before polars parses it (`filestore.reading.condition_text`)."""
 
 _POLARS_PREFIX = "_POLARS_"
 
@@ -30,7 +30,7 @@ class Condition:
     """A predicate that was checked against a schema. Make it with `Condition.of`.
 
     Attributes:
-        expression: True, false or null for each row.
+        expression: It is true, false or null for each row.
         columns: The columns that it reads, in the schema's order.
     """
 
@@ -39,12 +39,12 @@ class Condition:
 
     @classmethod
     def of(cls, where: Predicate, schema: Schema) -> Condition:
-        """The condition that a predicate is for the rows of a table.
+        """Checks a predicate for the rows of a table.
 
         Raises:
-            NotFound: it names a column that is not there (``unknown-column``).
-            InvalidRequest: it cannot be read, compares what cannot be compared, is not a condition, or looks at more
-                than one row (``bad-predicate``).
+            NotFound: it names a column that does not exist (``unknown-column``).
+            InvalidRequest: it cannot be parsed, compares types that cannot be compared, is not a condition, or needs
+                more than one row (``bad-predicate``).
         """
         expression = where if isinstance(where, pl.Expr) else _checked(where)
         columns = _columns(expression, where, schema)
@@ -60,7 +60,7 @@ class Condition:
         """For each row whether it is wanted.
 
         Raises:
-            InvalidRequest: a row for which the condition has no answer, such as a cast that fails.
+            InvalidRequest: the condition fails for a row, such as by a cast.
         """
         try:
             mask = rows.select(self.expression.fill_null(False).alias("wanted")).to_series()
@@ -70,8 +70,8 @@ class Condition:
 
 
 def _checked(where: str) -> pl.Expr:
-    """The text as polars reads it, if polars may see it: see `filestore.reading.condition_text`."""
-    # Here and not above: they bring sqlglot, which who reads without a condition shall not wait for.
+    """Parses a text with polars, if it is allowed: see `filestore.reading.condition_text`."""
+    # These imports load sqlglot, for which reads without a condition should not wait.
     from filestore.reading.condition_text import problem_of, without_comments
     from filestore.reading.condition_words import with_isnan
 
@@ -108,12 +108,12 @@ def _columns(expression: pl.Expr, where: Predicate, schema: Schema) -> tuple[str
         schema.column(name)  # raises NotFound
     for node in nodes:
         if not _row_by_row(node):
-            raise _bad(where, f"{node} looks at more than one row; filter the result of the scan by it")
+            raise _bad(where, f"{node} needs more than one row; filter the result of the scan by it")
     return tuple(name for name in schema.names if name in named)
 
 
 def _nodes(expression: pl.Expr) -> Iterator[pl.Expr]:
-    """An expression and all that it is made of. A loop: SQL is easily nested deeper than Python's stack."""
+    """Yields an expression and all its parts. It is a loop since SQL is easily nested deeper than Python's stack."""
     open_nodes = [expression]
     while open_nodes:
         node = open_nodes.pop()
@@ -122,15 +122,15 @@ def _nodes(expression: pl.Expr) -> Iterator[pl.Expr]:
 
 
 def _row_by_row(node: pl.Expr) -> bool:
-    """Aggregates and windows would see one row group at a time: their result would depend on how the files lie."""
+    """Whether the result for a row depends on that row alone: aggregates and windows would see one row group only."""
     try:
         return node.meta.is_row_separable() or node.meta.is_literal()
     except PolarsError:
-        return True  # cannot be told without the schema, as for Python functions
+        return True  # polars cannot decide it without the schema, as for Python functions
 
 
 def _problem(expression: pl.Expr, schema: Schema) -> str | None:
-    """What polars says against the expression; None if it is a condition."""
+    """Polars' objection to the expression; None if it is a condition."""
     empty = pl.DataFrame(schema=polars_schema(schema.to_arrow()))
     try:
         kind = empty.select(expression.alias("wanted")).to_series().dtype

@@ -1,7 +1,7 @@
-"""Pruning: which files and row groups may hold a wanted row, told from bounds alone. Pure.
+"""Prunes files and row groups that cannot contain a wanted row, by bounds alone. Pure.
 
-Understood are `column op literal`, IN, BETWEEN, IS [NOT] NULL, and anything over partition columns, joined by AND and
-OR; whatever else there is prunes nothing. Where bounds are unknown, nothing is pruned.
+It recognises `column op literal`, IN, BETWEEN, IS [NOT] NULL, and anything over partition columns, joined by AND and
+OR; other conditions prune nothing. Where bounds are unknown, nothing is pruned.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OPERATORS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     "<=": lambda left, right: left <= right,
     "=": lambda left, right: left == right,
 }
-# Comparisons that polars' SQL makes with decimal literals and lists: they have no public spelling, but show their name.
+# polars' SQL uses these for comparisons with decimal literals and lists: they have no public API, but print their name.
 _SQL_OPERATORS = {
     "sql_gt": ">",
     "sql_gt_eq": ">=",
@@ -43,7 +43,7 @@ _SQL_OPERATORS = {
 
 
 def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
-    """For each file or row group whether it may hold a row for which the condition is true."""
+    """For each file or row group whether it may contain a row for which the condition is true."""
     for join, combine in ((pl.Expr.__and__, np.logical_and), (pl.Expr.__or__, np.logical_or)):
         if len(parts := _parts(condition, join)) > 1:
             return combine.reduce([may_hold(part, bounds) for part in parts])  # type: ignore[no-any-return]
@@ -57,11 +57,11 @@ def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
         known = _recognised(condition)
         return everything if known is None else known.may_hold(bounds)
     except PolarsError:
-        return everything  # what holds for the rows' types need not hold for a literal alone
+        return everything  # a comparison that works for the rows' types can fail for a literal alone
 
 
 def equalities(condition: pl.Expr) -> Iterator[tuple[str, pl.Series]]:
-    """Columns that must have one of some values wherever the condition is true, with those values."""
+    """Yields columns that must have one of some values wherever the condition is true, with these values."""
     for part in _parts(condition, pl.Expr.__and__):
         inputs = part.meta.pop()
         if len(inputs) != 2:
@@ -76,9 +76,9 @@ def equalities(condition: pl.Expr) -> Iterator[tuple[str, pl.Series]]:
 
 
 def on_columns(condition: pl.Expr, columns: Collection[str]) -> pl.Expr | None:
-    """What a condition says of some columns alone, true wherever it is; None if nothing is understood.
+    """Derives a condition on some columns that is true wherever the given one is; None if that is not possible.
 
-    It is made of comparisons with literals, so it has an answer for every row.
+    It consists of comparisons with literals, so it can be evaluated for every row.
     """
     kept = [part for part in _parts(condition, pl.Expr.__and__) if _compares(part, columns)]
     return reduce(pl.Expr.__and__, kept) if kept else None
@@ -93,11 +93,11 @@ def _compares(condition: pl.Expr, columns: Collection[str]) -> bool:
 
 
 def _parts(condition: pl.Expr, join: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> list[pl.Expr]:
-    """What `join` joins, in order; the condition alone if it joins nothing. A loop: conditions may be thousands."""
+    """The operands of `join`, in order; only the condition if it is not joined. A loop: there may be thousands."""
     found, open_parts = [], [condition]
     while open_parts:
         part = open_parts.pop()
-        inputs = part.meta.pop()  # the last comes first
+        inputs = part.meta.pop()  # the last operand is first
         if len(inputs) == 2 and part.meta.eq(join(inputs[1], inputs[0])):
             open_parts += inputs
         else:
@@ -110,7 +110,7 @@ def _truth(condition: pl.Expr, values: pl.DataFrame, *, unknown: bool) -> Mask:
 
 
 class _Known(Protocol):
-    """A condition on one column that bounds can tell something about."""
+    """A condition on one column that bounds can decide for some files."""
 
     def may_hold(self, bounds: Bounds) -> Mask: ...
 
@@ -127,7 +127,7 @@ class _IsNull:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OneSided:
-    """True from some value upwards, or downwards: then the bound on that side knows, by the very same comparison."""
+    """A condition that is true from some value upwards, or downwards: evaluating it for that bound decides."""
 
     column: str
     condition: pl.Expr
@@ -140,10 +140,10 @@ class _OneSided:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Within:
-    """True only inside of some spans, ends included.
+    """A condition that is true only inside of some spans, ends included.
 
-    A comparison may round, as REAL = 0.1 does, so the bounds themselves are tried too. That is enough: rounding keeps
-    the order, so what lies strictly between the bounds can only be wanted for a span that reaches between them.
+    A comparison may round, as REAL = 0.1 does, so it is evaluated for the bounds themselves, too. That is enough:
+    rounding keeps the order, so a value strictly between the bounds can be wanted only for a span between them.
     """
 
     column: str
@@ -214,13 +214,13 @@ def _recognised_comparison(
 
 
 def _listed(literal: pl.Expr) -> pl.Series:
-    """The values of a literal or of a list of them."""
+    """The values of a literal or of a list of literals."""
     values = pl.select(literal).to_series()
     return values.explode() if isinstance(values.dtype, pl.List) else values
 
 
 def _spans(literal: pl.Expr) -> Iterable[tuple[pl.Expr, pl.Expr]]:
-    """A span for each value of a list, or one over all of them if they are many."""
+    """A span for each value of a list, or one span for all of them if there are many."""
     values = _listed(literal).drop_nulls().unique().sort()
     singles = [pl.lit(values.slice(i, 1)).first() for i in range(min(len(values), _MAX_LISTED))]
     if len(values) <= _MAX_LISTED:

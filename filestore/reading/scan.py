@@ -1,7 +1,7 @@
-"""Local scans: a version and a condition become a plan (pure), the plan becomes rows, stretch by stretch.
+"""Local scans: a version and a condition become a plan (pure), and the plan becomes rows, batch by batch.
 
-A stretch is a row group, or small files that have no more rows than one together. Memory: a stretch for each core and
-one more; of a filtered one first only the columns that the condition reads.
+A batch is a row group, or small files with no more rows than one. It takes the memory of a batch for each core and one
+more; of a filtered batch only the columns of the condition are read first.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
 from filestore.files.bounds import file_bounds, row_group_bounds
-from filestore.files.row_groups import RowGroups, Stretch, stretches
+from filestore.files.row_groups import DecodeBatch, RowGroups, decode_batches
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
-from filestore.lookup.located import located
+from filestore.lookup.locate import locate
 from filestore.model.files import DataFile, Slot
 from filestore.reading.bucket_pruning import wanted_buckets, wanted_keys
 from filestore.reading.key_filters import KeyCondition
-from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of, pending_slots
+from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of, pending_slots
 from filestore.reading.predicate import Condition, Predicate
 from filestore.reading.pruning import may_hold
 from filestore.rows.frames import arrow_table
@@ -50,15 +50,15 @@ _JUDGED_FILES = 64
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanPlan:
-    """What a scan of one version reads. Picklable.
+    """The plan of a scan of one version. Picklable.
 
     Attributes:
         version: The table's version.
-        schema: What comes out.
-        files: Those that may hold a wanted row.
-        condition: Which rows are wanted; all if None.
-        pending: Slots with runs that are merged as they are read; their files are among `files` too.
-        keys: The primary keys that wanted rows can have, each once; None if the condition does not name them.
+        schema: The schema of the result.
+        files: The files that may contain a wanted row.
+        condition: Chooses the wanted rows; None: all rows.
+        pending: Slots with runs that are merged on reading; their files are in `files`, too.
+        keys: The primary keys of rows that can be wanted, each once; None if the condition does not name them.
     """
 
     version: int
@@ -70,18 +70,18 @@ class ScanPlan:
 
     @property
     def rows(self) -> int:
-        """How many rows come out at most."""
+        """The largest possible number of rows."""
         return sum(f.live_rows for f in self.files) + sum(run.rows for slot in self.pending for run in slot.runs)
 
     @property
     def bucket(self) -> int:
-        """Of one of its `parts`: the bucket of all rows."""
+        """The bucket of all rows, if the plan is one of `parts`."""
         return self.pending[0].slot.bucket if self.pending else self.files[0].slot.bucket
 
     def parts(self) -> list[ScanPlan]:
-        """The plan as plans that can run anywhere: one for each file, and for each slot with pending runs one for all.
+        """Splits the plan into plans that can run anywhere: one for each file, and one for each slot with pending runs.
 
-        Their order depends on nothing but the version.
+        Their order depends only on the version.
         """
         overlaid = {pending.slot for pending in self.pending}
         settled = sorted((f for f in self.files if f.slot not in overlaid), key=lambda f: f.path)
@@ -98,11 +98,11 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
 
     Args:
         state: The version to read.
-        columns: Which columns, in which order, at least one; all if None.
-        where: Which rows.
+        columns: The columns in the order of the result, at least one; all if None.
+        where: The condition of wanted rows.
 
     Raises:
-        NotFound: a column that is not there.
+        NotFound: a column does not exist.
         InvalidRequest: no columns or one twice, or a condition that cannot be evaluated (see `Condition.of`).
     """
     definition = state.definition
@@ -123,29 +123,29 @@ def plan_scan(state: TableState, columns: Sequence[str] | None = None, where: Pr
         return [inside and next(found) for inside in near]
 
     kept = tuple(itertools.compress(files, hit(files)))
-    # by its place only: what a run makes of a stored row is wanted or not whatever the run itself holds
+    # only by its slot: whether a merged row is wanted does not depend on the run's own values alone
     anything = [replace(slot.runs[0].as_file(), min_key=None, max_key=None) for slot in pending]
     slots = tuple(itertools.compress(pending, hit(anything)))
     return ScanPlan(state.version, schema, kept, condition, slots, wanted_keys(condition.expression, definition))
 
 
 def scan(table: TableFiles, plan: ScanPlan) -> Iterator[pa.Table]:
-    """The rows of a plan as Arrow tables of exactly its schema; one a stretch, empty ones left out."""
+    """Returns the rows of a plan as Arrow tables with exactly its schema: one for each batch with rows."""
     return _read_ahead(table, plan, lambda frame: arrow_table(frame, plan.schema))
 
 
 def scan_table(table: TableFiles, plan: ScanPlan) -> pa.Table:
-    """All rows of a plan."""
+    """Returns all rows of a plan."""
     return pa.concat_tables([plan.schema.empty_table(), *scan(table, plan)])
 
 
 def scan_frames(table: TableFiles, plan: ScanPlan) -> Iterator[pl.DataFrame]:
-    """The rows of a plan as polars frames; one a stretch, empty ones left out."""
+    """Returns the rows of a plan as polars frames: one for each batch with rows."""
     return _read_ahead(table, plan, lambda frame: frame)
 
 
 def _read_ahead(table: TableFiles, plan: ScanPlan, finish: Callable[[pl.DataFrame], Rows]) -> Iterator[Rows]:
-    """Row groups in order, decoded by a thread for each core while the first ones are used."""
+    """Decodes batches in order, by a thread for each core, while the caller uses the first ones."""
     pool = ThreadPoolExecutor(os.cpu_count() or 1, "scan")
     try:
         calls = (partial(_finished, part, finish) for part in _parts(table, plan, pool))
@@ -155,7 +155,7 @@ def _read_ahead(table: TableFiles, plan: ScanPlan, finish: Callable[[pl.DataFram
 
 
 def _ahead(pool: ThreadPoolExecutor, calls: Iterable[Callable[[], Result]]) -> Iterator[Result]:
-    """What the calls give, in their order, with one for each core under way."""
+    """Yields the results of calls in their order, while one for each core is running."""
     threads = os.cpu_count() or 1
     running: deque[Future[Result]] = deque()
     for call in calls:
@@ -172,9 +172,9 @@ def _finished(part: Part, finish: Callable[[pl.DataFrame], Rows]) -> Rows | None
 
 
 def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Iterator[Part]:
-    """The pieces of a scan, each to be read by any thread: stretches of files, rows of keys, and merged rows.
+    """Yields the parts of a scan, each of which any thread may read: batches of files, rows of keys, and merged rows.
 
-    Slots with pending runs come one by one, so that what is dead is held for a few of them only.
+    Slots with pending runs follow one after the other, so that superseded rows of only a few are in memory.
     """
     pending_files: dict[Slot, list[DataFile]] = {pending.slot: [] for pending in plan.pending}
     folded = [file for file in plan.files if file.slot not in pending_files]
@@ -185,7 +185,7 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
     if table.definition.merges_values:
         keys = KeyCondition.of(plan.condition, table.definition)
         for pending in plan.pending:
-            found = Overlaid(Dying(table, pending.base))
+            found = SupersededRows(Dying(table, pending.base))
             for chunk in merged_chunks_of(table, pending, found, keys):
                 yield partial(_wanted, plan, chunk.outcome.puts())
             yield from _live_rows(table, plan, pending_files[pending.slot], found.dead.rows(), keys)
@@ -197,16 +197,16 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
 
 
 def _rows_of_keys(table: TableFiles, plan: ScanPlan, files: Sequence[DataFile], keys: pa.Table) -> Iterator[Part]:
-    """The rows of the keys that a condition names, found as a point read finds them; in the order of the files."""
+    """Looks up the rows of the keys that a condition names, like a point read; in the order of the files."""
     for name in table.definition.partition_by:
         if pa.types.is_string(table.definition.schema.column(name).type):
-            keys = keys.filter(pc.not_equal(keys.column(name), ""))  # no partition has this name
+            keys = keys.filter(pc.not_equal(keys.column(name), ""))  # no partition has this value
     near: dict[Slot, list[DataFile]] = {}
     for file in files:
         near.setdefault(file.slot, []).append(file)
     found: dict[str, list[Positions]] = {}
     for slot, probes in by_slot(sort_rows(keys, table.definition), table.definition):
-        for file, _, _, match in located(table, near.get(slot, ()), probes):
+        for file, _, _, match in locate(table, near.get(slot, ()), probes):
             found.setdefault(file.path, []).append(match.positions)
     for file in files:
         if file.path in found:
@@ -225,16 +225,16 @@ def _live_rows(
     dead: Mapping[str, Positions] | None = None,
     keys: KeyCondition | None = None,
 ) -> Iterator[Part]:
-    """The stretches of files that may hold a wanted row."""
+    """Yields the batches of files that may contain a wanted row."""
     gone = dead or {}
     opened = (RowGroups(table, file, gone.get(file.path)) for file in files)
     hits = itertools.chain.from_iterable(_hits(table, plan, some) for some in _growing(opened))
-    for stretch in stretches(hits, table.definition.options["row-group.rows"]):
-        yield partial(_frame, plan, stretch, keys)
+    for batch in decode_batches(hits, table.definition.options["row-group.rows"]):
+        yield partial(_frame, plan, batch, keys)
 
 
 def _growing(opened: Iterator[RowGroups]) -> Iterator[list[RowGroups]]:
-    """Files that are judged at once: few of the first, so that reading begins soon. Memory: their footers."""
+    """Groups of files that are pruned together: small ones first, so that reading begins soon. It keeps footers."""
     size = 1
     while some := list(itertools.islice(opened, size)):
         yield some
@@ -248,7 +248,7 @@ def _wanted(plan: ScanPlan, rows: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def _hits(table: TableFiles, plan: ScanPlan, files: Sequence[RowGroups]) -> Iterator[tuple[RowGroups, int]]:
-    """The row groups that may hold a wanted row."""
+    """The row groups that may contain a wanted row."""
     groups = [(file, group) for file in files for group in range(len(file))]
     if plan.condition is None:
         return iter(groups)
@@ -257,21 +257,21 @@ def _hits(table: TableFiles, plan: ScanPlan, files: Sequence[RowGroups]) -> Iter
     return itertools.compress(groups, may_hold(plan.condition.expression, bounds))
 
 
-def _frame(plan: ScanPlan, stretch: Stretch, keys: KeyCondition | None) -> pl.DataFrame | None:
-    """The wanted live rows of a stretch; None if there are none. Of other `keys` nobody knows which rows live."""
-    names, condition, alive = plan.schema.names, plan.condition, stretch.alive()
+def _frame(plan: ScanPlan, batch: DecodeBatch, keys: KeyCondition | None) -> pl.DataFrame | None:
+    """Reads the wanted live rows of a batch; None if there are none. With `keys` only rows of these keys are read."""
+    names, condition, alive = plan.schema.names, plan.condition, batch.alive()
     if keys is not None and alive.any():
-        alive[alive] = keys.of_frame(stretch.read(keys.condition.columns, alive))
+        alive[alive] = keys.of_frame(batch.read(keys.condition.columns, alive))
     if not alive.any():
         return None
     if condition is None:
-        return stretch.read(names, alive)
-    # A dead row is never judged: a condition may fail on what it should not see.
-    judged = stretch.read(condition.columns, alive)
+        return batch.read(names, alive)
+    # The condition is evaluated only for live rows: it may fail for values that it should not see.
+    judged = batch.read(condition.columns, alive)
     wanted = condition.wanted(judged)
     if not wanted.any():
         return None
     alive[alive] = wanted.to_numpy()
     rest = [name for name in names if name not in condition.columns]
-    more = stretch.read(rest, alive).get_columns() if rest else []
+    more = batch.read(rest, alive).get_columns() if rest else []
     return judged.filter(wanted).hstack(more).select(names)

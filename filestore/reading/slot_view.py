@@ -1,7 +1,7 @@
-"""The rows of a slot in one version, as places in files; runs that are pending are merged as our readers merge them.
+"""The rows of a slot in one version as positions in files; pending runs are merged as our readers merge them.
 
-With deduplicate a run is one more file, of which some rows are dead; the engines that merge values give new rows, which
-are put away as a sorted run on a local disk: what they replace is known only when all are merged.
+With deduplicate a run is one more file with some deleted rows. The engines that merge values produce new rows, which
+are written as a sorted run to a local disk: the rows that they replace are known only after all have been merged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import pyarrow as pa
 from filestore.delta.vectors import positions
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
-from filestore.reading.overlay import Overlaid, PendingSlot, dead_rows, merged_chunks_of
+from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.sorting.runs import RunFiles
 from filestore.writing.slot_result import Dying
 
@@ -29,13 +29,13 @@ Positions = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """What a version has of a slot.
+    """The rows of a slot in one version.
 
     Attributes:
         table: The table in that version.
-        files: By path; pending runs among them where their rows are read as they stand.
-        killed: By path, what the pending runs kill beyond the files' vectors; ascending positions.
-        merged: A run with the rows that merging the pending ones gives; None without any.
+        files: The files by path; also pending runs, where their rows are read as they are.
+        killed: By path the rows that pending runs delete in addition to the files' vectors; ascending positions.
+        merged: A run with the merged rows of pending runs; None if there are none.
     """
 
     table: TableFiles
@@ -44,7 +44,7 @@ class SlotView:
     merged: str | None = None
 
     def dead(self, file: DataFile) -> Positions:
-        """All dead rows of a file, by ascending position."""
+        """The ascending positions of all deleted rows of a file."""
         dead = positions(self.table.storage, self.table.location, file.vector).astype(np.int64)
         killed = self.killed.get(file.path)
         return dead if killed is None else np.union1d(dead, killed)
@@ -57,16 +57,16 @@ def slot_view(
     disk: Callable[[], RunFiles],
     shaped: Callable[[pl.DataFrame], pa.Table],
 ) -> SlotView:
-    """What a version has of a slot.
+    """Determines the rows of a slot in one version.
 
-    Memory: that of an overlay: the positions of what dies, and a chunk.
+    It takes the memory of an overlay: the positions of deleted rows, and a chunk.
 
     Args:
         table: The table in that version.
-        files: The files to look at; all of the slot if it has pending runs.
+        files: The files to consider; all of the slot if it has pending runs.
         pending: Its pending runs, if it has any.
-        disk: Where merged rows may be put away; asked only if there are any.
-        shaped: Makes rows of the table what is put away.
+        disk: Opens the place for merged rows; called only if there are any.
+        shaped: Converts merged rows to those of the run.
     """
     by_path = {file.path: file for file in files}
     if pending is None:
@@ -74,7 +74,7 @@ def slot_view(
     if not table.definition.merges_values:
         runs = {run.path: run.as_file() for run in pending.runs}
         return SlotView(table, by_path | runs, dead_rows(table, pending))
-    found = Overlaid(Dying(table, pending.base))
+    found = SupersededRows(Dying(table, pending.base))
     rows = _merged(table, pending, found, shaped)
     first = next(rows, None)
     run = None if first is None else disk().put(chain([first], rows))
@@ -82,7 +82,7 @@ def slot_view(
 
 
 def _merged(
-    table: TableFiles, pending: PendingSlot, found: Overlaid, shaped: Callable[[pl.DataFrame], pa.Table]
+    table: TableFiles, pending: PendingSlot, found: SupersededRows, shaped: Callable[[pl.DataFrame], pa.Table]
 ) -> Iterator[pa.Table]:
     names = table.definition.schema.names
     for chunk in merged_chunks_of(table, pending, found):

@@ -1,7 +1,7 @@
-"""Changes that lie beside a version, such as a log's tail, as runs of an overlay (FORMAT.md section 11.3).
+"""Changes that no version has yet, such as a log's tail, as runs of an overlay (FORMAT.md section 11.3).
 
-They become runs of the overlay's own, which lie in its folder; which rows they kill is told as for pending runs.
-Memory: a chunk, and what `filestore.reading.overlay.dead_rows` takes.
+The runs are in the overlay's own folder; the rows that they supersede are found as for pending runs. It takes the
+memory of a chunk, and of `filestore.reading.overlay.dead_rows`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _CHUNK_ROWS = 1 << 16
 def overlay_changes(
     table: TableFiles, base: Mapping[Slot, Sequence[DataFile]], changes: Iterable[pa.RecordBatch], folder: str
 ) -> Iterator[tuple[Slot, tuple[OverlayFile, ...]]]:
-    """What an overlay names of the slots that the changes touch; writes their rows and vectors.
+    """Yields the overlay's files of each slot that the changes touch; writes their rows and vectors.
 
     Args:
         table: The table, which has a primary key.
-        base: Live files and tombstones of those slots, at least.
-        changes: Sorted by partition, bucket and key, with `ORDINAL_COLUMN`, `BUCKET_COLUMN` and `KIND_COLUMN`. Rows
-            that they put are merged already: of a key the last one stands, with a sequence field the highest.
-        folder: The overlay's, below the table's.
+        base: At least the live files and tombstones of these slots.
+        changes: Sorted by partition, bucket and key, with `ORDINAL_COLUMN`, `BUCKET_COLUMN` and `KIND_COLUMN`. Their
+            rows are merged already: of a key the last one wins, with a sequence field the highest.
+        folder: The overlay's folder, in the table's.
     """
     chunks = cut_chunks(changes, table.definition, _CHUNK_ROWS)
     location = table.path(folder)

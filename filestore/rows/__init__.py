@@ -1,1 +1,1 @@
-"""Rows in memory: what they are checked for, where they belong, how their keys compare."""
+"""Rows in memory: checks before a write, their buckets and partitions, and comparisons of their keys."""

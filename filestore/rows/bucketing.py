@@ -1,7 +1,7 @@
 """The bucket function (FORMAT.md section 4): Spark's ``pmod(hash(columns), buckets)``, vectorised in numpy.
 
-Spark's ``hash`` is Murmur3_x86_32 with seed 42, chained over the columns, nulls skipped. Spark computes it natively
-in a plan and we compute it here, so that a row lands in the same bucket whoever writes it.
+Spark's ``hash`` is Murmur3_x86_32 with seed 42, chained over the columns; it skips nulls. Spark computes it natively in
+a plan and we compute it here, so that every writer puts a row into the same bucket.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _MAX_LONG_DECIMAL = 18
 
 
 def bucket_of(table: pa.Table | pa.RecordBatch, columns: Sequence[str], buckets: int) -> npt.NDArray[np.int32]:
-    """The bucket of each row, from 0 to ``buckets - 1``."""
+    """Returns the bucket of each row, from 0 to ``buckets - 1``."""
     if buckets == 1:
         return np.zeros(table.num_rows, dtype=np.int32)
     return np.mod(spark_hash([table.column(c) for c in columns], table.num_rows), np.int32(buckets))
 
 
 def spark_hash(columns: Sequence[pa.Array | pa.ChunkedArray], rows: int) -> npt.NDArray[np.int32]:
-    """Spark SQL's ``hash(columns…)`` of each row."""
+    """Computes Spark SQL's ``hash(columns…)`` of each row."""
     hashes = np.full(rows, SEED, dtype=np.uint32)
     with np.errstate(over="ignore"):
         for column in columns:
@@ -101,9 +101,9 @@ def _hash_slices(
     lengths: npt.NDArray[np.int64],
     seeds: Hashes,
 ) -> Hashes:
-    """Murmur3 over byte slices, all rows a word at a time; Spark mixes each byte of the tail as a signed int."""
+    """Computes Murmur3 of byte slices, one word of all rows at a time; Spark mixes each tail byte as a signed int."""
     hashes = seeds.copy()
-    order = np.argsort(-lengths, kind="stable")  # long rows first: the rows still at work are a prefix
+    order = np.argsort(-lengths, kind="stable")  # the longest first, so that the unfinished rows are a prefix
     descending = lengths[order]
     for word in range(int(lengths.max(initial=0)) // 4):
         rows = order[: np.searchsorted(-descending, -(word + 1) * 4, side="right")]
@@ -119,7 +119,7 @@ def _hash_slices(
 
 
 def _hash_decimal(array: pa.Array, seeds: Hashes) -> Hashes:
-    """Up to 18 digits as a long, beyond as the bytes of Java's ``BigInteger.toByteArray``."""
+    """Hashes up to 18 digits as a long, longer ones as the bytes of Java's ``BigInteger.toByteArray``."""
     array = pc.fill_null(array, pa.scalar(0, array.type))
     raw = np.frombuffer(array.buffers()[1], dtype=np.uint8).reshape(-1, 16)
     raw = raw[array.offset : array.offset + len(array)]
@@ -132,7 +132,7 @@ def _hash_decimal(array: pa.Array, seeds: Hashes) -> Hashes:
 def _minimal_slices(
     big_endian: npt.NDArray[np.uint8],
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Start and length of the shortest two's complement form of each 16-byte integer."""
+    """The start and length of the shortest two's complement form of each 16-byte integer."""
     sign = np.where(big_endian[:, 0] & 0x80, 0xFF, 0).astype(np.uint8)
     differs = big_endian != sign[:, None]
     first = np.where(differs.any(axis=1), differs.argmax(axis=1), 16)

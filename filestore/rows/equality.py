@@ -1,8 +1,8 @@
-"""Whether two rows are the same, bit by bit (FORMAT.md section 13). Pure.
+"""Compares rows bit by bit (FORMAT.md section 13). Pure.
 
-A row that is put as it is stored changes nothing, and the stored one stays. So two values are the same only if no
-reader can tell them apart: 0.0 and -0.0 differ, and so do NaNs of different bits. Else the stored value would depend on
-whether somebody compared it, which is the case with some options and not with others.
+Writing a row that equals the stored one changes nothing: the stored one stays. So two values are equal only if no
+reader can distinguish them: 0.0 and -0.0 differ, and so do NaNs of different bits. Otherwise the stored value would
+depend on whether a comparison took place, which only some options require.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["by_bits", "same_rows"]
 
 
 def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """For each row of a frame whether the other frame's row at the same place is the same, null for null.
+    """For each row of a frame whether the other frame's row at the same position is equal; null equals null.
 
     Args:
-        one: Rows.
-        other: As many, with the same columns and types.
+        one: The rows of one frame.
+        other: As many rows, with the same columns and types.
     """
     before, after = by_bits(one), by_bits(other.select(one.columns))
     same = before.select(pl.all_horizontal(pl.col(name).eq_missing(pl.lit(after[name])) for name in before.columns))
@@ -29,13 +29,13 @@ def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def by_bits(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows with values that polars compares and hashes bit by bit: maps as their entries, floats as integers."""
+    """Converts rows so that polars compares and hashes them bit by bit: maps to their entries, floats to integers."""
     rows = with_entries(rows)
     return rows.select(_bits(pl.col(name), kind).alias(name) for name, kind in rows.schema.items())
 
 
 def _bits(value: pl.Expr, kind: pl.DataType) -> pl.Expr:
-    """The value with its floats, at any depth, as whole numbers of the same bits."""
+    """Converts a value's floats, at any depth, to integers of the same bits."""
     if not _holds_floats(kind):
         return value
     if isinstance(kind, pl.List):

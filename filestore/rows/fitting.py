@@ -1,4 +1,4 @@
-"""Rows on their way into the table: are they fit to be written, and what does each do (FORMAT.md section 9)."""
+"""Checks rows before they are written, and their row kinds (FORMAT.md section 9)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def _adding_kinds() -> pa.Array:
 
 @cache
 def _kinds() -> pa.Array:
-    """Not a constant: pyarrow imports pandas with the first array, which takes a second where none is needed."""
+    """A function and not a constant: pyarrow imports pandas with the first array, which takes a second."""
     return pa.array([str(kind) for kind in RowKind])
 
 
 def adding(rows: pa.Table) -> pa.ChunkedArray:
-    """For each row whether it puts a row (``+I``, ``+U``) or takes one away (``-U``, ``-D``)."""
+    """For each row whether it adds a row (``+I``, ``+U``) and does not remove one (``-U``, ``-D``)."""
     return pc.is_in(rows.column(KIND_COLUMN), value_set=_adding_kinds())
 
 
 def putting(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """For each row whether it puts a row; those without a kind do."""
+    """For each row whether it adds a row; rows without a kind do."""
     if KIND_COLUMN not in rows.column_names:
         return np.ones(rows.num_rows, dtype=np.bool_)
     return np.asarray(adding(rows))
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with exactly the columns and types of a schema; `InvalidRequest` if a value does not fit."""
+    """Returns the rows with exactly the columns and types of a schema; `InvalidRequest` if a value does not fit."""
     try:
         return rows.select(schema.names).cast(schema)
     except pa.ArrowInvalid as error:
@@ -56,7 +56,7 @@ def fitted(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
-    """The rows with a `KIND_COLUMN`: as given, or ``+U`` where the key is stored already and ``+I`` elsewhere."""
+    """Returns the rows with a `KIND_COLUMN`: as given, or ``+U`` if the key is stored already and ``+I`` otherwise."""
     if KIND_COLUMN in rows.column_names:
         return rows
     kinds = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
@@ -64,7 +64,7 @@ def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
 
 
 def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: RowKind) -> pa.Table:
-    """Rows of a slot as whole changes for the log: columns that they lack (a delete's, the partition's) put in."""
+    """Makes complete changes for the log from a slot's rows: adds missing columns (a delete's, the partition's)."""
     values, own = dict(slot.partition), set(rows.column_names)
     columns = {
         column.name: partition_column(values[column.name], column.type, rows.num_rows)
@@ -78,7 +78,7 @@ def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: 
 
 
 def accepted(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """`checked` rows, without those that take away if the table ignores these."""
+    """Returns `checked` rows, without deletes if the table ignores these."""
     rows = checked(rows, definition)
     if KIND_COLUMN in rows.column_names and definition.merging.deletes is Deletes.IGNORE:
         return rows.filter(adding(rows))
@@ -86,12 +86,12 @@ def accepted(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """The rows as they are, if they may be written.
+    """Checks that rows may be written, and returns them unchanged.
 
     Raises:
-        InvalidRequest: a column that is missing or, of those that choose a row's place, has another type; a row kind
-            that does not exist, a delete for a table without a key, a null in a key or in a column that is NOT NULL
-            (delete rows need only their key), a day or time that no Spark can show, a text that is no UTF-8.
+        InvalidRequest: a column is missing, or one that determines a row's place has another type; a row kind does not
+            exist; a delete for a table without a key; a null in a key or in a NOT NULL column (deletes need only their
+            key); a day or time that Spark cannot show; a text that is not UTF-8.
     """
     _check_columns(rows, definition)
     required = [c.name for c in definition.schema if not c.nullable]
@@ -104,14 +104,14 @@ def checked(rows: pa.Table, definition: TableDefinition) -> pa.Table:
             continue
         if name in definition.primary_key:
             raise InvalidRequest(
-                f"primary key column {name!r} holds {column.null_count} nulls: filter or fill them",
+                f"primary key column {name!r} contains {column.null_count} nulls: filter or fill them",
                 code="null-key",
             )
         if kinds is not None:
             column = column.filter(adding(rows))
         if column.null_count:
             raise InvalidRequest(
-                f"column {name!r} is NOT NULL and holds {column.null_count} nulls: filter or fill them",
+                f"column {name!r} is NOT NULL and contains {column.null_count} nulls: filter or fill them",
                 code="null-value",
             )
     return rows
@@ -139,10 +139,10 @@ def _check_columns(rows: pa.Table, definition: TableDefinition) -> None:
 
 
 def check_utf8(name: str, values: pa.ChunkedArray) -> None:
-    """Spark takes any bytes for a text; other readers refuse the whole file for one that is not UTF-8.
+    """Refuses texts that are not UTF-8: Spark takes any bytes as text, but other readers refuse the whole file then.
 
     Raises:
-        InvalidRequest: ``bad-value``: the column holds such a text.
+        InvalidRequest: ``bad-value``: the column contains such a text.
     """
     if not _holds_text(values.type):
         return
@@ -152,14 +152,14 @@ def check_utf8(name: str, values: pa.ChunkedArray) -> None:
                 chunk.validate(full=True)
     except pa.ArrowInvalid as error:
         raise InvalidRequest(
-            f"column {name!r} holds a text that is not UTF-8 ({error}): decode it with its own character set, or make "
-            "the column BINARY",
+            f"column {name!r} contains a text that is not UTF-8 ({error}): decode it with its own character set, or "
+            "make the column BINARY",
             code="bad-value",
         ) from error
 
 
 def _is_ascii(values: pa.Array) -> bool:
-    """Whether that is plain to see: a look at the bytes takes a quarter of what a look at each text does."""
+    """Whether all texts are surely ASCII: checking the bytes takes a quarter of the time of checking each text."""
     if not pa.types.is_string(values.type) or not len(values):
         return False
     _, offsets, content = values.buffers()
@@ -175,7 +175,7 @@ def _holds_text(kind: pa.DataType) -> bool:
 
 
 def _check_range(name: str, values: pa.ChunkedArray) -> None:
-    """Spark, SQL and Python know the years 1 to 9999."""
+    """Refuses days and times outside of the years 1 to 9999, the range of Spark, SQL and Python."""
     if pa.types.is_date32(values.type):
         unit, numbers = 1, values.cast(pa.int32())
     elif pa.types.is_timestamp(values.type) and values.type.unit == "us":
@@ -187,8 +187,8 @@ def _check_range(name: str, values: pa.ChunkedArray) -> None:
         return
     wrong = bounds["max"] if bounds["max"] >= _END_DAY * unit else bounds["min"]
     raise InvalidRequest(
-        f"column {name!r} holds a value {wrong} {'days' if unit == 1 else 'microseconds'} from 1970, which is outside "
-        "of the years 1 to 9999: filter it out or replace it",
+        f"column {name!r} contains a value {wrong} {'days' if unit == 1 else 'microseconds'} from 1970, which is "
+        "outside of the years 1 to 9999: filter it out or replace it",
         code="out-of-range",
     )
 
@@ -198,11 +198,11 @@ def _check_kinds(kinds: pa.ChunkedArray, definition: TableDefinition) -> None:
         given = {"null" if kind is None else repr(kind) for kind in pc.unique(kinds).to_pylist()}
         found = sorted(given - {repr(kind) for kind in _kinds().to_pylist()})
         raise InvalidRequest(
-            f"column {KIND_COLUMN!r} holds {found[0]} in some row; give each row one of +I, -U, +U and -D",
+            f"column {KIND_COLUMN!r} contains {found[0]} in some row; give each row one of +I, -U, +U and -D",
             code="bad-row-kind",
         )
     if not definition.primary_key and not pc.all(pc.is_in(kinds, value_set=_adding_kinds()[:1])).as_py():
         raise InvalidRequest(
-            "the table has no primary key, so its rows can only be inserted (+I): an update or delete names no row",
+            "the table has no primary key, so its rows can only be inserted (+I): an update or delete has no key",
             code="no-primary-key",
         )

@@ -1,15 +1,20 @@
-"""Polars frames and a table's Arrow types. Polars knows no NOT NULL inside a type and has its own strings."""
+"""Converts between polars frames and a table's Arrow types: polars lacks nested NOT NULL and has its own strings."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 
 import polars as pl
 import pyarrow as pa
 
-__all__ = ["arrow_table", "frame_of", "polars_schema", "with_entries"]
+__all__ = ["arrow_table", "frame_of", "polars_schema", "row_group_frames", "with_entries"]
+
+_GROUP_BYTES = 64 << 20
+"""Row groups of wide rows have about this many bytes, as those of a write have."""
 
 
 def frame_of(rows: pa.Table) -> pl.DataFrame:
-    """The table as polars has it."""
+    """Converts an Arrow table to a polars frame."""
     frame = pl.from_arrow(rows)
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -21,10 +26,10 @@ def polars_schema(schema: pa.Schema) -> dict[str, pl.DataType]:
 
 
 def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
-    """The frame with exactly that schema: what polars made of its types and forgot of NOT NULL is put back."""
+    """Converts a frame to exactly that schema: restores types that polars changed, and NOT NULL."""
     views = [column for column in frame.get_columns() if column.dtype in (pl.String, pl.Binary)]
     rest = [column for column in frame.get_columns() if column.dtype not in (pl.String, pl.Binary)]
-    # Polars copies strings once. Arrow's cast of views does not know how many bytes it needs, and takes memory twice.
+    # Polars copies strings once. Arrow's cast of views does not know the size in advance, and takes the memory twice.
     texts = pl.DataFrame(views).to_arrow(compat_level=pl.CompatLevel.oldest())
     others = pl.DataFrame(rest).to_arrow(compat_level=pl.CompatLevel.newest())
     found = dict(zip((*texts.column_names, *others.column_names), (*texts.columns, *others.columns), strict=True))
@@ -32,7 +37,7 @@ def arrow_table(frame: pl.DataFrame, schema: pa.Schema) -> pa.Table:
 
 
 def with_entries(frame: pl.DataFrame) -> pl.DataFrame:
-    """Maps as arrays of their entries: polars can do nothing with a map."""
+    """Converts maps to arrays of their entries: polars has no operations for maps."""
     maps = {name: kind for name, kind in frame.schema.items() if isinstance(kind, pl.Map)}
     entries = [
         pl.col(name).cast(pl.List(pl.Struct({"key": kind.key, "value": kind.value}))) for name, kind in maps.items()
@@ -51,7 +56,7 @@ def _typed(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def _maps(column: pa.ChunkedArray, kind: pa.MapType) -> pa.ChunkedArray:
-    """Arrays of entries, which is how merge engines have maps, as maps: the layout is the same."""
+    """Converts arrays of entries, as merge engines have them, to maps: the layout is the same."""
     entries = pa.struct([kind.key_field, kind.item_field])
     arrays = column.cast(pa.list_(pa.struct([field.with_nullable(True) for field in entries]))).chunks
     maps = [
@@ -62,7 +67,7 @@ def _maps(column: pa.ChunkedArray, kind: pa.MapType) -> pa.ChunkedArray:
 
 
 def _relaxed(kind: pa.DataType) -> pa.DataType:
-    """The type with all nested fields nullable: a null struct has null children, even if they are NOT NULL."""
+    """The type with all nested fields nullable: a null STRUCT has null children, even if they are NOT NULL."""
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(_relaxed(kind.value_type)).with_nullable(True))
     if pa.types.is_map(kind):
@@ -74,7 +79,7 @@ def _relaxed(kind: pa.DataType) -> pa.DataType:
 
 
 def _relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The same buffers under a type that differs in nullability only."""
+    """Returns the same buffers with a type that differs only in nullability."""
     if array.type == kind:
         return array
     if pa.types.is_struct(kind):
@@ -86,3 +91,23 @@ def _relabelled(array: pa.Array, kind: pa.DataType) -> pa.Array:
         pairs = pa.StructArray.from_arrays([array.keys, array.items], fields=list(_relaxed(entries)))
         own, children = 2, [_relabelled(pairs, entries)]
     return pa.Array.from_buffers(kind, len(array), array.buffers()[:own], offset=array.offset, children=children)
+
+
+def row_group_frames(frames: Iterable[pl.DataFrame], rows: int) -> Iterator[pl.DataFrame]:
+    """Cuts a stream of frames into frames of `rows` rows, or of about 64 MB; only the last one is smaller."""
+    held: list[pl.DataFrame] = []
+    held_rows = held_bytes = 0
+    for frame in frames:
+        held.append(frame)
+        held_rows += frame.height
+        held_bytes += int(frame.estimated_size())
+        if held_rows < rows and held_bytes < _GROUP_BYTES:
+            continue
+        joined = pl.concat(held, rechunk=False)
+        size = max(1, min(rows, held_rows * _GROUP_BYTES // max(held_bytes, 1)))
+        whole = held_rows - held_rows % size
+        yield from (joined.slice(start, size) for start in range(0, whole, size))
+        rest = joined.slice(whole)
+        held, held_rows, held_bytes = [rest], rest.height, int(rest.estimated_size())
+    if held_rows:
+        yield pl.concat(held, rechunk=False)

@@ -1,4 +1,4 @@
-"""Sort keys: their bounds as text, and where they change in a sorted table (FORMAT.md section 7)."""
+"""Sort keys: their encoding as text, and comparisons of neighbouring rows (FORMAT.md section 7)."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ import pyarrow.compute as pc
 __all__ = ["Key", "ascending", "changes", "decode_key", "encode_key", "key_at"]
 
 Key = tuple[Any, ...]
-"""A key's values as Python objects that compare as the columns sort."""
+"""A key's values as Python objects that compare in the order in which the columns are sorted."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def key_at(table: pa.Table, columns: Sequence[str], row: int) -> Key:
-    """The key of one row."""
+    """Returns the key of one row."""
     return tuple(table.column(c)[row].as_py() for c in columns)
 
 
 def encode_key(key: Key) -> str:
-    """A key as JSON text: numbers as they are, decimals, dates and times as ISO text, binary as hex."""
+    """Encodes a key as JSON: numbers as they are, decimals, dates and times as ISO text, binary as hex."""
     return json.dumps([_plain(value) for value in key], ensure_ascii=False, separators=(",", ":"))
 
 
 def decode_key(text: str, types: Sequence[pa.DataType]) -> Key:
-    """Back from `encode_key`, given the columns' types."""
+    """Reverses `encode_key`, given the columns' types."""
     return tuple(_value(plain, kind) for plain, kind in zip(json.loads(text), types, strict=True))
 
 
@@ -59,7 +59,7 @@ def _value(plain: Any, kind: pa.DataType) -> Any:
 
 
 def changes(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """For each row but the first: whether any of the columns differs from the row before (nulls are equal)."""
+    """For each row except the first whether one of the columns differs from the row before (nulls are equal)."""
     result = np.zeros(max(table.num_rows - 1, 0), dtype=np.bool_)
     for name in columns:
         column = table.column(name)
@@ -72,7 +72,7 @@ def changes(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
 
 
 def ascending(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """For each row but the last: whether the next one's key is above its own."""
+    """For each row except the last whether the next row's key is greater."""
     count = max(table.num_rows - 1, 0)
     result = np.zeros(count, dtype=np.bool_)
     for name in reversed(columns):

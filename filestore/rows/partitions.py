@@ -1,6 +1,6 @@
-"""Partition values: a column's value as the text of ``partitionValues`` and back (FORMAT.md section 7).
+"""Converts partition values between a column's type and the text of ``partitionValues`` (FORMAT.md section 7).
 
-Delta protocol, "Partition Value Serialization": null is null, timestamps are written in UTC.
+Delta protocol, "Partition Value Serialization": a null is null, timestamps are written in UTC.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ __all__ = ["partition_column", "partition_set", "partition_values", "partitions_
 
 
 def partition_values(rows: pa.Table, columns: Sequence[str]) -> Partition:
-    """The partition of rows that all lie in one, taken from the first.
+    """Returns the partition of rows that are all in one; it is taken from the first row.
 
     Raises:
-        InvalidRequest: an empty string, which Delta cannot tell from null.
+        InvalidRequest: an empty string, which Delta reads as null.
     """
     return tuple((name, _text(name, rows.column(name)[0].as_py())) for name in columns)
 
 
 def partitions_of(rows: pa.Table, columns: Sequence[str]) -> Iterator[Partition]:
-    """The partitions that rows lie in, each once."""
+    """Returns the partitions of the rows, each once."""
     distinct = rows.select(list(columns)).group_by(list(columns), use_threads=False).aggregate([])
     for row in range(distinct.num_rows):
         yield partition_values(distinct.slice(row, 1), columns)
 
 
 def partition_set(specs: Iterable[Mapping[str, Any]], definition: TableDefinition) -> PartitionSet:
-    """The partitions that a user names by values of some or all partition columns.
+    """Parses partitions that a user names by values of some or all partition columns.
 
     Args:
         specs: Values of the columns' types, or their texts: ``{"day": date(2026, 1, 31)}``, ``{"day": "2026-01-31"}``.
-        definition: Says which columns there are.
+        definition: The table's definition, which names the partition columns.
 
     Raises:
-        InvalidRequest: the table is not partitioned (``not-partitioned``), a spec names no column or nothing is given
-            (``no-partition``), a column is no partition column (``unknown-partition-column``), or a value does not
+        InvalidRequest: the table is not partitioned (``not-partitioned``), a spec names no column or none is given
+            (``no-partition``), a column is not a partition column (``unknown-partition-column``), or a value does not
             fit its column (``bad-partition-value``).
     """
     listed = list(specs)
@@ -64,7 +64,8 @@ def partition_set(specs: Iterable[Mapping[str, Any]], definition: TableDefinitio
 def _spec(given: Mapping[str, Any], definition: TableDefinition) -> Partition:
     if unknown := [name for name in given if name not in definition.partition_by]:
         raise InvalidRequest(
-            f"{unknown[0]!r} is no partition column; the table is partitioned by {', '.join(definition.partition_by)}",
+            f"{unknown[0]!r} is not a partition column; the table is partitioned by "
+            f"{', '.join(definition.partition_by)}",
             code="unknown-partition-column",
         )
     named = [definition.schema.column(name) for name in definition.partition_by if name in given]
@@ -72,7 +73,7 @@ def _spec(given: Mapping[str, Any], definition: TableDefinition) -> Partition:
 
 
 def _given_text(name: str, value: Any, kind: pa.DataType) -> str | None:
-    """What a user gave, in the one form that partition values have."""
+    """Converts a user's value to the one text that partition values have for it."""
     if value is None:
         return None
     try:
@@ -99,7 +100,7 @@ def _text(name: str, value: Any) -> str | None:
         return None
     if value == "":
         raise InvalidRequest(
-            f"partition column {name!r} holds an empty string, which Delta cannot tell from null: write null or a text",
+            f"partition column {name!r} contains an empty string, which Delta reads as null: write null or a text",
             code="empty-partition-value",
         )
     if isinstance(value, bool):
@@ -114,12 +115,12 @@ def _text(name: str, value: Any) -> str | None:
 
 
 def partition_column(text: str | None, kind: pa.DataType, rows: int) -> pa.Array:
-    """A column of `rows` times the value that the text stands for."""
+    """Returns a column with `rows` times the value of the text."""
     return pa.repeat(pa.scalar(_value(text, kind), kind), rows)
 
 
 def with_partition(rows: pa.Table, partition: Partition, schema: pa.Schema) -> pa.Table:
-    """A file's rows with the partition columns put in their places; only columns that `rows` or the partition have."""
+    """Adds the partition columns to a file's rows; of the schema only columns that `rows` or the partition have."""
     values, own = dict(partition), set(rows.column_names)
     fields = [f for f in schema if f.name in values or f.name in own]
     columns = [

@@ -1,4 +1,4 @@
-"""Rows of one version's columns in those of another: an id is a column, whatever its name (FORMAT.md section 3.1)."""
+"""Converts rows between the schemas of two versions by the columns' ids, not their names (FORMAT.md section 3.1)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["reshaped", "schema_changed"]
 
 
 def reshaped(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
-    """The rows with the wanted columns, and `KIND_COLUMN` if they have it.
+    """Returns the rows with the wanted columns, and `KIND_COLUMN` if they have it.
 
-    A column that was not there yet, or is there no longer, is null; others are left out.
+    A column that the rows' version does not have is null; columns that are not wanted are left out.
 
     Args:
-        rows: With all columns of `written`.
+        rows: Rows with all columns of `written`.
         written: The table's columns when the rows were written.
-        wanted: Its columns as the reader knows them, in an earlier or a later version.
+        wanted: The table's columns for the reader, in an earlier or a later version.
 
     Raises:
-        Unsupported: ``schema-changed``: a column was widened since, and a value does not fit what the reader knows.
+        Unsupported: ``schema-changed``: a column was widened later, and a value does not fit the reader's type.
     """
     if written == wanted:
         return rows
@@ -41,7 +41,7 @@ def reshaped(rows: pa.Table, written: Schema, wanted: Schema) -> pa.Table:
 
 
 def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
-    """The values in a wider type, or if all of them fit in a narrower one."""
+    """Casts the values to a wider type, or to a narrower one if all of them fit."""
     try:
         result = values.cast(column.type)
     except pa.ArrowInvalid as error:
@@ -54,13 +54,15 @@ def _typed(values: pa.ChunkedArray, column: Column) -> pa.ChunkedArray:
 
 
 def _misfit(column: Column) -> Unsupported:
-    return schema_changed(f"column {column.name!r} was widened, and holds a value that is no {to_sql(column.type)}")
+    return schema_changed(
+        f"column {column.name!r} was widened, and contains a value that does not fit {to_sql(column.type)}"
+    )
 
 
 def schema_changed(what: str) -> Unsupported:
-    """The error of a reader whose columns no longer hold what the table holds."""
+    """The error for a reader whose columns cannot hold the table's values any more."""
     return Unsupported(
-        f"the table's columns were changed since this reader began: {what}. Start it again, and it goes on with "
-        "the new ones",
+        f"the table's columns changed after this reader began: {what}. Start the reader again, and it continues with "
+        "the new columns",
         code="schema-changed",
     )

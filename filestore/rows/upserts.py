@@ -1,4 +1,4 @@
-"""Changes as upserts: what a key's row is now, or that there is none. Pure."""
+"""Converts changes to upserts: each change has a key's new row, or deletes it. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ __all__ = ["as_upserts", "upserts"]
 
 
 def as_upserts(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Changes without ``-U``: the row before an update is left out, and one that no update follows is a delete.
+    """Removes ``-U``: the row before an update is left out, and one that no update follows becomes a delete.
 
     Args:
-        rows: With `KIND_COLUMN`. A ``-U`` belongs to the ``+U`` behind it if both have the same key.
-        key: The key's columns.
+        rows: Changes with `KIND_COLUMN`. A ``-U`` belongs to the ``+U`` that follows if both have the same key.
+        key: The columns of the key.
     """
     kinds = rows[KIND_COLUMN]
     former = pc.equal(kinds, str(RowKind.UPDATE_BEFORE)).to_numpy()
@@ -36,7 +36,7 @@ def as_upserts(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def upserts(batches: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
-    """The same for batches: a ``+U`` may begin the batch behind that of its ``-U``."""
+    """Like `as_upserts` for batches: a ``+U`` may begin the batch after that of its ``-U``."""
     held: pa.Table | None = None
     for batch in batches:
         rows, held = batch if held is None else pa.concat_tables([held, batch]), None

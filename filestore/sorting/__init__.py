@@ -1,1 +1,1 @@
-"""Sorting more rows than memory holds: runs that are sorted in memory, put away, and merged (external merge sort)."""
+"""Sorts more rows than fit into memory: sorts runs in memory, writes them to disk, and merges them."""

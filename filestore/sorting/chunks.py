@@ -1,8 +1,8 @@
-"""A sorted stream of batches, cut into chunks of whole keys and single slots (FORMAT.md section 7).
+"""Cuts a sorted stream of batches into chunks that contain whole keys and single slots (FORMAT.md section 7).
 
-What comes here is sorted by slot and key, in batches of any size. The kernel wants chunks of about a row group in
-which no key and no slot is cut in two. Memory: one chunk and one batch, whatever is in them: a chunk ends at a number
-of bytes too, and of a key with very many rows only the one that wins is kept.
+The input is sorted by slot and key, in batches of any size. Writers need chunks of about a row group that divide no key
+and no slot. It takes the memory of one chunk and one batch, whatever their rows are: a number of bytes ends a chunk,
+too, and of a key with very many rows only the one that wins is kept.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _CHUNK_BYTES = 64 << 20
 def cut_chunks(
     batches: Iterable[pa.RecordBatch], definition: TableDefinition, rows: int
 ) -> Iterator[tuple[Slot, pa.Table]]:
-    """Chunks of about `rows` rows or 64 MB, but for the last of a slot; larger only up to twice.
+    """Cuts chunks of about `rows` rows or 64 MB; a slot's last may be smaller, others at most twice as large.
 
     Args:
-        batches: Sorted by partition columns, bucket and key; with the columns of the schema and `BUCKET_COLUMN`.
-        definition: Says which columns those are.
-        rows: How many rows a chunk should have.
+        batches: Batches with the schema's columns and `BUCKET_COLUMN`, sorted by partition columns, bucket and key.
+        definition: The table's definition, which names these columns.
+        rows: The number of rows that a chunk should have.
     """
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     group_columns = (*slot_columns, *definition.sort_key)
@@ -55,26 +55,26 @@ def cut_chunks(
         if reducible and rest.num_rows > rows // 2:
             rest = deduplicate.reduce(rest, group_columns, definition.sequence_field)
         held, held_rows, held_bytes = rest.to_batches(), rest.num_rows, rest.nbytes
-        least = 2 * held_rows if cut == 0 else 0  # one key that cannot be reduced: looked at ever more seldom
+        least = 2 * held_rows if cut == 0 else 0  # a single key that cannot be reduced is checked more and more rarely
     if held_rows:
         yield from by_slot(pa.Table.from_batches(held).combine_chunks(), definition)
 
 
 def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """Pieces of at most so many rows and about so many bytes as a chunk has."""
+    """Slices a batch so that no slice has more rows or many more bytes than a chunk."""
     size = max(1, min(rows, batch.num_rows * _CHUNK_BYTES // max(batch.nbytes, 1)))
     for start in range(0, batch.num_rows, size):
         yield batch.slice(start, size)
 
 
 def _last_cut(table: pa.Table, columns: Sequence[str]) -> int:
-    """Where the last key of the table begins: from there on more of its rows may come. 0 if it is the only key."""
+    """Where the table's last key begins: more of its rows may follow in later batches. 0 if it is the only key."""
     borders = np.flatnonzero(changes(table, columns))
     return int(borders[-1]) + 1 if len(borders) else 0
 
 
 def by_slot(table: pa.Table, definition: TableDefinition) -> Iterator[tuple[Slot, pa.Table]]:
-    """Rows that are sorted by partition and `BUCKET_COLUMN`, a slot at a time."""
+    """Splits rows that are sorted by partition and `BUCKET_COLUMN` into slots."""
     slot_columns = (*definition.partition_by, BUCKET_COLUMN)
     if not table.num_rows:
         return
@@ -86,7 +86,7 @@ def by_slot(table: pa.Table, definition: TableDefinition) -> Iterator[tuple[Slot
 
 
 def whole_keys(pieces: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """The same sorted rows, cut so that no key lies in two pieces."""
+    """Cuts the same sorted rows so that no key is in two pieces."""
     held: pa.Table | None = None
     for piece in pieces:
         rows = (piece if held is None else pa.concat_tables([held, piece])).combine_chunks()

@@ -1,4 +1,4 @@
-"""Batches in any order to batches in order, with bounded memory: what does not fit is put away as sorted runs."""
+"""Sorts batches with bounded memory: rows that do not fit are written to disk as sorted runs."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ def sorted_batches(
     memory: int,
     spill: Callable[[], AbstractContextManager[RunFiles]],
 ) -> Iterator[pa.RecordBatch]:
-    """The rows in order of those columns; rows that are equal in all of them, in any order.
+    """Yields the rows in the order of those columns; the order of rows that are equal in all of them is undefined.
 
     Args:
         batches: The rows.
-        by: The columns; without one the batches are given on as they come.
-        memory: Bytes of rows that are sorted at once. It takes two to four times as much: four if all is key.
-        spill: Opens a place for runs; called only if there are that many bytes or more. Leaving it removes them.
+        by: The columns; without one the batches are returned in their order.
+        memory: The bytes of rows that are sorted at once. Sorting takes two to four times as much: four if all columns
+            are in the key.
+        spill: Opens a place for runs; called only for that many bytes or more. The end of its context removes them.
 
     Raises:
-        InvalidRequest: a text among those columns that is not UTF-8.
-        Unavailable: the disk of the runs is full or gone.
+        InvalidRequest: a text in those columns is not UTF-8.
+        Unavailable: the disk of the runs is full or fails.
     """
     if not by:
         yield from batches
@@ -38,7 +39,7 @@ def sorted_batches(
     with ExitStack() as stack:
         files: RunFiles | None = None
         for parts in gathered((pa.Table.from_batches([batch]) for batch in batches), memory):
-            if files is None and sum(part.nbytes for part in parts) < memory:  # it is all there is
+            if files is None and sum(part.nbytes for part in parts) < memory:  # these are all rows
                 for rows in slices_in_order(parts, by):
                     yield from rows.to_batches()
                 return

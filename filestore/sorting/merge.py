@@ -1,6 +1,6 @@
-"""Sorted runs as one sorted stream, row group by row group.
+"""Merges sorted runs into one sorted stream, row group by row group.
 
-Up to where the first of the held row groups ends, no row can be missing.
+Rows up to the smallest end of the row groups in memory are complete: no later row group has any of them.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ __all__ = ["merge", "merge_frames"]
 Rows = TypeVar("Rows", pa.Table, pl.DataFrame)
 
 Place = tuple[tuple[bool, Any], ...]
-"""Where a row stands; nulls come first, as the sort has them."""
+"""The sort key of a row; nulls are first, as in the sort."""
 
 
 def merge(runs: Iterable[Iterator[pa.Table]], by: Sequence[str]) -> Iterator[pa.Table]:
-    """All rows in order of those columns, all runs open.
+    """Merges all rows in the order of those columns. All runs are open at once.
 
     Args:
         runs: The row groups of each run, sorted.
@@ -40,7 +40,7 @@ def merge(runs: Iterable[Iterator[pa.Table]], by: Sequence[str]) -> Iterator[pa.
 
 
 def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """The same for runs that polars has decoded: texts are not copied to be put in order."""
+    """Like `merge` for runs that polars has decoded: it does not copy texts to sort them."""
     columns = list(by)
     return _merged(
         [_Source(run, lambda rows: rows.select(columns)) for run in runs],
@@ -56,7 +56,7 @@ def _merged(sources: list[_Source[Rows]], in_one: Callable[[list[Rows]], Rows]) 
 
 
 class _Source(Generic[Rows]):
-    """A run that is being read: the rest of one row group, and those that come behind it."""
+    """A run that is being read: the rest of one row group, and the row groups after it."""
 
     def __init__(self, groups: Iterator[Rows], keys_of: Callable[[Rows], pl.DataFrame]) -> None:
         self._coming: Iterator[Rows] = groups
@@ -64,10 +64,10 @@ class _Source(Generic[Rows]):
         self._rows: Rows | None = None
         self._keys = pl.DataFrame()
         self.last: Place = ()
-        """The place of the last row that is held."""
+        """The sort key of the last row in memory."""
 
     def fill(self) -> bool:
-        """Reads on if nothing is held; whether there are rows now."""
+        """Reads the next row group if no row is in memory; returns whether there are rows now."""
         while not self._keys.height:
             self._rows = next(self._coming, None)
             if self._rows is None:
@@ -78,7 +78,7 @@ class _Source(Generic[Rows]):
         return True
 
     def take(self, reach: Place) -> Rows | None:
-        """The rows up to that place, which are held no longer; None if there are none."""
+        """Removes and returns the rows up to that sort key; None if there are none."""
         assert self._rows is not None
         count = self._count(reach)
         if not count:
@@ -87,13 +87,13 @@ class _Source(Generic[Rows]):
         return taken
 
     def _count(self, reach: Place) -> int:
-        """How many rows stand at that place or before it: a search in one column after the other."""
+        """Counts the rows up to that sort key, by a search in one column after the other."""
         if self.last <= reach:
             return self._keys.height
         first = _place(self._keys, 0)
         if reach < first:
             return 0
-        # where the first row and the last are the same, all are, and `reach` lies between them
+        # columns that are equal in the first and the last row are constant, and `reach` has the same values
         same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, self.last, strict=True)))
         start, end = 0, self._keys.height
         for name, (_, value) in list(zip(self._keys.columns, reach, strict=True))[same:]:
@@ -106,7 +106,7 @@ def _place(keys: pl.DataFrame, row: int) -> Place:
 
 
 def _range(column: pl.Series, start: int, end: int, value: Any) -> tuple[int, int]:
-    """Where the value begins and ends in the part of a column that is sorted."""
+    """The range of rows with that value in a sorted part of a column."""
     part = column.slice(start, end - start)
     nulls = part.null_count()
     if value is None:
@@ -118,7 +118,7 @@ def _range(column: pl.Series, start: int, end: int, value: Any) -> tuple[int, in
 def _search(column: pl.Series, value: Any) -> tuple[int, int]:
     if not column.dtype.is_integer():
         return column.search_sorted(value, "left"), column.search_sorted(value, "right")
-    # numpy looks at the same memory and takes a tenth of the time, which counts: each row group meets all open runs
+    # numpy searches the same memory in a tenth of the time; this matters, since each row group is searched once a run
     values = column.to_numpy()
     sought = values.dtype.type(value)
     return int(np.searchsorted(values, sought, "left")), int(np.searchsorted(values, sought, "right"))

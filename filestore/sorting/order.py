@@ -1,4 +1,4 @@
-"""Rows in the order that `filestore.writing.write.write_sorted` wants, in memory: keys are sorted, then rows taken."""
+"""Sorts rows in memory for `filestore.writing.write.write_sorted`: it sorts keys, then takes the rows in that order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _WIDE = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}
 
 
 def sort_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """A whole table in order of partition, bucket and key, with `BUCKET_COLUMN`; within a key as the rows came."""
+    """Sorts a table by partition, bucket and key, with `BUCKET_COLUMN`; rows of a key stay in their order."""
     bucket = bucket_of(rows, definition.bucket_key, definition.buckets)
     bucketed = rows.append_column(BUCKET_COLUMN, pa.array(bucket))
     by = [*definition.partition_by, BUCKET_COLUMN, *definition.sort_key]
@@ -30,17 +30,17 @@ def sort_rows(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of all parts, sorted by those columns, in pieces that are taken one by one; equal ones as they came.
+    """Sorts the rows of all parts by those columns, and yields them in slices; equal rows stay in their order.
 
-    Memory: at first the rows twice and the sort's own of their keys, then the rows and a piece of at most 65,536 rows
-    or about 64 MB.
+    It takes the memory of the rows twice and of the sort of their keys, then of the rows and a slice of at most 65,536
+    rows or about 64 MB.
 
     Args:
-        parts: The rows. The list is emptied, so that they can go once they are joined.
+        parts: The rows. The list is emptied, so that their memory is freed once they are joined.
         by: The columns.
 
     Raises:
-        InvalidRequest: a text among those columns that is not UTF-8: it has no place in the order.
+        InvalidRequest: a text in those columns is not UTF-8, so its order is undefined.
     """
     joined, schema = _joined(parts)
     for name in by:
@@ -54,7 +54,7 @@ def slices_in_order(parts: list[pa.Table], by: Sequence[str]) -> Iterator[pa.Tab
 
 
 def in_order(rows: pa.Table, by: Sequence[str]) -> pa.Table:
-    """A few rows, sorted by those columns; equal ones stay as they came."""
+    """Sorts a few rows by those columns; equal rows stay in their order."""
     return rows.take(_positions(rows, by))
 
 
@@ -64,9 +64,9 @@ def _positions(rows: pa.Table, by: Sequence[str]) -> pa.Array:
 
 
 def _joined(parts: list[pa.Table]) -> tuple[pa.Table, pa.Schema]:
-    """Each column in one piece, which `take` would make of it for each call; and the schema that it had.
+    """Joins the chunks of each column, which `take` would do at each call; also returns the original schema.
 
-    An Arrow text column ends at 2 GB: more is joined as large text.
+    An Arrow string column can have 2 GB: more are joined as large strings.
     """
     rows = pa.concat_tables(parts)
     parts.clear()

@@ -1,7 +1,7 @@
-"""Sorted runs as files: put away one by one, read back as one sorted stream.
+"""Sorted runs as files: they are written one by one, and read back as one sorted stream.
 
-Memory is bounded, however many runs there are: one row group of each run that is open, of which there are at most
-`_OPEN_RUNS`. More are merged in passes, into runs that are removed in the end.
+Memory does not depend on the number of runs: it is one row group of each open run, and at most `_OPEN_RUNS` are open.
+More runs are merged in passes, into runs that are removed at the end.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _OPEN_RUNS = 64
 
 @dataclass(frozen=True, slots=True)
 class RunFiles:
-    """Where runs are and how their rows are sorted.
+    """The place of runs.
 
     Attributes:
         storage: The storage.
-        location: The folder below which their paths lie.
-        new_path: A path, relative to it, that no run has yet.
+        location: The folder that contains them.
+        new_path: Returns a path, relative to the folder, that no run has yet.
     """
 
     storage: Storage
@@ -48,15 +48,15 @@ class RunFiles:
     new_path: Callable[[], str]
 
     def path(self, run: str) -> str:
-        """A run's whole path."""
+        """Returns a run's whole path."""
         return layout.join(self.location, run)
 
     def put(self, parts: Iterable[pa.Table]) -> str:
         """Writes sorted rows, at least one, as a run, in row groups of which `_OPEN_RUNS` fit into memory.
 
-        A row group has about 2 MB at most, whatever the widths of its rows, or one row.
+        A row group has at most about 2 MB, whatever the widths of its rows, or one row.
 
-        After an error nothing stays.
+        After an error no file is left.
         """
         run = self.new_path()
         try:
@@ -79,13 +79,13 @@ class RunFiles:
                     file.write_table(group, row_group_size=group.num_rows)
 
     def read(self, run: str) -> Iterator[pa.Table]:
-        """A run's rows, row group by row group."""
+        """Reads a run row group by row group."""
         with ParquetReader(self.storage, self.path(run)) as file:
             for group in range(len(file.group_rows)):
                 yield file.read(group)
 
     def remove(self, runs: Iterable[str]) -> None:
-        """Removes runs. One that cannot be removed is logged and no error: nothing refers to it."""
+        """Removes runs. A failure is logged and not raised: nothing refers to the run any more."""
         for run in runs:
             try:
                 self.storage.delete(self.path(run))
@@ -93,7 +93,7 @@ class RunFiles:
                 logger.warning("a sorted run stays behind, as an orphan if it is in a table's folder: %s", error)
 
     def merged(self, runs: Iterable[str], by: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of all runs in order of those columns. The runs stay."""
+        """Merges the rows of all runs in the order of those columns. The runs are not removed."""
         with _Passes(self, by) as passes:
             remaining = passes.down_to(_OPEN_RUNS, list(runs))
             for rows in merge(map(self.read, remaining), by):
@@ -101,7 +101,7 @@ class RunFiles:
 
 
 def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> Iterator[list[pa.Table]]:
-    """The same parts in groups of at least so many bytes (or rows), but for the last. A group is the caller's own."""
+    """Groups the parts so that each group except the last has so many bytes (or rows). The caller owns the groups."""
     held: list[pa.Table] = []
     held_rows = held_bytes = 0
     for part in parts:
@@ -119,7 +119,7 @@ def gathered(parts: Iterable[pa.Table], size: int, rows: int | None = None) -> I
 
 
 def _halved(rows: pa.Table) -> Iterator[pa.Table]:
-    """The rows in pieces of the size of a row group. Rows that are wide may stand side by side, so no mean will do."""
+    """Splits rows to the size of a row group. Wide rows may be next to each other, so an average would not do."""
     if rows.num_rows <= 1 or (rows.num_rows <= _GROUP_ROWS and rows.nbytes <= _GROUP_BYTES):
         yield rows
         return
@@ -129,7 +129,7 @@ def _halved(rows: pa.Table) -> Iterator[pa.Table]:
 
 
 class _Passes:
-    """Runs that are made of runs on the way, and removed at the end, whatever it is."""
+    """Merges runs into fewer runs, which are removed at the end, also after an error."""
 
     def __init__(self, files: RunFiles, by: Sequence[str]) -> None:
         self._files = files
@@ -137,11 +137,11 @@ class _Passes:
         self._made: list[str] = []
 
     def down_to(self, count: int, runs: list[str]) -> list[str]:
-        """The same rows in no more than so many runs."""
+        """Merges runs until there are no more than that number."""
         if len(runs) > count:
             runs = self._joined(runs)
         while len(runs) > count:
-            # no more than what brings the number down to what may be open: the first runs are not rewritten again
+            # merge only as many as are needed, so that the first runs are not rewritten again
             some = min(count, len(runs) - count + 1)
             runs = [*runs[some:], self._put(merge(map(self._files.read, runs[:some]), self._by))]
         return runs
@@ -151,9 +151,9 @@ class _Passes:
         return self._made[-1]
 
     def _joined(self, runs: Sequence[str]) -> list[str]:
-        """Runs of one row group, as many small tasks leave them, sorted together in memory; the others as they are.
+        """Sorts small runs of one row group, as small tasks write them, together in memory; keeps the others.
 
-        One is open at a time, so this takes one pass for any number of runs.
+        Only one is open at a time, so this takes one pass for any number of runs.
         """
         large: list[str] = []
         small = gathered(self._small(runs, large), _JOINED_BYTES)

@@ -1,1 +1,1 @@
-"""What a write, or the fold of pending runs, does to a slot: new files, deletion vectors, runs, and their commit."""
+"""Writing to slots: how a write, or a fold of pending runs, makes new files, deletion vectors, runs and a proposal."""

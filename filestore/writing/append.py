@@ -1,4 +1,4 @@
-"""A write with merge-on-read: nothing is looked up, each slot gets one pending run (FORMAT.md section 11)."""
+"""Writes with merge-on-read: it looks no key up, and adds one pending run to each slot (FORMAT.md section 11)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from filestore.files.writer import TableFiles
 from filestore.merge import deduplicate
 from filestore.merge.deduplicate import ORDINAL_COLUMN
-from filestore.merge.fieldwise import lasting, needed
+from filestore.merge.fieldwise import columns_to_check, effective_rows
 from filestore.merge.history import group_starts, history
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
@@ -26,7 +26,7 @@ __all__ = ["append"]
 def append(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table], log: ChangeSink | None = None) -> SlotResult:
     """Writes sorted rows as a pending run; for arguments and errors see `filestore.writing.fold.fold`.
 
-    A put that does not say its kind is a ``+U``, since nobody has looked whether its key is there.
+    A put without a row kind becomes a ``+U``, since nothing has checked whether its key exists.
     """
     definition = table.definition
     written = deleted = 0
@@ -46,7 +46,7 @@ def append(table: TableFiles, slot: Slot, chunks: Iterable[pa.Table], log: Chang
 
 
 def _applied(rows: pa.Table, definition: TableDefinition) -> pa.Table:
-    """The rows in the order in which they apply: one a key if the last wins, else all that the engine can merge."""
+    """Returns the rows in the order in which they apply: one for each key if the last one wins, else all of them."""
     keys = definition.sort_key
     if not definition.merges_values:
         return deduplicate.reduce(rows, keys, definition.sequence_field)
@@ -55,8 +55,8 @@ def _applied(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 
 def _refuse(rows: pa.Table, definition: TableDefinition) -> None:
-    """Rows that the engine cannot merge are refused now: at the fold nobody could take them back."""
+    """Refuses rows that the engine cannot merge. A fold would find them too late: by then they are committed."""
     if KIND_COLUMN in rows.column_names:
         spec, keys = definition.merging, definition.primary_key
-        told = rows.select([*keys, *needed(spec), KIND_COLUMN])
-        lasting(history(told, group_starts(told, definition.sort_key), (), None), spec, keys)
+        told = rows.select([*keys, *columns_to_check(spec), KIND_COLUMN])
+        effective_rows(history(told, group_starts(told, definition.sort_key), (), None), spec, keys)

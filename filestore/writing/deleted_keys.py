@@ -1,4 +1,4 @@
-"""Runs of deleted keys under ``_runs``, which no Delta reader sees (FORMAT.md section 11.4)."""
+"""Writes runs of deleted keys under ``_runs``, which no Delta reader sees (FORMAT.md section 11.4)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from filestore.rows.keys import Key, encode_key, key_at
 __all__ = ["DELETED_COLUMN", "DeletedKeysWriter", "tombstone_schema"]
 
 DELETED_COLUMN = "_deleted"
-"""When, in milliseconds since 1970."""
+"""The time of the delete, in milliseconds since 1970."""
 
 
 def tombstone_schema(definition: TableDefinition) -> pa.Schema:
-    """The sort key, the sequence field if there is one, and `DELETED_COLUMN`."""
+    """Returns a tombstone run's columns: the sort key, the sequence field if there is one, and `DELETED_COLUMN`."""
     names = dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field])))
     columns = [definition.schema.to_arrow().field(name).with_nullable(True) for name in names]
     return pa.schema([*columns, pa.field(DELETED_COLUMN, pa.int64(), nullable=False)])
@@ -30,7 +30,7 @@ def tombstone_schema(definition: TableDefinition) -> pa.Schema:
 class DeletedKeysWriter:
     """Writes the keys of delete rows, with their sequences and the time.
 
-    The commit may have to look them up again; a table with a sequence field remembers them for longer.
+    After a lost race the commit looks them up again; a table with a sequence field remembers them for longer.
     """
 
     def __init__(self, table: TableFiles, slot: Slot) -> None:
@@ -45,7 +45,7 @@ class DeletedKeysWriter:
         self._last: Key = ()
 
     def write(self, rows: pa.Table) -> None:
-        """Adds delete rows, in key order; those that say when they were deleted keep it."""
+        """Adds delete rows, in key order; rows that already have the time of their delete keep it."""
         if rows.num_rows == 0:
             return
         if DELETED_COLUMN not in rows.column_names:
@@ -59,7 +59,7 @@ class DeletedKeysWriter:
         self._sink.write(rows.select(self._schema.names).cast(self._schema))
 
     def finish(self) -> Tombstones | None:
-        """Closes the run and makes it durable; None without deletes."""
+        """Closes the run and makes it durable; returns None if there were no deletes."""
         if self._sink is None:
             return None
         size = self._sink.close()
@@ -81,6 +81,6 @@ class DeletedKeysWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """On an error removes the run."""
+        """Removes the run after an error."""
         if error is not None and self._sink is not None:
             self._sink.discard()

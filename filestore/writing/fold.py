@@ -1,8 +1,8 @@
-"""Fold: pending rows + a slot's files → new files, deletion vectors, counts (FORMAT.md section 10).
+"""Merges rows into a slot's files: new files, deletion vectors and counts result (FORMAT.md section 10).
 
-The heart of a merge-on-write commit. Chunk by chunk: reduce to one row a key, look the keys up in the slot's files,
-mark what is superseded, write what stays, hand the accepted changes to the log. Nothing becomes visible: a `SlotResult`
-says what a commit would change.
+This is the core of a merge-on-write commit. For each chunk it keeps one row of each key, looks the keys up in the
+slot's files, marks the stored rows that are replaced, writes the rows that stay, and sends the accepted changes to the
+log. Nothing becomes visible: a `SlotResult` says what a commit would change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import as_they_came, in_arrival_order
+from filestore.changelog.images import changes_as_written, in_arrival_order
 from filestore.delta.vectors import positions
 from filestore.files.columns import FileColumns
 from filestore.files.live_rows import take_rows
@@ -49,8 +49,8 @@ def fold(
         base: The slot's live files, and its tombstones.
         chunks: Rows sorted by key, no key in two chunks (`filestore.sorting.chunks`); `KIND_COLUMN` and
             `deduplicate.ORDINAL_COLUMN` are optional.
-        log: Where accepted changes go, if the table has a log.
-        producer: What is written down as change data (`filestore.changelog.images.recorded`).
+        log: Takes the accepted changes, if the table has a log.
+        producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
 
     Raises:
         InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
@@ -72,7 +72,7 @@ def fold(
             if not rows.num_rows:
                 continue
             if producer is ChangelogProducer.INPUT:
-                changes.write(as_they_came(rows, definition))
+                changes.write(changes_as_written(rows, definition))
             if definition.primary_key:
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
             puts = putting(rows)
@@ -105,17 +105,18 @@ def fold(
 def look_again(
     table: TableFiles, base: Sequence[DataFile], earlier: SlotResult, log: ChangeSink | None = None
 ) -> SlotResult:
-    """Works a slot's result out again after another commit changed the slot: the new files stay as they are.
+    """Computes a slot's result again after another commit changed the slot; the new files stay as they are.
 
-    Rows that lose now to a stored row with a higher sequence are dead from birth, rows that lost before and win now
-    live. The log has what won before, so what changed goes to it behind: replaying the log still gives the table.
+    Rows that now lose to a stored row with a higher sequence are dead from birth; rows that lost before and win now
+    are alive. The log already has what won before, so the differences are appended to it: replaying the log still
+    results in the table.
 
     Args:
         table: The table.
         base: The slot's live files and tombstones in the newest version.
         earlier: The result on the older version.
-        log: Where compensating changes go, if the table has a log; None if that has images, which hold for the rows
-            that the write found (`filestore.writing.write.rests_on_rows`).
+        log: Takes compensating changes, if the table has a log; None if the log has images, which are right only for
+            the rows that the write found (`filestore.writing.write.rests_on_rows`).
     """
     if not table.definition.primary_key:
         return earlier
@@ -124,7 +125,7 @@ def look_again(
     raw = replace(earlier, adds=earlier.new_files)
     sequence = definition.sequence_field
     extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
-    # what merges values comes here only if no row of the slot changed: then its changes are what they were
+    # with an engine that merges values no row of the slot has changed here (`rests_on_rows`): its changes stay valid
     anew = definition.changelog_producer.images and (earlier.changes is None or not definition.merges_values)
     superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
     lookup = SlotLookup(table, base, superseded, extra, images=anew)
@@ -155,9 +156,9 @@ def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:
 
 
 def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: Found, log: ChangeSink) -> None:
-    """Own rows that lost last time and win now: the log has the former winners behind them, so they go to it again.
+    """Sends rows of the write that lost last time and win now to the log again: the former winners are behind them.
 
-    Which deletes had lost was not kept: those that win are simply repeated.
+    The earlier result does not record which deletes lost: all deletes that win now are repeated.
     """
     if keys.path is None:
         rows = _only(keys.rows, ~found.lost)
@@ -175,7 +176,7 @@ def _log_revived(table: TableFiles, earlier: SlotResult, keys: _OwnKeys, found: 
 
 @dataclass(frozen=True, slots=True)
 class _OwnKeys:
-    """Keys that a write brought: of its file, or (path None) of its deletes."""
+    """Keys that a write contains: of one of its files, or (path None) of its deletes."""
 
     path: str | None
     positions: npt.NDArray[np.int64]
@@ -183,7 +184,7 @@ class _OwnKeys:
 
 
 def _own_keys(table: TableFiles, result: SlotResult, *, whole: bool) -> Iterator[_OwnKeys]:
-    """Row group by row group; the rows of its files with all columns, if the whole rows are wanted."""
+    """Yields the keys of a result row group by row group; `whole` adds all other columns of the rows in its files."""
     definition = table.definition
     keys = tuple(dict.fromkeys((*definition.sort_key, *filter(None, [definition.sequence_field]))))
     wanted = definition.schema.names if whole else keys

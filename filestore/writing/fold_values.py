@@ -1,7 +1,8 @@
-"""Fold for the engines whose result depends on the stored row (FORMAT.md section 10).
+"""Merges rows into a slot for the engines whose result depends on the stored row (FORMAT.md section 10).
 
-Chunk by chunk: look the keys up, read the stored rows, merge them with the changes, write the rows that came out
-different, mark those they replace, and hand the new rows to the log: whoever replays it by key gets the table.
+For each chunk it looks the keys up, reads the stored rows, merges them with the changes, writes the merged rows that
+differ from the stored ones, marks those that they replace, and sends the new rows to the log. A reader that applies
+the log by key gets the table.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.changelog.files import ChangeWriter
-from filestore.changelog.images import as_they_came, images, told
+from filestore.changelog.images import changes_as_written, images, log_changes
 from filestore.errors import InvalidRequest
 from filestore.files.writer import DataWriter, TableFiles
 from filestore.lookup.file_lookup import FileLookup
@@ -58,7 +59,7 @@ def fold_values(
     ):
         for chunk in merged_chunks(table, base, chunks):
             if producer is ChangelogProducer.INPUT:
-                changes.write(as_they_came(chunk.rows, definition))
+                changes.write(changes_as_written(chunk.rows, definition))
             chunk.mark(superseded)
             outcome = chunk.outcome
             puts = whole_rows(outcome.puts(), definition)
@@ -78,12 +79,12 @@ def fold_values(
 
 @dataclass(frozen=True, slots=True)
 class MergedChunk:
-    """A chunk of changes and what becomes of its keys.
+    """A chunk of changes and the outcome for its keys.
 
     Attributes:
         rows: The changes.
-        places: Where the stored rows of the keys stand.
-        outcome: What becomes of each.
+        places: The positions of the keys' stored rows.
+        outcome: The outcome for each key.
     """
 
     rows: pa.Table
@@ -91,7 +92,7 @@ class MergedChunk:
     outcome: Outcome
 
     def mark(self, superseded: Dying) -> None:
-        """Notes the stored rows that are not what they were."""
+        """Marks the stored rows that the merge has changed or deleted."""
         for place in self.places:
             superseded.add(place.file.path, place.positions[self.outcome.changed[place.groups]])
 
@@ -110,7 +111,7 @@ def merged_chunks(table: TableFiles, base: Sequence[DataFile], chunks: Iterable[
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the stored rows of some keys stand in one file: ascending positions, and the keys' numbers."""
+    """The positions of some keys' stored rows in one file, ascending, with the keys' numbers."""
 
     file: DataFile
     lookup: FileLookup
@@ -126,15 +127,15 @@ def _places(file: DataFile, lookup: FileLookup, probes: pa.Table) -> Iterator[_P
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What is known of the keys of a chunk and what becomes of them; everything has one row a key.
+    """The stored and the merged rows of a chunk's keys; every field has one row for each key.
 
     Attributes:
-        past: Their stored rows, where those were read, and the changes.
-        before: The stored rows; None where they were not read. Without one, a key has nulls.
-        rows: The merged rows; of a key without one only the key columns count.
+        past: Their stored rows, if those were read, and the changes.
+        before: The stored rows; None if they were not read. A key without a stored row has nulls.
+        rows: The merged rows; for a key without one only the key columns are valid.
         known: Which keys have a stored row.
-        alive: Which keys have a row now.
-        changed: Which have another row than they had, or none any more.
+        alive: Which keys have a row after the merge.
+        changed: Which keys have another row than before, or none any more.
     """
 
     past: History
@@ -145,7 +146,7 @@ class Outcome:
     changed: Mask
 
     def puts(self) -> pl.DataFrame:
-        """The rows of the keys that have one and are not as they were."""
+        """Returns the merged rows that differ from the stored ones."""
         return self.rows.filter(self.alive & self.changed)
 
 
@@ -170,10 +171,10 @@ def _merged(rows: pa.Table, starts: Rows, places: Sequence[_Place], definition: 
 
 
 def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
-    """Rows as they are written.
+    """Returns rows as they are written to files.
 
     Raises:
-        InvalidRequest: ``null-value``: merging left a NOT NULL column without a value.
+        InvalidRequest: ``null-value``: merging has left a NOT NULL column without a value.
     """
     for column in definition.schema:
         if not column.nullable and rows[column.name].null_count():
@@ -188,7 +189,7 @@ def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
 
 
 def _gone(outcome: Outcome, gone: Mask, definition: TableDefinition) -> pa.Table:
-    """The keys that have no row any more, with the highest sequence that they had."""
+    """Returns the keys that have no row any more, with the highest sequence that they had."""
     names = list(definition.sort_key)
     rows = outcome.rows.select(names)
     if sequence := definition.sequence_field:
@@ -199,23 +200,23 @@ def _gone(outcome: Outcome, gone: Mask, definition: TableDefinition) -> pa.Table
 
 
 def _images(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
-    """The change data of a chunk, whose rows that are put are `puts`."""
+    """Returns the change data of a chunk; `puts` are its rows that are put."""
     replaced = outcome.known & outcome.changed
     before = None if outcome.before is None else outcome.before.filter(replaced)
     return images(before, outcome.alive[replaced], puts, outcome.known[outcome.alive & outcome.changed], definition)
 
 
 def _told(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
-    """What the log gets of a chunk."""
+    """Returns the changes of a chunk for the log."""
     if not definition.logs_images:
         return _upserts(outcome, definition)
     changed, known, alive = outcome.changed, outcome.known, outcome.alive
     places = np.concatenate([np.flatnonzero(known & changed), np.flatnonzero(alive & changed)])
-    return told(_images(outcome, puts, definition), places)
+    return log_changes(_images(outcome, puts, definition), places)
 
 
 def _upserts(outcome: Outcome, definition: TableDefinition) -> pa.Table:
-    """Whole rows; of a deleted key the row that was there, if it was read, else the key."""
+    """Returns whole rows with their kinds; for a deleted key the row before, if it was read, else only the key."""
     wanted = outcome.changed & (outcome.known | outcome.alive)
     update = np.where(outcome.known, str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
     kinds = np.where(outcome.alive, update, str(RowKind.DELETE))

@@ -1,7 +1,7 @@
-"""Pending runs: changes that a commit leaves for a fold to merge (FORMAT.md section 11).
+"""Writes and reads pending runs: changes that a commit leaves for a fold to merge (FORMAT.md section 11).
 
-A run is one Parquet file of a slot, sorted by key, in small row groups: of many runs that are read as one stream,
-each holds one row group in memory.
+A run is one Parquet file of a slot, sorted by key. Its row groups are small, because a reader of many runs as one
+stream holds one row group of each in memory.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ Mask = npt.NDArray[np.bool_]
 
 _GROUP_ROWS = 16_384
 POSITION_BITS = 40
-"""An ordinal is the run's number and, in that many bits, the row's position in it."""
+"""An ordinal consists of the run's number and, in that many low bits, the row's position in the run."""
 
 
 def run_schema(schema: Schema) -> pa.Schema:
-    """A run's columns: the table's, all nullable since a delete has its key only, and `KIND_COLUMN`."""
+    """Returns a run's columns: the table's, all nullable since a delete has only its key, and `KIND_COLUMN`."""
     fields = [field.with_nullable(True) for field in schema.to_arrow()]
     return pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
 
 
 class PendingRunWriter:
-    """Writes one run. On an error nothing stays."""
+    """Writes one run, and removes it after an error."""
 
     def __init__(self, table: TableFiles, slot: Slot) -> None:
         self._table = table
@@ -57,7 +57,7 @@ class PendingRunWriter:
         self._last: Key = ()
 
     def write(self, rows: pa.Table) -> None:
-        """Adds changes with `KIND_COLUMN`, sorted by key; of one key in the order in which they apply."""
+        """Adds changes with `KIND_COLUMN`, sorted by key; those of one key are in the order in which they apply."""
         if not rows.num_rows:
             return
         keys = self._table.definition.sort_key
@@ -71,7 +71,7 @@ class PendingRunWriter:
         self._rows += rows.num_rows
 
     def finish(self) -> tuple[PendingRun, ...]:
-        """Closes the run and makes it durable; none without rows."""
+        """Closes the run and makes it durable; returns no run if there were no rows."""
         if self._sink is None:
             return ()
         size = self._sink.close()
@@ -91,16 +91,16 @@ class PendingRunWriter:
 
 
 class KeyFilter(Protocol):
-    """Whose changes are wanted: of each key all or none."""
+    """Chooses the keys whose changes are read: all changes of a key, or none."""
 
     def in_run(self, run: PendingRun) -> bool:
-        """Whether a run may hold a wanted key, by what the log says of it."""
+        """Whether a run may hold a wanted key, by the bounds that the Delta log has of it."""
 
     def in_groups(self, run: PendingRun, parquet: ParquetReader) -> Mask:
-        """For each row group whether it may hold one, by the footer."""
+        """Returns for each row group whether it may hold a wanted key, by the footer."""
 
     def of_rows(self, rows: pa.Table) -> Mask:
-        """For each row, of which the key columns are given, whether its key is wanted."""
+        """Returns for each row whether its key is wanted; `rows` has the key columns."""
 
 
 def pending_chunks(
@@ -110,15 +110,15 @@ def pending_chunks(
     columns: Sequence[str] | None = None,
     wanted: KeyFilter | None = None,
 ) -> Iterator[pa.Table]:
-    """The changes of several runs as one write would bring them: sorted by key, no key in two chunks.
+    """Yields the changes of several runs as if they were one write: sorted by key, no key in two chunks.
 
     Args:
         table: The table.
         slot: The slot of all runs.
-        runs: In the order in which they apply; `ORDINAL_COLUMN` tells it. `RUN_COLUMN` comes with engines that have to
-            merge runs one after the other.
-        columns: Which columns, the key among them; all if None. `KIND_COLUMN` always comes.
-        wanted: Whose changes; all keys' if None. Row groups without any are not read.
+        runs: The runs in the order in which they apply; `ORDINAL_COLUMN` has this order. For engines that have to merge
+            runs one after the other, `RUN_COLUMN` is added.
+        columns: Which columns, the key among them; all if None. `KIND_COLUMN` is always added.
+        wanted: The keys whose changes are read; all keys if None. Row groups without any are skipped.
     """
     definition = table.definition
     names = definition.schema.names if columns is None else columns
@@ -137,9 +137,9 @@ def pending_chunks(
 def _numbered(
     table: TableFiles, run: PendingRun, number: int, columns: Sequence[str], wanted: KeyFilter | None
 ) -> Iterator[pa.Table]:
-    """A run's rows, row group by row group, with the order in which they apply among those of other runs.
+    """Yields a run's rows, row group by row group, with ordinals that order them among the rows of other runs.
 
-    Whatever columns the table had when the run was written: they come as it has them now.
+    The rows have the columns that the table has now, whatever it had when the run was written.
     """
     if wanted is not None and not wanted.in_run(run):
         return

@@ -1,6 +1,6 @@
-"""Rows against all files of a slot: whose keys are stored, who wins, what the old rows are (FORMAT.md section 10).
+"""Looks rows up in all files of a slot: which keys are stored, and which rows win (FORMAT.md section 10).
 
-From it come the images of a change (FORMAT.md section 13).
+It also reads the old rows if the images of the changes are wanted (FORMAT.md section 13).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from filestore.changelog.images import Met, images, told, unchanged
+from filestore.changelog.images import StoredMatches, images, log_changes, unchanged
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup, Matches
 from filestore.merge import deduplicate
@@ -31,15 +31,15 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(slots=True)
 class Found:
-    """What a look-up says of each probe.
+    """The result of a look-up for each probe.
 
     Attributes:
         known: Whether its key is stored.
         lost: Whether it is late.
-        same: Whether it puts the row that is stored; told only where old rows are read.
-        buried: Whether it is late since its key was deleted, and not stored again since.
+        same: Whether it puts the row that is stored; computed only where old rows are read.
+        buried: Whether it is late because its key was deleted with a higher sequence, and is not stored.
         winners: The stored rows to which probes lost, with the extra columns.
-        replaced: The stored rows that leave the table; only where old rows are read.
+        replaced: The stored rows that leave the table; collected only where old rows are read.
     """
 
     known: Mask
@@ -47,26 +47,26 @@ class Found:
     same: Mask
     buried: Mask
     winners: list[pa.Table] = field(default_factory=list)
-    replaced: list[Met] = field(default_factory=list)
+    replaced: list[StoredMatches] = field(default_factory=list)
 
     @property
     def dead(self) -> Mask:
-        """Rows that never live, since a stored one stays."""
+        """The rows that are dead from birth, since a stored one stays."""
         return self.lost | self.same
 
     def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
-        """What the rows change, as change data."""
+        """Returns what the rows change, as change data."""
         gone = pl.concat([met.rows for met in self.replaced]) if self.replaced else None
         comes = puts & ~self.dead
         after = rows.filter(pa.array(comes)) if comes.any() else None
         return images(gone, puts[self._probes()], after, self.known[comes], definition)
 
     def told(self, changes: pa.Table, puts: Mask) -> pa.Table:
-        """What `images` gives as the log tells it."""
-        return told(changes, np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)]))
+        """Converts the change data that `images` returned into changes for the log."""
+        return log_changes(changes, np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)]))
 
     def _probes(self) -> Rows:
-        """The rows of the chunk whose stored ones leave the table."""
+        """Returns the numbers of the chunk's rows whose stored rows leave the table."""
         return np.concatenate([np.empty(0, dtype=np.int64), *(met.probes for met in self.replaced)])
 
 
@@ -76,9 +76,9 @@ class SlotLookup:
     Args:
         table: The table.
         base: The slot's live files, and its tombstones.
-        superseded: Takes the positions of the stored rows that die.
-        extra: Columns of the winners that are wanted; the sequence field among them, if the table has one.
-        images: The old rows are wanted, too: a row that is put as it is stored changes nothing then.
+        superseded: Collects the positions of the stored rows that die.
+        extra: Columns of the winners that are read; the sequence field among them, if the table has one.
+        images: Whether the old rows are read, too. Then a row that is put as it is stored changes nothing.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class SlotLookup:
         self._images = images
 
     def find(self, rows: pa.Table, puts: Mask) -> Found:
-        """What the rows of a chunk, each of another key, meet.
+        """Looks up the rows of a chunk, each of another key.
 
         Args:
-            rows: The chunk; of rows that put nothing only the key and the sequence are read.
-            puts: Which rows put one.
+            rows: The chunk; of deletes only the key and the sequence are used.
+            puts: Which rows are puts.
         """
         found = Found(*np.zeros((4, rows.num_rows), dtype=np.bool_))
         if not rows.num_rows:
@@ -115,14 +115,14 @@ class SlotLookup:
                 found.known[match.probes] = True
                 dies = self._beaten(match, rows, found)
                 if self._images and dies.any():
-                    met = Met(match.probes[dies], lookup.frame_at(match.positions[dies], names))
+                    met = StoredMatches(match.probes[dies], lookup.frame_at(match.positions[dies], names))
                     dies[dies] = _note(met, new, puts, found)
                 self._superseded.add(file.path, match.positions[dies])
         found.buried &= ~found.known
         return found
 
     def _bury(self, rows: pa.Table, found: Found) -> None:
-        """Notes the rows whose key was deleted with a higher sequence."""
+        """Marks the rows whose key was deleted with a higher sequence."""
         sequence = self._definition.sequence_field
         for grave in self._graves:
             for match in grave.find(rows):
@@ -137,7 +137,7 @@ class SlotLookup:
         return frame_of(fitted(rows, schema))
 
     def _beaten(self, match: Matches, rows: pa.Table, found: Found) -> Mask:
-        """Which of the stored rows lose; the others are noted."""
+        """Returns which of the stored rows lose; those that win are added to `found`."""
         sequence = self._definition.sequence_field
         if sequence is None or match.values is None:
             return np.ones(len(match.probes), dtype=np.bool_)
@@ -149,13 +149,13 @@ class SlotLookup:
         return wins
 
 
-def _note(met: Met, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:
-    """Which of the stored rows leave: those that are not put again as they are."""
+def _note(met: StoredMatches, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:
+    """Returns which of the stored rows leave the table: those that are not put again unchanged."""
     if new is None:
         found.replaced.append(met)
         return np.ones(len(met.probes), dtype=np.bool_)
     same = unchanged(met, new) & puts[met.probes]
     found.same[met.probes[same]] = True
     if not same.all():
-        found.replaced.append(Met(met.probes[~same], met.rows.filter(pl.Series(~same))))
+        found.replaced.append(StoredMatches(met.probes[~same], met.rows.filter(pl.Series(~same))))
     return ~same

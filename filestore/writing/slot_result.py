@@ -1,4 +1,4 @@
-"""What a fold of one slot gives, and how dead rows become deletion vectors (FORMAT.md section 10)."""
+"""The result of a fold of one slot, and how dead rows become deletion vectors (FORMAT.md section 10)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
+from filestore.files.leftovers import write_file
 from filestore.files.writer import TableFiles
 from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
 
 __all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "brought_files", "named_files", "settled"]
 
 ChangeSink = Callable[[Slot, pa.Table], None]
-"""Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order: the log's end of a write."""
+"""Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order, and writes them to the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +26,20 @@ class SlotResult:
 
     Attributes:
         slot: The slot.
-        adds: New files; rows that are late are in them, dead from birth.
+        adds: New files; they contain late rows, too, as dead from birth.
         vectors: Files of the base with their grown vectors, unless every row is dead.
-        removes: Files of the base without a live row left.
-        runs: Changes that are left for a fold to merge.
+        removes: Files of the base that have no live row left.
+        runs: Changes that a fold will merge.
         deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
         tombstones: The same, if the table remembers deletes for longer.
-        changes: Change data; None if none was written down, since readers infer the changes from the files.
+        changes: Change data; None if none was written, since readers derive the changes from the files.
         rows_written: Rows put.
-        rows_deleted: Delete rows taken, whether or not their key was there.
+        rows_deleted: Delete rows accepted, whether or not their key was stored.
         rows_replaced: Rows of the base that died.
         rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
-        rows_unchanged: Rows put that are the stored row, value by value: where images are written, that one stays.
-        written: All new files as they were written, if `adds` are not that. `look_again` starts from them: a row that
-            is late now is not if the stored row is gone by the time of the next attempt.
+        rows_unchanged: Rows put that equal the stored row: where images are written, the stored row stays.
+        written: All new files as they were written, if `adds` differ from them. `look_again` starts from them, since a
+            row that is late now is not late if the stored row is gone at the next attempt.
     """
 
     slot: Slot
@@ -58,19 +59,19 @@ class SlotResult:
 
     @property
     def new_files(self) -> tuple[DataFile, ...]:
-        """The data files that the write brought, those that `adds` leaves out too."""
+        """All data files that the write has written, also those that `adds` leaves out."""
         return self.written or self.adds
 
 
 def brought_files(results: Iterable[SlotResult]) -> set[str]:
-    """All files that those results brought, relative to the table."""
+    """Returns the paths of all files that were written for those results, relative to the table."""
     listed = list(results)
     data = {file.path for r in listed for file in r.new_files}
     return data | {r.deleted_keys.path for r in listed if r.deleted_keys} | named_files(listed)
 
 
 def named_files(results: Iterable[SlotResult]) -> set[str]:
-    """Those of them that a commit of the results names: not runs of deleted keys, nor files without a live row."""
+    """Returns those that a commit of the results names: no runs of deleted keys, and no files without a live row."""
     listed = list(results)
     data = {file.path for r in listed for file in r.adds} | {run.path for r in listed for run in r.runs}
     vectors = {vector_file(file.vector) for r in listed for file in (*r.vectors, *r.adds) if file.vector}
@@ -79,7 +80,7 @@ def named_files(results: Iterable[SlotResult]) -> set[str]:
 
 
 class Dying:
-    """Positions that die, by file."""
+    """Collects the positions of rows that die, by file."""
 
     def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
         self._table = table
@@ -88,21 +89,22 @@ class Dying:
         self.count = 0
 
     def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
-        """Live rows of a file, by position, that die."""
+        """Adds live rows of a file that die, by position."""
         if len(rows):
             self._dead.setdefault(path, []).append(rows.astype(np.uint32))
 
     def rows(self) -> dict[str, npt.NDArray[np.int64]]:
-        """What was added, by path, ascending."""
+        """Returns the added positions by path, ascending."""
         return {path: np.sort(np.concatenate(parts)).astype(np.int64) for path, parts in self._dead.items()}
 
     def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
-        """Puts the grown vectors into the builder: files with vectors, and paths of files that died out."""
+        """Adds the grown vectors to the builder; returns files with vectors and paths of files without a live row."""
         vectors, gone = [], []
         for path, parts in self._dead.items():
             file = self._files[path]
             before = positions(self._table.storage, self._table.location, file.vector)
-            # all runs ascend and share no row, since only live rows are found: merging them is 10 times np.union1d
+            # a stable sort merges the ascending parts 10 times as fast as np.union1d; they share no row, since look-ups
+            # find only live rows
             after = np.sort(np.concatenate([before, *(part.astype(np.uint64) for part in parts)]), kind="stable")
             self.count += len(after) - len(before)
             if len(after) == file.rows:
@@ -122,7 +124,7 @@ class Tally:
     unchanged: int = 0
 
     def add(self, puts: npt.NDArray[np.bool_], lost: npt.NDArray[np.bool_], same: npt.NDArray[np.bool_]) -> None:
-        """Rows: whether each puts one, whether it is late, and whether it is put as it is stored."""
+        """Counts rows: whether each is a put, whether it is late, and whether it equals the stored row."""
         self.written += int((puts & ~lost).sum())
         self.deleted += int((~puts & ~lost).sum())
         self.late += int(lost.sum())
@@ -130,12 +132,12 @@ class Tally:
 
 
 def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, tally: Tally) -> SlotResult:
-    """The result whose new files are those of `raw`, with the dead rows of both sides in one vector file."""
+    """Returns `raw` with deletion vectors: the dead rows of new and of stored files are written to one vector file."""
     builder = VectorFileBuilder(table.ambient.new_id())
     born_dead, stillborn = own.settle(builder)
     vectors, removes = superseded.settle(builder)
     if not builder.empty:
-        table.storage.write_new(table.path(builder.path), builder.content)
+        write_file(table, builder.path, builder.content)
     changed = {file.path: file for file in born_dead}
     return SlotResult(
         slot=raw.slot,

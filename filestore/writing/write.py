@@ -1,4 +1,4 @@
-"""A write as a whole: every slot, proposed and rebased (FORMAT.md section 10)."""
+"""Writes sorted rows to every slot, and makes a proposal of the results (FORMAT.md section 10)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from filestore.delta.conflict import Proposal
+from filestore.commit.proposal import Proposal
 from filestore.errors import InvalidRequest
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
@@ -32,15 +32,15 @@ def write_sorted(
     *,
     later: bool = False,
 ) -> Iterator[SlotResult]:
-    """Folds sorted batches of any number of slots, or leaves them as runs; one result a slot.
+    """Folds sorted batches of any number of slots, or leaves them as pending runs; yields one result for each slot.
 
     Args:
         table: The table.
         base: Live files by slot; slots that are not named have none.
         batches: Sorted by partition columns, bucket and key, with `BUCKET_COLUMN`.
-        log: Where accepted changes go.
-        producer: What is written down as change data (`filestore.changelog.images.recorded`).
-        later: Leave the rows as pending runs.
+        log: Takes the accepted changes.
+        producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
+        later: Leaves the rows as pending runs.
     """
     chunks = cut_chunks(batches, table.definition, table.definition.options["row-group.rows"])
     seen: set[Slot] = set()
@@ -67,43 +67,47 @@ def fold_slot(
     log: ChangeSink | None = None,
     producer: ChangelogProducer = ChangelogProducer.NONE,
 ) -> SlotResult:
-    """Merges sorted rows into a slot by the table's engine; arguments and errors: `filestore.writing.fold.fold`."""
+    """Merges sorted rows into a slot by the table's engine; arguments and errors are those of `fold`."""
     merge = fold_values if table.definition.merges_values else fold
     return merge(table, slot, base, chunks, log, producer)
 
 
 def rests_on_rows(definition: TableDefinition, *, logged: bool) -> bool:
-    """Whether a write has to be done again as a whole if another commit changed rows of its slots first.
+    """Whether a whole retry is needed if another commit changed rows of the write's slots first.
 
-    Merged values hold for the stored rows only. So does what a log with images has: of a delete that found no row it
-    has nothing, and a row that another writer put meanwhile would stay in it. The order of records matters to a
-    compacted log. Everything else is worked out again by `filestore.writing.fold.look_again`.
+    Merged values are right only for the stored rows from which they were computed. So are the records of a log with
+    images: it has none for a delete that found no row, and a row that another writer put meanwhile would stay in it.
+    For a compacted log the order of records matters. In all other cases `filestore.writing.fold.look_again` corrects
+    the result.
 
     Args:
-        definition: The table's.
-        logged: The write's changes went to a log.
+        definition: The table's definition.
+        logged: Whether the write's changes were written to a log.
     """
     return definition.merges_values or (logged and (definition.logs_images or definition.compacts_log))
 
 
 @dataclass(frozen=True, slots=True)
 class WriteResult:
-    """What the folds of a write gave, and how it becomes a proposal."""
+    """The results of a write's folds, and how they become a proposal."""
 
     results: tuple[SlotResult, ...]
 
     def apply(self, proposal: Proposal) -> Proposal:
-        """The proposal with these results in it."""
-        return replace(
-            proposal,
+        """Returns the proposal with these results in it."""
+        files = replace(
+            proposal.files,
             adds=tuple(f for r in self.results for f in r.adds),
             vectors=tuple(f for r in self.results for f in r.vectors),
             removes=tuple(p for r in self.results for p in r.removes),
-            runs=tuple(run for r in self.results for run in r.runs),
-            tombstones=tuple(run for r in self.results for run in r.tombstones),
-            changes=tuple(f for r in self.results for f in r.changes or ()),
-            metrics=self.metrics,
+            cdc=tuple(f for r in self.results for f in r.changes or ()),
         )
+        runs = replace(
+            proposal.runs,
+            pending=tuple(run for r in self.results for run in r.runs),
+            tombstones=tuple(run for r in self.results for run in r.tombstones),
+        )
+        return replace(proposal, files=files, runs=runs, metrics=self.metrics)
 
     @property
     def metrics(self) -> dict[str, int]:
@@ -115,15 +119,15 @@ class WriteResult:
         return counts
 
     def to_look_up_again(self, changed: Container[Slot], definition: TableDefinition) -> list[SlotResult]:
-        """The results that a lost race makes out of date.
+        """Returns the results that a lost race makes out of date.
 
-        Those of the slots that changed, and those whose changes are not written down though they are images: a commit
-        whose changes are partly written down and partly left to be inferred would lose the latter.
+        Those are the results of the slots that changed. If the table records images, they are also the results without
+        change data: if a commit has change data for a part of its changes only, Delta readers lose the rest.
         """
         inferred = definition.changelog_producer.images
         return [r for r in self.results if r.slot in changed or (inferred and r.changes is None)]
 
     def with_slots(self, redone: Iterable[SlotResult]) -> WriteResult:
-        """The same write with some slots worked out again."""
+        """Returns the same write with new results for some slots."""
         by_slot = {r.slot: r for r in self.results} | {r.slot: r for r in redone}
         return WriteResult(tuple(by_slot.values()))

@@ -1,4 +1,4 @@
-"""What everybody asks of Kafka's clients, for topics of tables and of logs."""
+"""Requests to Kafka's admin client: waits for answers, and repeats requests after errors that pass."""
 
 from __future__ import annotations
 
@@ -6,22 +6,14 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
-    AclOperation,
-    AdminClient,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-    TopicDescription,
-)
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 from log.kafka.causes import Causes, LastingError, spoken_protocol
 
-__all__ = ["COORDINATOR_MOVES", "Admin", "broker_setting", "described", "led", "made", "require_write", "retried"]
+__all__ = ["COORDINATOR_MOVES", "Admin", "led", "retried"]
 
 T = TypeVar("T")
 
@@ -54,24 +46,25 @@ class Admin(AdminClient):
 
     Args:
         settings: The client's.
-        ambient: For the connection that finds out what a port speaks.
     """
 
-    def __init__(self, settings: Mapping[str, Any], ambient: Ambient) -> None:
+    def __init__(self, settings: Mapping[str, Any]) -> None:
         self._given = settings
-        self._ambient = ambient
         self._causes = Causes()
         self._answered = False
         # What its log would repeat several times a second is in the error.
         quiet = {} if "debug" in settings else {"log_level": "2"}
         own: dict[str, Any] = {"error_cb": self._causes.notice}
-        super().__init__({**settings, **quiet, **own})
+        try:
+            super().__init__({**settings, **quiet, **own})
+        except KafkaException as error:
+            raise _with_files(error, settings) from error
 
     def answer(self, asked: Future[T]) -> T:
-        """The answer to a request that was just made.
+        """Waits for the answer to a request that was just made.
 
         Raises:
-            LastingError: as soon as it is certain that no waiting brings one. Never after an answer: settings that have
+            LastingError: as soon as it is certain that waiting does not help. Never after an answer: settings that have
                 worked are not wrong, so a follower outlives a name service that is away.
             KafkaException: the request's own error, with what is known of the connections.
         """
@@ -82,71 +75,37 @@ class Admin(AdminClient):
             self.poll(0)
             cause = None if self._answered else self._causes.lasting
             if cause is None and self._causes.wordless and not probed:
-                probed, cause = True, spoken_protocol(self._given, self._ambient)
+                probed, cause = True, spoken_protocol(self._given)
             if cause is not None:
                 raise LastingError(cause)
-        try:
-            found = asked.result()
-        except KafkaException as error:
-            raise self._explained(error) from error
-        finally:
-            # IMPORTANT: The error's traceback holds this frame, so the future, which holds the error, would close a
-            # cycle with the client in it. The garbage collector would destroy the client in any thread, and librdkafka
-            # ends the process if that thread is its own.
-            del asked
+        # IMPORTANT: The future's own error is not raised: its traceback would hold frames that hold the future, and so
+        # close a cycle with this client in it. The garbage collector would destroy the client in any thread, and
+        # librdkafka ends the process if that thread is the client's own, which runs Python to give answers.
+        error = asked.exception()
+        if isinstance(error, KafkaException):
+            raise self._explained(error)
+        found = asked.result()
         self._answered = True
         return found
 
     def _explained(self, error: KafkaException) -> KafkaException:
         cause = error.args[0]
         if not self._causes.text or not isinstance(cause, KafkaError):
-            return error
+            return KafkaException(*error.args)
         return KafkaException(KafkaError(cause.code(), f"{cause.str()}; {self._causes.text}"))
 
 
-def described(admin: Admin, topic: str, *, rights: bool = False) -> TopicDescription | None:
-    """A topic as the brokers know it, if asked with what this user may do with it; None if they do not."""
-    asked = admin.describe_topics(TopicCollection([topic]), include_authorized_operations=rights)[topic]
-    try:
-        found: TopicDescription = admin.answer(asked)
-    except KafkaException as error:
-        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-            return None
-        raise
-    return found
-
-
-def require_write(found: TopicDescription) -> None:
-    """Raises `KafkaException` if this user may not write a topic that was described with rights."""
-    if AclOperation.WRITE not in found.authorized_operations:
-        raise KafkaException(
-            KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, f"WRITE on topic {found.name} is not allowed")
-        )
-
-
-def made(admin: Admin, topic: NewTopic) -> None:
-    """Makes a topic, unless another process was faster."""
-    try:
-        admin.answer(admin.create_topics([topic])[topic.topic])
-    except KafkaException as error:
-        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise
-
-
-def broker_setting(admin: Admin, name: str) -> str | None:
-    """A setting as one of the brokers tells it; hosted ones leave some out, or their values.
-
-    Raises:
-        KafkaException: also if the broker may not tell this user.
-    """
-    nodes = admin.answer(admin.describe_cluster()).nodes
-    resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
-    told: dict[str, ConfigEntry] = admin.answer(admin.describe_configs([resource])[resource])
-    return told[name].value if name in told else None
+def _with_files(error: KafkaException, settings: Mapping[str, Any]) -> KafkaException:
+    """The error of settings that no client can be made with; librdkafka names a file's setting, but not the file."""
+    cause = error.args[0]
+    files = [f"{name} = {settings[name]}" for name in sorted(settings) if f"{name} failed" in cause.str()]
+    if not files:
+        return error
+    return KafkaException(KafkaError(cause.code(), f"{cause.str()}: can this process read {', '.join(files)}?"))
 
 
 def led(admin: AdminClient, topic: str, request: Callable[[], T], seconds: float, ambient: Ambient) -> T:
-    """The answer to a request to the leaders of a topic, made again while its partitions find theirs.
+    """Makes a request to the leaders of a topic, again while its partitions elect theirs, and returns the answer.
 
     IMPORTANT: librdkafka sends these requests to the leader, and with the leader's epoch, that it has seen last, and no
     error makes it look again: without that, a client from before an election gets `FENCED_LEADER_EPOCH` for minutes.
@@ -165,7 +124,7 @@ def retried(
     ambient: Ambient,
     between: Callable[[RetryCallState], None] | None = None,
 ) -> T:
-    """The answer to a request that is made again after errors that pass.
+    """Makes a request, again after errors that pass, and returns the answer.
 
     Args:
         request: May raise `KafkaException`.

@@ -11,21 +11,19 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, TableStoreError, Unsupported
-from log.kafka.connection import Connection, Writer, parse_servers
+from log.kafka.security import parse_servers
 
 __all__ = ["Causes", "Lasting", "LastingError", "spoken_protocol"]
 
 _SURE = 2
 """A login or a certificate that is refused twice will be refused again."""
-_SASL_HANDSHAKE, _ILLEGAL_SASL_STATE = 17, 34
 _PROBE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """A cause that lasts until somebody changes a setting.
+    """Why there is no connection, if only a change of settings helps.
 
     Attributes:
         kind: The error's class.
@@ -56,13 +54,13 @@ class Causes:
     """How often no broker at all was connected."""
 
     def clear(self) -> None:
-        """Forgets what was before a request."""
+        """Forgets the reports of before a request."""
         self._texts.clear()
         self._counts.clear()
         self.down = 0
 
     def notice(self, error: KafkaError) -> None:
-        """Takes a report."""
+        """Keeps a report; the client's ``error_cb``."""
         code = error.code()
         if code == KafkaError._ALL_BROKERS_DOWN:
             self.down += 1
@@ -94,7 +92,7 @@ def _is_hang_up(code: int, text: str) -> bool:
 
 
 def _judged(code: int, text: str) -> Lasting | None:
-    """What a report means; None if it may pass."""
+    """Returns the lasting cause that a report means; None if the problem may pass."""
     if code == KafkaError._AUTHENTICATION:
         if "Unsupported SASL mechanism" in text:
             return Lasting(Unsupported, "log-sasl", f"{text}: set sasl.mechanism to one that the broker offers")
@@ -120,15 +118,15 @@ def _judged(code: int, text: str) -> Lasting | None:
     return None
 
 
-def spoken_protocol(settings: Mapping[str, Any], ambient: Ambient) -> Lasting | None:
-    """What the first server that answers wants, if it is another ``security.protocol`` than the settings have.
+def spoken_protocol(settings: Mapping[str, Any]) -> Lasting | None:
+    """Finds which ``security.protocol`` the first server that answers has, if the settings have another.
 
     Each protocol is tried with a SASL handshake, which listeners with and without login answer differently.
     """
     chosen = str(settings.get("security.protocol", "PLAINTEXT")).upper()
     for server in parse_servers(str(settings["bootstrap.servers"])):
         for protocol in ("PLAINTEXT", "SSL"):
-            asks_login = _asks_login(server, protocol, ambient)
+            asks_login = _asks_login(server, protocol)
             if asks_login is None:
                 continue
             spoken = f"SASL_{protocol}" if asks_login else protocol
@@ -144,16 +142,20 @@ def spoken_protocol(settings: Mapping[str, Any], ambient: Ambient) -> Lasting | 
     return None
 
 
-def _asks_login(server: tuple[str, int], protocol: str, ambient: Ambient) -> bool | None:
+def _asks_login(server: tuple[str, int], protocol: str) -> bool | None:
     """Whether a listener that speaks the protocol asks for a login; None if none answers so."""
+    # They take 0.2 s to import, and only a port that hangs up needs them here.
+    from log.kafka.connection import Connection
+    from log.kafka.wire import SaslHandshakeRequest
+
     settings = {"security.protocol": protocol, "enable.ssl.certificate.verification": "false"}
     try:
-        connection = Connection(server, settings, _PROBE_SECONDS, ambient)
+        connection = Connection(server, settings, _PROBE_SECONDS)
     except OSError:
         return None
     try:
-        reply = connection.request(_SASL_HANDSHAKE, 1, Writer().string("PLAIN").done())
-        return reply.number("h") != _ILLEGAL_SASL_STATE
+        response = connection.request(SaslHandshakeRequest(mechanism="PLAIN", version=1))
+        return bool(response.error_code != KafkaError.ILLEGAL_SASL_STATE)
     except OSError:
         return None
     finally:

@@ -6,34 +6,22 @@ import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest, Unavailable
-from log.kafka.connection import Connection, Reader, Writer, parse_servers
+from log.kafka.connection import Connection
+from log.kafka.security import parse_servers
+from log.kafka.wire import ApiMessage, CoordinatorType, FindCoordinatorRequest, errors
 
-__all__ = ["Address", "Request", "Requests", "require_ok", "settled"]
+__all__ = ["Address", "Requests", "lasting_code", "require_ok"]
 
 Address = tuple[str, int]
 T = TypeVar("T")
 
-_FIND_COORDINATOR = 10
-_NOT_AUTHORIZED = {29: "topic", 31: "cluster", 53: "transactional id"}
-# COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, CONCURRENT_TRANSACTIONS,
-# LEADER_NOT_AVAILABLE, NOT_LEADER_OR_FOLLOWER, REQUEST_TIMED_OUT, UNKNOWN_SERVER_ERROR is not among them
-_TRANSIENT = frozenset({14, 15, 16, 51, 5, 6, 7})
 RETRY_SECONDS = 30.0
-
-
-class Request(NamedTuple):
-    """One request as Kafka's protocol has it: its API's key and version, and its body."""
-
-    key: int
-    version: int
-    body: bytes
-    flexible: bool = False
 
 
 class _TransientError(Exception):
@@ -47,7 +35,7 @@ class Requests:
         servers: ``bootstrap.servers``.
         settings: librdkafka's security settings.
         timeout: For each answer, seconds.
-        ambient: Waits between retries; nonces.
+        ambient: Waits between retries.
     """
 
     def __init__(self, servers: str, settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
@@ -64,7 +52,7 @@ class Requests:
             connection.close()
         self._connections.clear()
 
-    def at_coordinator(self, transaction_id: str, request: Request, parse: Callable[[Reader], T]) -> T:
+    def at_coordinator(self, transaction_id: str, request: ApiMessage, parse: Callable[[Any], T]) -> T:
         """What ``parse`` makes of the answer of the coordinator of a transactional id."""
 
         def attempt() -> T:
@@ -73,19 +61,16 @@ class Requests:
 
         return self._retried(attempt)
 
-    def at(self, broker: Address, request: Request, parse: Callable[[Reader], T]) -> T:
+    def at(self, broker: Address, request: ApiMessage, parse: Callable[[Any], T]) -> T:
         """What ``parse`` makes of the answer of one broker."""
         return self._retried(lambda: self._once(broker, request, parse))
 
     def _coordinator(self, transaction_id: str) -> Address:
-        request = Request(_FIND_COORDINATOR, 2, Writer().string(transaction_id).pack("b", 1).done())
+        request = FindCoordinatorRequest(key=transaction_id, key_type=CoordinatorType.TRANSACTION, version=2)
 
-        def parse(reply: Reader) -> Address:
-            _, error = reply.unpack("ih")
-            reply.string()
-            require_ok(settled(error))
-            reply.unpack("i")
-            return reply.string(), reply.number("i")
+        def parse(found: Any) -> Address:
+            require_ok(found)
+            return found.host, found.port
 
         problem: OSError | None = None
         for server in self._servers:
@@ -96,16 +81,16 @@ class Requests:
         assert problem is not None
         raise problem
 
-    def _once(self, broker: Address, request: Request, parse: Callable[[Reader], T]) -> T:
+    def _once(self, broker: Address, request: ApiMessage, parse: Callable[[Any], T]) -> T:
         with self._connection(broker) as connection:
-            reply = connection.request(request.key, request.version, request.body, flexible=request.flexible)
+            response = connection.request(request)
             self._answered = True
-            return parse(reply)
+            return parse(response)
 
     @contextmanager
     def _connection(self, broker: Address) -> Iterator[Connection]:
         if broker not in self._connections:
-            self._connections[broker] = Connection(broker, self._settings, self._timeout, self._ambient)
+            self._connections[broker] = Connection(broker, self._settings, self._timeout)
         try:
             yield self._connections[broker]
         except OSError:
@@ -153,19 +138,24 @@ class Requests:
             ) from error
 
 
-def settled(error: int) -> int:
-    """The error code, unless it is worth another try or a matter of rights."""
-    if error in _TRANSIENT:
-        raise _TransientError(f"error {error}")
-    if error in _NOT_AUTHORIZED:
+def lasting_code(response: Any) -> int:
+    """Kafka's error code of a response, unless it is worth another try or a matter of rights."""
+    error = errors.for_code(response.error_code)
+    # A topic that a broker does not know was deleted, as a rule.
+    if error.retriable and error is not errors.UnknownTopicOrPartitionError:
+        raise _TransientError(error.__name__)
+    if issubclass(error, errors.AuthorizationError):
         raise InvalidRequest(
-            f"Kafka does not allow this user to use the {_NOT_AUTHORIZED[error]}: check the broker's ACLs",
+            f"Kafka does not allow this user a request about a transaction ({error.__name__}): check the broker's ACLs",
             code="log-not-authorized",
         )
-    return error
+    return int(response.error_code)
 
 
-def require_ok(error: int) -> None:
+def require_ok(response: Any) -> None:
     """Any error that is left is an `Unavailable`."""
-    if error != 0:
-        raise Unavailable(f"Kafka answered a request about a transaction with error {error}", code="log-unavailable")
+    if code := lasting_code(response):
+        raise Unavailable(
+            f"Kafka answered a request about a transaction with error {code} ({errors.for_code(code).__name__})",
+            code="log-unavailable",
+        )

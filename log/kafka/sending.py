@@ -1,126 +1,140 @@
-"""Sends one writer's messages, in bounded pieces, and notes what the delivery reports say of them."""
+"""Sends messages to one topic: bounds what is in flight, and keeps what the delivery reports say."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 
 import polars as pl
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from filestore.ambient import Ambient
-from filestore.errors import Unavailable
-from log.formats.log_record import Messages
-from log.kafka.settings import TOMBSTONE_HEADER, topic_of, translated
-from log.store import LogConfig
+from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+from log.kafka.errors import TOPIC_IN_DOUBT, Brokers, translated
 
-__all__ = ["TOPIC_IN_DOUBT", "Sender"]
+__all__ = ["ANY_PARTITION", "DELIVERY_SECONDS", "Connect", "Headers", "Producer", "Report", "Sender"]
 
-_Headers = list[tuple[str, str | bytes | None]]
-_Reporter = Callable[[KafkaError | None, Message], None]
+Column = pl.Series | Sequence[bytes | None]
+Headers = list[tuple[str, str | bytes | None]]
+Report = Callable[[KafkaError | None, Message], None]
+"""A delivery report."""
+Connect = Callable[[Report], Producer]
 
+ANY_PARTITION = -1
+"""The client's partitioner chooses."""
+DELIVERY_SECONDS = 90.0
+"""How long all messages may take: beyond delivery.timeout.ms, after which librdkafka itself gives a message up."""
 _FLIGHT_MESSAGES = 200_000
 _FLIGHT_BYTES = 64 << 20
 _PIECE = 1000
 """Messages that are objects of Python at a time: few enough to stay in the processor's cache."""
 _POLL_SECONDS = 0.05
-TOPIC_IN_DOUBT = frozenset(
-    {
-        KafkaError.UNKNOWN_TOPIC_OR_PART,
-        KafkaError._UNKNOWN_TOPIC,
-        KafkaError._UNKNOWN_PARTITION,
-        KafkaError._DESTROY,  # of the client's own object of the topic
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError._PURGE_QUEUE,  # the transaction failed, as without the right
-    }
-)
-_PATIENCE_SECONDS = 90.0  # beyond delivery.timeout.ms, after which librdkafka itself gives a message up
+_TOO_LARGE = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 
 
 class Sender:
-    """One producer, connected by the first messages. Only a chunk's first and last message are reported.
-
-    A report for each message would cost a quarter more processor time (measured), and proves nothing that the
-    partition leaders' own count does not.
+    """A producer that connects with the first messages.
 
     Args:
-        config: The topic.
+        topic: The topic.
+        brokers: What errors say of them.
         ambient: The clock, for patience.
         action: What errors say was tried.
-        connect: Makes the producer.
+        connect: Makes the producer; its argument is a delivery report that keeps errors, for the producer's
+            ``on_delivery``.
+        too_large: Makes the error of a message that is larger than client or broker take, of the action and the
+            client's reason; None: it is a message that was not delivered.
 
     Attributes:
-        counts: For each bucket how many messages were handed over.
-        firsts: For each bucket the offset of the first one, once it was reported.
-        ends: For each bucket the offset after the last one that was reported.
+        producer: None before the first messages.
+        counts: For each partition how many messages were handed over.
+        firsts: For each partition the offset of the first message, once it was reported; see `send`.
+        ends: For each partition the offset after the last one that was reported.
     """
 
-    def __init__(self, config: LogConfig, ambient: Ambient, action: str, connect: Callable[[], Producer]) -> None:
-        self._config = config
+    def __init__(  # what two kinds of writers differ in are its arguments
+        self,
+        topic: str,
+        brokers: Brokers,
+        ambient: Ambient,
+        action: str,
+        connect: Connect,
+        too_large: Callable[[str, str], TableStoreError] | None = None,
+    ) -> None:
+        self._topic = topic
+        self._brokers = brokers
         self._ambient = ambient
         self._action = action
         self._connect = connect
-        self._topic = topic_of(config)
+        self._too_large = too_large
         self._problems: list[KafkaError] = []
         self.producer: Producer | None = None
         self.counts: dict[int, int] = {}
         self.firsts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
 
-    def send(self, bucket: int, messages: Messages) -> None:
-        """Hands messages over; waits while too much is in flight.
+    def connect(self) -> Producer:
+        """Returns the producer; makes it if there is none."""
+        if self.producer is None:
+            with translated(self._action, self._brokers):
+                self.producer = self._connect(self._keep_error)
+        return self.producer
+
+    def send(
+        self,
+        values: Column,
+        keys: Column | None = None,
+        partition: int = ANY_PARTITION,
+        *,
+        timestamps: Sequence[int | None] | None = None,
+        headers: Sequence[Headers | None] | None = None,
+        offsets: bool = False,
+    ) -> None:
+        """Hands messages to the producer; waits while too much is in flight.
+
+        Args:
+            values: None is a message without a value.
+            keys: None if no message has one.
+            partition: Where to.
+            timestamps: In milliseconds; None for the time of writing.
+            headers: Of each message; None if no message has any.
+            offsets: Whether `firsts` and `ends` are wanted. Then the first and the last of these messages are reported.
+                A report for each message would cost a quarter more processor time (measured), and proves nothing that
+                the partition leaders' own count does not.
 
         Raises:
             Unavailable: ``log-delivery``: the client or, earlier, the broker refused one.
         """
-        self._send(bucket, messages.keys, messages.values)
-
-    def send_with_tombstones(self, bucket: int, messages: Messages, deletes: pl.Series, transaction_id: str) -> None:
-        """The same, where some have no value and a header names the transaction instead.
-
-        Args:
-            bucket: Where to.
-            messages: With keys.
-            deletes: Which of them are sent without their value.
-            transaction_id: Whose they are.
-        """
-        assert messages.keys is not None, "tombstones without keys"
-        values = messages.values.zip_with(~deletes, pl.Series([None], dtype=pl.Binary))
-        self._send(bucket, messages.keys, values, [(TOMBSTONE_HEADER, transaction_id.encode())])
-
-    def _send(self, bucket: int, keys: pl.Series | None, values: pl.Series, headers: _Headers | None = None) -> None:
-        """Hands messages over. The headers are of those that have no value."""
-        reports: list[_Reporter | None] = [None] * len(values)
-        reports[0] = reports[-1] = self._reporter(bucket)
-        with translated(self._action, self._config):
-            producer = self._connected()
+        count = len(values)
+        if not count:
+            return
+        reports: list[Report | None] = [None] * count
+        if offsets:
+            reports[0] = reports[-1] = self._reporter(partition)
+        producer = self.connect()
+        with translated(self._action, self._brokers):
             self._wait_for_room(producer, values)
-            for at in range(0, len(values), _PIECE):
-                piece = values[at : at + _PIECE].to_list()
+            for at in range(0, count, _PIECE):
+                piece = slice(at, at + _PIECE)
                 # The arguments of `Producer.produce` in its order, as columns: no dict and no frame a message.
                 columns: list[Iterable[object]] = [
                     repeat(self._topic),
-                    piece,
-                    repeat(None) if keys is None else keys[at : at + _PIECE].to_list(),
-                    repeat(bucket),
-                    reports[at : at + _PIECE],
+                    _objects(values, piece),
+                    repeat(None) if keys is None else _objects(keys, piece),
+                    repeat(partition),
+                    reports[piece],
                 ]
-                if headers is not None:
-                    columns += [repeat(None), repeat(0), [headers if value is None else None for value in piece]]
-                try:
-                    deque(map(producer.produce, *columns), maxlen=0)
-                except (KafkaException, BufferError) as error:
-                    if isinstance(error, KafkaException):
-                        self._problems.append(error.args[0])
-                    raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
-            self.counts[bucket] = self.counts.get(bucket, 0) + len(values)
+                if timestamps is not None or headers is not None:
+                    columns += [
+                        repeat(None),
+                        repeat(0) if timestamps is None else [time or 0 for time in timestamps[piece]],
+                        repeat(None) if headers is None else headers[piece],
+                    ]
+                self._produce(producer, columns)
+            self.counts[partition] = self.counts.get(partition, 0) + count
             producer.poll(0)
-
-    @property
-    def topic_in_doubt(self) -> bool:
-        """Whether messages were refused as they are where the topic or the right to write it is gone."""
-        return any(problem.code() in TOPIC_IN_DOUBT for problem in self._problems)
 
     def flush(self) -> None:
         """Waits until every message was answered.
@@ -128,39 +142,81 @@ class Sender:
         Raises:
             Unavailable: ``log-delivery``: some were refused, or not taken in time.
         """
-        assert self.producer is not None
-        with translated(self._action, self._config):
-            left = self.producer.flush(_PATIENCE_SECONDS)
-        if left or self._problems:
-            reason = str(self._problems[0]) if self._problems else f"{left} records were not sent in time"
-            raise Unavailable(f"{self._action}: {reason}; nothing was committed", code="log-delivery")
+        producer = self.connect()
+        with translated(self._action, self._brokers):
+            left = producer.flush(DELIVERY_SECONDS)
+        if self._problems:
+            raise self._refused(self._problems[0])
+        if left:
+            raise Unavailable(f"{self._action}: {left} messages were not sent in time", code="log-delivery")
 
-    def _connected(self) -> Producer:
-        if self.producer is None:
-            self.producer = self._connect()
-        return self.producer
+    @contextmanager
+    def explained(self, require_writable: Callable[[], None]) -> Iterator[None]:
+        """Raises that the topic or the right to write it is gone, where the client only says that a delivery failed.
 
-    def _reporter(self, bucket: int) -> _Reporter:
+        Args:
+            require_writable: Raises if the topic is gone, or the right.
+        """
+        try:
+            yield
+        except (Unavailable, NotFound, InvalidRequest) as error:
+            # Without the right to write, the client may also give up for good (`translated`), or name a right on the
+            # cluster: the broker gives a producer id to whoever may write any topic.
+            refused = error.code == "log-not-authorized"
+            in_doubt = any(problem.code() in TOPIC_IN_DOUBT for problem in self._problems)
+            if refused or in_doubt or isinstance(error.__cause__, SystemError):
+                require_writable()
+            raise
+
+    def _produce(self, producer: Producer, columns: Sequence[Iterable[object]]) -> None:
+        try:
+            deque(map(producer.produce, *columns), maxlen=0)
+        except KafkaException as error:
+            self._problems.append(error.args[0])
+            raise self._refused(error.args[0]) from error
+        except BufferError as error:
+            raise Unavailable(f"{self._action}: {error}", code="log-delivery") from error
+
+    def _refused(self, problem: KafkaError) -> TableStoreError:
+        if self._too_large is not None and problem.code() in _TOO_LARGE:
+            return self._too_large(self._action, problem.str())
+        return Unavailable(f"{self._action}: {problem}", code="log-delivery")
+
+    def _keep_error(self, error: KafkaError | None, _: Message) -> None:
+        if error is not None:
+            self._problems.append(error)
+
+    def _reporter(self, partition: int) -> Report:
         def report(error: KafkaError | None, message: Message) -> None:
             offset = message.offset()
             if error is not None or offset is None:
                 self._problems.append(error or KafkaError(KafkaError._FAIL))
             else:
-                self.firsts[bucket] = min(self.firsts.get(bucket, offset), offset)
-                self.ends[bucket] = max(self.ends.get(bucket, 0), offset + 1)
+                self.firsts[partition] = min(self.firsts.get(partition, offset), offset)
+                self.ends[partition] = max(self.ends.get(partition, 0), offset + 1)
 
         return report
 
-    def _wait_for_room(self, producer: Producer, values: pl.Series) -> None:
+    def _wait_for_room(self, producer: Producer, values: Column) -> None:
         """Bounds what is in flight, in messages and, by this chunk's mean size, in bytes."""
-        mean = max(1, values.bin.size().sum() // len(values))
-        limit = min(_FLIGHT_MESSAGES, _FLIGHT_BYTES // mean)
+        limit = min(_FLIGHT_MESSAGES, _FLIGHT_BYTES // max(1, _bytes_of(values) // len(values)))
         waiting, since_ms = len(producer), self._ambient.now_ms()
         while len(producer) > limit and not self._problems:
             producer.poll(_POLL_SECONDS)
             if len(producer) < waiting:
                 waiting, since_ms = len(producer), self._ambient.now_ms()
-            elif self._ambient.now_ms() - since_ms > _PATIENCE_SECONDS * 1000:
+            elif self._ambient.now_ms() - since_ms > DELIVERY_SECONDS * 1000:
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         if self._problems:
-            raise KafkaException(self._problems[0])
+            raise self._refused(self._problems[0])
+
+
+def _objects(column: Column, piece: slice) -> Sequence[bytes | None]:
+    part = column[piece]
+    return part.to_list() if isinstance(part, pl.Series) else part
+
+
+def _bytes_of(values: Column) -> int:
+    if isinstance(values, pl.Series):
+        return int(values.bin.size().sum())
+    return sum(map(len, filter(None, values)))

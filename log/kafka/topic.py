@@ -1,247 +1,196 @@
-"""A table's topic, by Kafka's admin client (PROTOCOL.md section 2)."""
+"""Asks for and changes one topic by Kafka's admin client: settings, partitions, leaders and offsets."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, TypeVar
 
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its names are not re-exported for mypy
+    AclOperation,
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    DescribeClusterResult,
     NewTopic,
     OffsetSpec,
     ResourceType,
-    TopicDescription,
 )
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
 from filestore.ambient import Ambient
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound
-from log.kafka.admin import Admin, broker_setting, described, led, made, require_write
+from log.kafka.admin import Admin, led
 from log.kafka.requests import Address
-from log.kafka.settings import (
-    TIMEOUT_LIMIT,
-    TRANSACTION_TIMEOUT_MS,
-    client_settings,
-    timeout_hidden,
-    timeout_seconds,
-    timeout_too_long,
-    timeout_untold,
-    topic_of,
-    translated,
-)
-from log.store import LogConfig
+from log.kafka.settings import seconds_of
 
-__all__ = ["Topic"]
+__all__ = ["BrokerSetting", "Place", "TopicClient", "TopicDescription"]
 
 T = TypeVar("T")
 
-_POLICY, _TIME = "cleanup.policy", "message.timestamp.type"
-_RETENTION, _TOMBSTONE_RETENTION = "retention.ms", "delete.retention.ms"
-# With CreateTime, a record whose time lies before the retention would be deleted at once, and lookups by time
-# lie.
-_OWN_TIME = "LogAppendTime"
 _BROKERS_OWN = -1
 
 
-class Topic:
-    """Makes, describes and trims it. No connection is made before the first use.
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as the brokers describe it.
 
-    Args:
-        config: Its name, partitions and brokers.
-        ambient: Waits between retries.
+    Attributes:
+        id: A topic of the same name that is made later has another.
+        leaders: Of each partition where its leader listens; None while it has none.
+        writable: Whether this user may write it; None if that was not asked.
     """
 
-    def __init__(self, config: LogConfig, ambient: Ambient) -> None:
-        self._config = config
+    id: str
+    leaders: Mapping[int, Address | None]
+    writable: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSetting:
+    """A setting of the brokers.
+
+    Attributes:
+        value: None if they do not say it: hosted brokers leave some out, or their values.
+        allowed: Whether this user may ask.
+    """
+
+    value: str | None
+    allowed: bool = True
+
+
+class Place(Enum):
+    """An offset that each partition has."""
+
+    FIRST = "first"
+    END = "end"
+    """The high watermark, which counts markers and open transactions, too."""
+    STABLE_END = "stable end"
+    """Where the first open transaction begins, else the high watermark."""
+
+
+class TopicClient:
+    """Makes, describes and changes a topic. No connection is made before the first use.
+
+    Args:
+        name: The topic.
+        settings: The client's.
+        ambient: Waits between retries.
+
+    Every method may raise librdkafka's errors: call it inside of `translated`.
+    """
+
+    def __init__(self, name: str, settings: Mapping[str, Any], ambient: Ambient) -> None:
+        self.name = name
+        self._settings = settings
         self._ambient = ambient
-        self._settings = client_settings(config)
-        self._seconds = timeout_seconds(config)
+        self._seconds = seconds_of(settings)
         self._client: Admin | None = None
-        self.name = topic_of(config)
-
-    def create(self) -> None:
-        """Checks the broker's limit, if there will be transactions, then makes the topic or finds it as it must be."""
-        action = f"creating topic {self.name}"
-        with translated(action, self._config):
-            if self._config.transactions:
-                self._check_timeout(action)
-            if self._described() is None:
-                self._make()
-            self._check(action)
-
-    def drop(self) -> None:
-        """Deletes it, if it is there."""
-        try:
-            with translated(f"dropping topic {self.name}", self._config):
-                self._admin.answer(self._admin.delete_topics([self.name])[self.name])
-        except NotFound:
-            return
-        with translated(f"dropping topic {self.name}", self._config):
-            self._wait_until(lambda: self._described() is None)
-
-    def exists(self) -> bool:
-        """Whether the brokers have it."""
-        with translated(f"looking for topic {self.name}", self._config):
-            return self._described() is not None
-
-    def require_writable(self) -> None:
-        """`NotFound` (``log-not-found``) if it is gone, `InvalidRequest` (``log-not-authorized``) without the right."""
-        with translated(f"writing topic {self.name}", self._config):
-            require_write(self._required(rights=True))
-
-    def check_adoptable(self) -> None:
-        """Sees that the topic that is there fits, and that nothing was ever written to it."""
-        action = f"taking topic {self.name} as a log"
-        with translated(action, self._config):
-            self._check(action)
-        if held := {bucket: end for bucket, end in sorted(self.end_offsets().items()) if end}:
-            raise AlreadyExists(
-                f"{action}: records were written to it (end offsets by partition: {held}), and a table's log begins "
-                "empty: choose another log.kafka.topic, or delete the topic and make it anew; to read those "
-                "records, declare a table with connector = 'kafka' on it",
-                code="log-exists",
-            )
-
-    def identity(self) -> tuple[str, str]:
-        """Its id and the cluster's id, as Kafka gave them."""
-        with translated(f"identifying topic {self.name}", self._config):
-            return str(self._required().topic_id), str(self._cluster().cluster_id)
-
-    def brokers(self) -> list[Address]:
-        """Where all brokers of the cluster listen."""
-        with translated("looking up the brokers", self._config):
-            return [(node.host, node.port) for node in self._cluster().nodes]
-
-    def leaders(self, partitions: Collection[int]) -> Mapping[Address, list[int]]:
-        """Those partitions, by where their leaders listen."""
-        with translated(f"looking up the leaders of topic {self.name}", self._config):
-            found = self._required()
-        leaders: defaultdict[Address, list[int]] = defaultdict(list)
-        for partition in found.partitions:
-            if partition.id in partitions and partition.leader is not None:
-                leaders[(partition.leader.host, partition.leader.port)].append(partition.id)
-        return leaders
-
-    def start_offsets(self) -> dict[int, int]:
-        """Log start offsets."""
-        return self._offsets(OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-
-    def end_offsets(self) -> dict[int, int]:
-        """High watermarks, which count markers and open transactions too."""
-        return self._offsets(OffsetSpec.latest())  # type: ignore[no-untyped-call]
-
-    def stable_offsets(self) -> dict[int, int]:
-        """Last stable offsets: where the first open transaction begins, else the high watermark."""
-        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)  # type: ignore[no-untyped-call]
-
-    def trim(self, before: Mapping[int, int]) -> None:
-        """DeleteRecords."""
-        asked = [TopicPartition(self.name, bucket, offset) for bucket, offset in before.items()]
-        if asked:
-            with translated(f"trimming topic {self.name}", self._config):
-                self._required()
-                self._led(lambda admin: admin.delete_records(asked))
-
-    def keep_for(self, milliseconds: int | None) -> None:
-        """Sets ``retention.ms``; None leaves it to the broker."""
-        operation = AlterConfigOpType.DELETE if milliseconds is None else AlterConfigOpType.SET
-        value = None if milliseconds is None else str(milliseconds)
-        entry = ConfigEntry(_RETENTION, value, incremental_operation=operation)
-        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
-        with translated(f"setting {_RETENTION} of topic {self.name}", self._config):
-            self._required()
-            self._admin.answer(self._admin.incremental_alter_configs([resource])[resource])
-
-    def tombstone_retention_ms(self) -> int:
-        """How long a compacted topic keeps tombstones."""
-        with translated(f"asking for the settings of topic {self.name}", self._config):
-            return int(str(self._described_settings()[_TOMBSTONE_RETENTION].value))
 
     def close(self) -> None:
-        """Lets go of the connections."""
+        """Closes the connections."""
         self._client = None
+
+    def describe(self, *, rights: bool = False, name: str | None = None) -> TopicDescription | None:
+        """Describes the topic, or another one by its name; None if the brokers have none.
+
+        Args:
+            rights: Whether `TopicDescription.writable` is wanted.
+            name: Another topic.
+        """
+        name = name or self.name
+        asked = TopicCollection([name])
+        try:
+            found = self._admin.answer(self._admin.describe_topics(asked, include_authorized_operations=rights)[name])
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                return None
+            raise
+        leaders = {p.id: None if p.leader is None else (p.leader.host, p.leader.port) for p in found.partitions}
+        writable = AclOperation.WRITE in found.authorized_operations if rights else None
+        return TopicDescription(str(found.topic_id), leaders, writable)
+
+    def require_write(self, found: TopicDescription) -> None:
+        """Raises the broker's error of a writer without the right, if this user may not write the topic."""
+        if not found.writable:
+            raise KafkaException(
+                KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, f"WRITE on topic {self.name} is not allowed")
+            )
+
+    def make(self, partitions: int, replication: int | None, settings: Mapping[str, str]) -> None:
+        """Creates the topic, unless another process was faster, and waits until each partition has a leader."""
+        topic = NewTopic(self.name, partitions, replication or _BROKERS_OWN, config=dict(settings))
+        try:
+            self._admin.answer(self._admin.create_topics([topic])[self.name])
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        if not self._wait_until(self._is_led):
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    def drop(self) -> None:
+        """Deletes the topic."""
+        self._admin.answer(self._admin.delete_topics([self.name])[self.name])
+        self._wait_until(lambda: self.describe() is None)
+
+    def settings(self) -> dict[str, str | None]:
+        """Returns the topic's settings."""
+        resource = ConfigResource(ResourceType.TOPIC, self.name)
+        found = self._admin.answer(self._admin.describe_configs([resource])[resource])
+        return {name: entry.value for name, entry in found.items()}
+
+    def set(self, name: str, value: str | None) -> None:
+        """Changes a setting; None leaves it to the broker."""
+        operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+        entry = ConfigEntry(name, value, incremental_operation=operation)
+        resource = ConfigResource(ResourceType.TOPIC, self.name, incremental_configs=[entry])
+        self._admin.answer(self._admin.incremental_alter_configs([resource])[resource])
+
+    def cluster(self) -> tuple[str, list[Address]]:
+        """Returns the cluster's id, and where its brokers listen."""
+        found = self._admin.answer(self._admin.describe_cluster())
+        return str(found.cluster_id), [(node.host, node.port) for node in found.nodes]
+
+    def broker_setting(self, name: str) -> BrokerSetting:
+        """Asks one of the brokers for a setting."""
+        try:
+            nodes = self._admin.answer(self._admin.describe_cluster()).nodes
+            resource = ConfigResource(ResourceType.BROKER, str(nodes[0].id))
+            found = self._admin.answer(self._admin.describe_configs([resource])[resource])
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+                return BrokerSetting(None, allowed=False)
+            raise
+        return BrokerSetting(found[name].value if name in found else None)
+
+    def offsets(self, partitions: Iterable[int], place: Place) -> dict[int, int]:
+        """Returns offsets of partitions."""
+        spec = OffsetSpec.earliest() if place is Place.FIRST else OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        return self._offsets(partitions, spec, committed=place is Place.STABLE_END)
+
+    def offsets_after(self, partitions: Iterable[int], timestamp_ms: int, *, committed: bool) -> dict[int, int]:
+        """Returns the first offset of each partition whose message is not older; below 0 if there is none."""
+        return self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), committed=committed)
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """Removes the messages below these offsets."""
+        asked = [TopicPartition(self.name, partition, offset) for partition, offset in before.items()]
+        self._led(lambda admin: admin.delete_records(asked))
 
     @property
     def _admin(self) -> Admin:
         if self._client is None:
-            self._client = Admin(self._settings, self._ambient)
+            self._client = Admin(self._settings)
         return self._client
 
-    def _make(self) -> None:
-        config = self._config
-        topic = NewTopic(self.name, config.buckets, config.replication_factor or _BROKERS_OWN, config=_settings(config))
-        made(self._admin, topic)
-        self._wait_until(self._is_led)
-
-    def _is_led(self) -> bool:
-        found = self._described()
-        return found is not None and all(p.leader is not None for p in found.partitions)
-
-    def _check_timeout(self, action: str) -> None:
-        try:
-            limit = broker_setting(self._admin, TIMEOUT_LIMIT)
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
-                raise timeout_hidden(action) from error
-            raise
-        if limit is None:
-            raise timeout_untold(action)
-        if int(limit) < TRANSACTION_TIMEOUT_MS:
-            raise timeout_too_long(action, limit)
-
-    def _check(self, action: str) -> None:
-        partitions = len(self._required().partitions)
-        if partitions != self._config.buckets:
-            raise AlreadyExists(
-                f"{action}: it has {partitions} partitions, not {self._config.buckets}, one a bucket: "
-                "choose another log.kafka.topic, or make the table with that many buckets",
-                code="log-exists",
-            )
-        found = self._described_settings()
-        for name, wanted in _settings(self._config).items():
-            if not _agrees(name, str(found[name].value), wanted):
-                raise InvalidRequest(
-                    f"{action}: it exists with {name}={found[name].value}, and the table's options want {wanted}: "
-                    f"choose another log.kafka.topic, or set {name}={wanted} with Kafka's own tools",
-                    code="log-topic",
-                )
-
-    def _described_settings(self) -> dict[str, ConfigEntry]:
-        resource = ConfigResource(ResourceType.TOPIC, self.name)
-        found: dict[str, ConfigEntry] = self._admin.answer(self._admin.describe_configs([resource])[resource])
-        return found
-
-    def _cluster(self) -> DescribeClusterResult:
-        found: DescribeClusterResult = self._admin.answer(self._admin.describe_cluster())
-        return found
-
-    def _described(self, *, rights: bool = False) -> TopicDescription | None:
-        return described(self._admin, self.name, rights=rights)
-
-    def _required(self, *, rights: bool = False) -> TopicDescription:
-        found = self._described(rights=rights)
-        if found is None:
-            config = self._config
-            raise NotFound(
-                f"Kafka at {config.bootstrap_servers} has no topic {self.name!r}, the log of table "
-                f"{config.database}.{config.table}: if it was deleted, scan() still reads the table: write its rows "
-                "into a new one",
-                code="log-not-found",
-            )
-        return found
-
-    def _offsets(self, which: Any, isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED) -> dict[int, int]:
-        asked = {TopicPartition(self.name, bucket): which for bucket in range(self._config.buckets)}
-        with translated(f"asking for the offsets of topic {self.name}", self._config):
-            self._required()
-            found = self._led(lambda admin: admin.list_offsets(asked, isolation_level=isolation))
-        return {partition.partition: int(result.offset) for partition, result in found.items()}
+    def _offsets(self, partitions: Iterable[int], spec: OffsetSpec, *, committed: bool) -> dict[int, int]:
+        level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        asked = {TopicPartition(self.name, partition): spec for partition in partitions}
+        if not asked:
+            return {}
+        found = self._led(lambda admin: admin.list_offsets(asked, isolation_level=level))
+        return {at.partition: int(result.offset) for at, result in found.items()}
 
     def _led(self, request: Callable[[Admin], Mapping[TopicPartition, Future[T]]]) -> dict[TopicPartition, T]:
         def answers() -> dict[TopicPartition, T]:
@@ -249,27 +198,17 @@ class Topic:
 
         return led(self._admin, self.name, answers, self._seconds, self._ambient)
 
-    def _wait_until(self, seen: Callable[[], bool]) -> None:
-        """Waits until the brokers show what the controller has done; goes on if that takes too long."""
-        Retrying(
+    def _is_led(self) -> bool:
+        found = self.describe()
+        return found is not None and None not in found.leaders.values()
+
+    def _wait_until(self, seen: Callable[[], bool]) -> bool:
+        """Waits until the brokers show what the controller has done; False if that takes too long."""
+        retrying = Retrying(
             retry=retry_if_result(lambda done: not done),
             wait=wait_exponential(multiplier=0.01, max=0.2),
             stop=stop_after_delay(self._seconds),
             sleep=self._ambient.sleep,
-            retry_error_callback=lambda _: None,
-        )(seen)
-
-
-def _settings(config: LogConfig) -> dict[str, str]:
-    retention = {} if config.retention_ms is None else {_RETENTION: str(config.retention_ms)}
-    return {_POLICY: config.cleanup_policy, _TIME: _OWN_TIME} | retention
-
-
-def _agrees(name: str, found: str, wanted: str) -> bool:
-    """Whether a setting of a topic that is there will do: records may be kept for longer (-1: for ever)."""
-    match name:
-        case "retention.ms":
-            return int(found) < 0 or int(found) >= int(wanted)
-        case "cleanup.policy":
-            return set(found.split(",")) == set(wanted.split(","))
-    return found == wanted
+            retry_error_callback=lambda _: False,
+        )
+        return retrying(seen)

@@ -12,32 +12,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any
 
 from filestore.ambient import Ambient
 from filestore.errors import Unavailable
-from log.kafka.connection import Reader, Writer
-from log.kafka.requests import Address, Request, Requests, require_ok, settled
+from log.kafka.requests import Address, Requests, lasting_code, require_ok
+from log.kafka.wire import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    EndTxnRequest,
+    FetchRequest,
+    InitProducerIdRequest,
+    ListTransactionsRequest,
+    MemoryRecords,
+    WriteTxnMarkersRequest,
+    errors,
+)
 
 __all__ = ["Marker", "ProducerState", "TransactionClient", "TransactionState"]
 
-_FETCH = 1
-_INIT_PRODUCER_ID = 22
-_END_TXN = 26
-_WRITE_TXN_MARKERS = 27
-_DESCRIBE_PRODUCERS = 61
-_DESCRIBE_TRANSACTIONS = 65
-_LIST_TRANSACTIONS = 66
-
 OK = 0
-INVALID_PRODUCER_EPOCH = 47
-INVALID_TXN_STATE = 48
-INVALID_PRODUCER_ID_MAPPING = 49
-PRODUCER_FENCED = 90
-TRANSACTIONAL_ID_NOT_FOUND = 105
 
 _UNCOMMITTED = 0
-_HEAD_BYTES = 61
+_ONE_BATCH = 1  # byte: brokers answer with a whole batch, however large (KIP-74)
 _FENCING_TIMEOUT_MS = 60_000
 
 
@@ -80,7 +77,7 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What tells a partition how a producer's open transaction has ended (KIP-98).
+    """A marker that ends a producer's open transaction in a partition (KIP-98).
 
     Attributes:
         partition: Where it is written.
@@ -104,76 +101,61 @@ class TransactionClient:
         servers: ``bootstrap.servers``.
         settings: librdkafka's security settings.
         timeout: For each answer, seconds.
-        ambient: Waits between retries; nonces.
+        ambient: Waits between retries.
     """
 
     def __init__(self, servers: str, settings: Mapping[str, str], timeout: float, ambient: Ambient) -> None:
         self._requests = Requests(servers, settings, timeout, ambient)
 
     def end(self, transaction_id: str, producer_id: int, epoch: int, *, commit: bool) -> int:
-        """Sends EndTxn; gives Kafka's error code, 0 also if it had been ended so before."""
-        body = Writer().string(transaction_id).pack("qh?", producer_id, epoch, commit).done()
-
-        def attempt(reply: Reader) -> int:
-            _, error = reply.unpack("ih")
-            return settled(error)
-
-        return self._requests.at_coordinator(transaction_id, Request(_END_TXN, 1, body), attempt)
+        """Sends EndTxn; returns Kafka's error code, 0 also if it had been ended so before."""
+        request = EndTxnRequest(
+            transactional_id=transaction_id, producer_id=producer_id, producer_epoch=epoch, committed=commit, version=1
+        )
+        return self._requests.at_coordinator(transaction_id, request, lasting_code)
 
     def describe(self, transaction_id: str) -> TransactionState | None:
         """The coordinator's state of an id; None if it knows none (never used, or expired after its end)."""
-        body = Writer(flexible=True).length(1).string(transaction_id).tags().done()
 
-        def attempt(reply: Reader) -> TransactionState | None:
-            reply.unpack("i")
-            reply.length()
-            error = settled(reply.number("h"))
-            if error == TRANSACTIONAL_ID_NOT_FOUND:
+        def found(response: Any) -> TransactionState | None:
+            (state,) = response.transaction_states
+            if lasting_code(state) == errors.TransactionalIdNotFoundError.errno:
                 return None
-            require_ok(error)
-            reply.string()
-            state = reply.string()
-            _, since_ms, producer_id, epoch = reply.unpack("iqqh")
-            return TransactionState(state, producer_id, epoch, since_ms)
+            require_ok(state)
+            return TransactionState(
+                state.transaction_state, state.producer_id, state.producer_epoch, state.transaction_start_time_ms
+            )
 
-        return self._requests.at_coordinator(
-            transaction_id, Request(_DESCRIBE_TRANSACTIONS, 0, body, flexible=True), attempt
-        )
+        request = DescribeTransactionsRequest(transactional_ids=[transaction_id], version=0)
+        return self._requests.at_coordinator(transaction_id, request, found)
 
     def fence(self, transaction_id: str) -> None:
         """Aborts what is open and raises the epoch.
 
         A writer that still lives can add nothing more (KIP-98).
         """
-        body = Writer().string(transaction_id).pack("i", _FENCING_TIMEOUT_MS).done()
-
-        def attempt(reply: Reader) -> None:
-            _, error = reply.unpack("ih")
-            require_ok(settled(error))
-
-        self._requests.at_coordinator(transaction_id, Request(_INIT_PRODUCER_ID, 1, body), attempt)
+        request = InitProducerIdRequest(
+            transactional_id=transaction_id, transaction_timeout_ms=_FENCING_TIMEOUT_MS, version=1
+        )
+        self._requests.at_coordinator(transaction_id, request, require_ok)
 
     def list_open(self, brokers: Sequence[Address], prefix: str) -> list[str]:
         """Ids with that prefix whose transactions are open, from all brokers, since each coordinates some."""
-        found: set[str] = set()
-        body = Writer(flexible=True).length(1).string("Ongoing").length(0).tags().done()
-
-        for broker in brokers:
-            listing = self._requests.at(broker, Request(_LIST_TRANSACTIONS, 0, body, flexible=True), _listing)
-            found.update(listed.transaction_id for listed in listing if listed.transaction_id.startswith(prefix))
-        return sorted(found)
+        listed = self._list(brokers, states=["Ongoing"], producer_ids=[])
+        return sorted({one.transactional_id for one in listed if one.transactional_id.startswith(prefix)})
 
     def list_of(self, brokers: Sequence[Address], producer_ids: Collection[int]) -> dict[int, tuple[str, str]]:
         """Transactional id and state of producers, by producer id, as far as coordinators know of them."""
-        found: dict[int, tuple[str, str]] = {}
-        body = Writer(flexible=True).length(0).length(len(producer_ids))
-        body.pack(f"{len(producer_ids)}q", *producer_ids).tags()
-        for broker in brokers:
-            for listed in self._requests.at(
-                broker, Request(_LIST_TRANSACTIONS, 0, body.done(), flexible=True), _listing
-            ):
-                found[listed.producer_id] = listed.transaction_id, listed.state
-        return found
+        listed = self._list(brokers, states=[], producer_ids=[*producer_ids])
+        return {one.producer_id: (one.transactional_id, one.transaction_state) for one in listed}
+
+    def _list(self, brokers: Sequence[Address], *, states: list[str], producer_ids: list[int]) -> list[Any]:
+        def found(response: Any) -> list[Any]:
+            require_ok(response)
+            return [*response.transaction_states]
+
+        request = ListTransactionsRequest(state_filters=states, producer_id_filters=producer_ids, version=0)
+        return [one for broker in brokers for one in self._requests.at(broker, request, found)]
 
     def write_marker(self, leader: Address, topic: str, marker: Marker) -> None:
         """Ends a transaction in one partition, whatever its coordinator thinks (KIP-664).
@@ -183,20 +165,19 @@ class TransactionClient:
         Raises:
             InvalidRequest: ``log-not-authorized``: it takes the right to ALTER the cluster.
         """
-        body = Writer(flexible=True).length(1).pack("qh?", marker.producer_id, marker.producer_epoch, marker.commit)
-        body.length(1).string(topic).length(1).pack("i", marker.partition).tags()
-        body.pack("i", marker.coordinator_epoch).tags().tags()
+        kind = WriteTxnMarkersRequest.WritableTxnMarker
+        asked = kind(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            topics=[kind.WritableTxnMarkerTopic(name=topic, partition_indexes=[marker.partition])],
+            coordinator_epoch=marker.coordinator_epoch,
+        )
 
-        def attempt(reply: Reader) -> None:
-            reply.length()
-            reply.unpack("q")
-            reply.length()
-            reply.string()
-            reply.length()
-            _, error = reply.unpack("ih")
-            require_ok(settled(error))
+        def written(response: Any) -> None:
+            require_ok(response.markers[0].topics[0].partitions[0])
 
-        self._requests.at(leader, Request(_WRITE_TXN_MARKERS, 1, body.done(), flexible=True), attempt)
+        self._requests.at(leader, WriteTxnMarkersRequest(markers=[asked], version=1), written)
 
     def producers(self, leaders: Mapping[Address, Sequence[int]], topic: str) -> dict[int, dict[int, ProducerState]]:
         """What each partition has stored, by partition and producer id.
@@ -207,16 +188,8 @@ class TransactionClient:
         """
         found: dict[int, dict[int, ProducerState]] = {}
         for leader, partitions in leaders.items():
-            body = Writer(flexible=True).length(1).string(topic).length(len(partitions))
-            body.pack(f"{len(partitions)}i", *partitions).tags().tags()
-
-            def attempt(reply: Reader) -> dict[int, dict[int, ProducerState]]:
-                reply.unpack("i")
-                reply.length()
-                reply.string()
-                return dict(_partition_producers(reply) for _ in range(reply.length()))
-
-            found |= self._requests.at(leader, Request(_DESCRIBE_PRODUCERS, 0, body.done(), flexible=True), attempt)
+            asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[*partitions])
+            found |= self._requests.at(leader, DescribeProducersRequest(topics=[asked], version=0), _producers)
         return found
 
     def producer_of(self, leader: Address, topic: str, partition: int, offset: int) -> tuple[int, int]:
@@ -225,57 +198,43 @@ class TransactionClient:
         Raises:
             Unavailable: ``log-delivery``: there is no such record.
         """
-        body = Writer().pack("iiiib", -1, 0, 0, _HEAD_BYTES, _UNCOMMITTED).length(1).string(topic)
-        body.length(1).pack("iqi", partition, offset, _HEAD_BYTES)
+        kind = FetchRequest.FetchTopic
+        part = kind.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=_ONE_BATCH)
+        request = FetchRequest(
+            max_wait_ms=0,
+            min_bytes=0,
+            max_bytes=_ONE_BATCH,
+            isolation_level=_UNCOMMITTED,
+            topics=[kind(topic=topic, partitions=[part])],
+            version=4,
+        )
 
-        def attempt(reply: Reader) -> tuple[int, int]:
-            reply.unpack("ii")
-            reply.string()
-            _, _, error, _, _ = reply.unpack("iihqq")
-            require_ok(settled(error))
-            reply.unpack(f"{2 * max(reply.length(), 0)}q")
-            if reply.length() < _HEAD_BYTES:
+        def found(response: Any) -> tuple[int, int]:
+            answer = response.responses[0].partitions[0]
+            require_ok(answer)
+            records = MemoryRecords(answer.records or b"")
+            if not records.has_next():
                 raise Unavailable(
                     f"partition {partition} of topic {topic!r} has no record at offset {offset}", code="log-delivery"
                 )
-            # KIP-98: base offset, length, leader's epoch, magic, checksum, attributes, last delta, two timestamps
-            return reply.unpack("qiibIhiqqqhii")[9:11]  # type: ignore[return-value]
+            batch = records.next_batch()
+            return batch.producer_id, batch.producer_epoch
 
-        return self._requests.at(leader, Request(_FETCH, 4, body.done()), attempt)
+        return self._requests.at(leader, request, found)
 
     def close(self) -> None:
         """Closes the connections; a later call makes new ones."""
         self._requests.close()
 
 
-class _Listed(NamedTuple):
-    transaction_id: str
-    producer_id: int
-    state: str
-
-
-def _listing(reply: Reader) -> list[_Listed]:
-    _, error = reply.unpack("ih")
-    require_ok(settled(error))
-    for _ in range(reply.length()):
-        reply.string()
-    return [_listed(reply) for _ in range(reply.length())]
-
-
-def _listed(reply: Reader) -> _Listed:
-    found = _Listed(reply.string(), reply.number("q"), reply.string())
-    reply.tags()
+def _producers(response: Any) -> dict[int, dict[int, ProducerState]]:
+    found = {}
+    for partition in response.topics[0].partitions:
+        require_ok(partition)
+        found[partition.partition_index] = {
+            one.producer_id: ProducerState(
+                one.producer_epoch, one.last_sequence + 1, one.current_txn_start_offset, one.coordinator_epoch
+            )
+            for one in partition.active_producers
+        }
     return found
-
-
-def _partition_producers(reply: Reader) -> tuple[int, dict[int, ProducerState]]:
-    partition, error = reply.unpack("ih")
-    reply.string()
-    require_ok(settled(error))
-    states: dict[int, ProducerState] = {}
-    for _ in range(reply.length()):
-        producer_id, epoch, last_sequence, _, coordinator_epoch, first_offset = reply.unpack("qiiqiq")
-        reply.tags()
-        states[producer_id] = ProducerState(epoch, last_sequence + 1, first_offset, coordinator_epoch)
-    reply.tags()
-    return partition, states

@@ -1,4 +1,4 @@
-"""``python -m tablestore.cli``: the command line without the installed script."""
+"""Runs the command line without the installed script: ``python -m tablestore.cli``."""
 
 from tablestore.cli.app import main
 

@@ -1,4 +1,4 @@
-"""``alter``."""
+"""The command ``alter``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ __all__ = ["alter"]
 def alter(
     name: TableName,
     changes: Annotated[
-        list[str], typer.Argument(metavar="CHANGE…", help="In SQL's words, each as one argument; made in their order.")
+        list[str], typer.Argument(metavar="CHANGE…", help="SQL clauses, each as one argument; applied in their order.")
     ],
     yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before a change that shuts other readers out.")
+        bool, typer.Option("--yes", "-y", help="Do not ask before a change that some readers do not support.")
     ] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Change a table's columns, comments and options: all of the changes as one commit, or none.
+    """Change a table's columns, comments and options: all of the changes in one commit, or none.
 
     [dim]tablestore alter shop.orders "ADD COLUMN note STRING AFTER id" "ALTER COLUMN amount TYPE DECIMAL(12,2)"
     tablestore alter shop.orders "RENAME COLUMN note TO remark" "DROP COLUMN status"
@@ -32,15 +32,15 @@ def alter(
     tablestore alter shop.orders "COMMENT 'one row an order'" "ALTER COLUMN id COMMENT 'of the order'"
     tablestore alter shop.orders "SET target-file-size = 64 mb" "UNSET schema.evolution-mode"[/dim]
 
-    Dropping, renaming and widening write all files anew; with schema.evolution-mode = metadata they change metadata
-    only, and shut out readers that do not know the features of Delta that this needs.
+    Dropping, renaming and widening rewrite all files; with schema.evolution-mode = metadata they change only
+    metadata, and readers that do not support the necessary Delta features cannot read the table any more.
     """
     with open_table(name, catalog, token) as table:
         plan = table.plan_alter(*changes)
         for reader in plan.readers:
             note(reader)
         if plan.readers and not yes:
-            confirm("Go on?")
+            confirm("Continue?")
         snapshot = table.alter(*changes)
     rewritten = snapshot.metrics.get("rows_rewritten", 0)
-    note(f"version {snapshot.version}" + (f" ({rewritten:,} rows written anew)" if rewritten else ""))
+    note(f"version {snapshot.version}" + (f" ({rewritten:,} rows rewritten)" if rewritten else ""))

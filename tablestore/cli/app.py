@@ -1,4 +1,4 @@
-"""The commands, in the order in which ``--help`` shows them, and how an error ends one of them."""
+"""The commands, in the order of ``--help``, and how an error ends one of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["app", "main"]
 
 
 class _InOrder(TyperGroup):
-    """Shows commands in the order in which they are named here."""
+    """Lists commands in the order of their registration."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(self.commands)
@@ -41,15 +41,15 @@ _PLAIN = {
     "int_parsing": "{input!r} is not a whole number",
     "int_from_float": "{input!r} is not a whole number",
     "float_parsing": "{input!r} is not a number",
-    "greater_than_equal": "{input} is too small: the least is {ge}",
-    "less_than_equal": "{input} is too large: the most is {le}",
+    "greater_than_equal": "{input} is too small: the smallest value is {ge}",
+    "less_than_equal": "{input} is too large: the largest value is {le}",
     "value_error": "{error}",
 }
-"""What is wrong with a value, for each kind of error of pydantic, by which typer checks them."""
+"""What is wrong with a value, for each kind of error of pydantic, with which typer checks values."""
 
 
 class _Command(TyperCommand):
-    """Turns an error that the project raises on purpose into one line and exit code 1; usage errors give 2."""
+    """Prints an error that the product raises on purpose as one line, and exits with 1; usage errors exit with 2."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         try:
@@ -138,10 +138,10 @@ def _tablestore(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Managed tables with primary keys: plain Delta tables with a log of changes beside them.
+    """Managed tables with primary keys: plain Delta tables, each with a log of its changes.
 
-    Commands find the store by [bold]--catalog[/bold] or $TABLESTORE_CATALOG: the URL of a catalog service, or the
-    path of a warehouse, which needs no service. New here? Run [bold]tablestore demo[/bold].
+    [bold]--catalog[/bold] or $TABLESTORE_CATALOG names the catalog: the URL of a catalog service, or the path of
+    a warehouse, which needs no service. To begin, run [bold]tablestore demo[/bold].
     """
 
 

@@ -24,18 +24,18 @@ DEFAULT_WAREHOUSE = "./warehouse"
 
 
 class Format(StrEnum):
-    """How rows are printed."""
+    """The format in which rows are printed."""
 
     TABLE = "table"
     JSON = "json"
 
 
 def moment(text: str) -> datetime:
-    """A point in time from ISO 8601; without a zone it is UTC."""
+    """Parses a point in time from ISO 8601; without a zone it is in UTC."""
     try:
         value = datetime.fromisoformat(text)
     except ValueError as error:
-        raise typer.BadParameter(f"{text!r} is no time: write it as 2026-01-31T12:00:00Z") from error
+        raise typer.BadParameter(f"{text!r} is not a time: write it as 2026-01-31T12:00:00Z") from error
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -51,7 +51,7 @@ Catalog = Annotated[
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", envvar="TABLESTORE_TOKEN", help="What the catalog service asks for."),
+    typer.Option("--token", envvar="TABLESTORE_TOKEN", help="The token of the catalog service, if it requires one."),
 ]
 Defaults = Annotated[
     str | None,
@@ -59,11 +59,11 @@ Defaults = Annotated[
         "--defaults",
         envvar="TABLESTORE_DEFAULTS",
         metavar="NAME=VALUE;…",
-        help="Options of tables that are made, unless told otherwise: 'table-storage.bucket=4'.",
+        help="Default options of tables that are created: 'table-storage.bucket=4'.",
     ),
 ]
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]
 OutputFormat = Annotated[
-    Format, typer.Option("--format", "-f", help="For people, or JSON for programs: of rows one object a line.")
+    Format, typer.Option("--format", "-f", help="A table for people, or JSON for programs: one object for each row.")
 ]
 Columns = Annotated[str | None, typer.Option("--columns", metavar="A,B,…", help="Only these columns, in this order.")]

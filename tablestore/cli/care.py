@@ -1,4 +1,4 @@
-"""``doctor``, ``compact``."""
+"""The commands ``doctor`` and ``compact``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["compact", "doctor"]
 def doctor(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
-    """Check every invariant of a table on its stored bytes. Changes nothing. Exit code 1 if one is broken."""
+    """Check every invariant of a table on its stored bytes, and change nothing. Exit code 1 if one is broken."""
     with open_table(name, catalog, token) as table:
         report = table.examine()
     if output is Format.JSON:
@@ -63,7 +63,7 @@ def compact(
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Merge the sorted runs of the buckets that have many. Readers and writers go on meanwhile."""
+    """Merge the sorted runs of buckets that have many. Readers and writers can continue meanwhile."""
     with open_table(name, catalog, token) as table:
         before = len(table.files())
         snapshot = table.compact(full=full)

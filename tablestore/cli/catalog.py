@@ -1,4 +1,4 @@
-"""``databases``, ``tables``, ``create``, ``drop``."""
+"""The commands ``databases``, ``tables``, ``create`` and ``drop``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def databases(catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output:
 
 
 def tables(
-    database: Annotated[str | None, typer.Argument(metavar="DB", help="Of this database only.")] = None,
+    database: Annotated[str | None, typer.Argument(metavar="DB", help="Only the tables of this database.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
@@ -39,21 +39,21 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
     name: _Name,
     schema: Annotated[
         str | None,
-        typer.Argument(metavar="COLUMNS", help="A table's columns: 'id BIGINT, name STRING, day DATE'."),
+        typer.Argument(metavar="COLUMNS", help="The columns of a table: 'id BIGINT, name STRING, day DATE'."),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", "-k", metavar="A,B,…", help="The primary key: writes become upserts."),
+        typer.Option("--key", "-k", metavar="A,B,…", help="The primary key; with one, writes are upserts."),
     ] = None,
     partition_by: Annotated[
-        str | None, typer.Option("--partition-by", metavar="A,B,…", help="Partition columns.")
+        str | None, typer.Option("--partition-by", metavar="A,B,…", help="The partition columns.")
     ] = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", "-o", metavar="NAME=VALUE", help="A table option; may be repeated."),
     ] = None,
     comment: Annotated[str | None, typer.Option("--comment", help="Free text.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error if it is there.")] = False,
+    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="No error if it exists already.")] = False,
     defaults: Defaults = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
@@ -85,22 +85,22 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
                 comment=comment,
                 if_not_exists=if_not_exists,
             )
-    # the store does not say whether it was there before
-    note(f"{name} is there" if if_not_exists else f"created {name}")
+    # the store does not return whether it existed before
+    note(f"{name} exists" if if_not_exists else f"created {name}")
 
 
 def drop(
     name: _Name,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    cascade: Annotated[bool, typer.Option("--cascade", help="A database's tables go with it.")] = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it is not there.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the tables of a database.")] = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it does not exist.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
     """Drop a table with its files and its log, or a database. The topic of a table with a connector stays."""
     with open_store(catalog, token) as store:
         if not yes:
-            confirm(f"Drop {name} for good?")
+            confirm(f"Drop {name} permanently?")
         if "." in name:
             store.drop_table(name, if_exists=if_exists)
         else:
@@ -109,12 +109,12 @@ def drop(
 
 
 def names_of(text: str | None) -> list[str]:
-    """Names with commas between them."""
+    """Splits names at commas."""
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
 
 
 def options_of(given: Sequence[str], hint: str = "--option") -> dict[str, str]:
-    """Options as ``NAME=VALUE``."""
+    """Parses options of the form ``NAME=VALUE``."""
     pairs = [text.partition("=") for text in given]
     if wrong := [text for text, equals, _ in pairs if not equals]:
         raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint=hint)
@@ -122,7 +122,7 @@ def options_of(given: Sequence[str], hint: str = "--option") -> dict[str, str]:
 
 
 def defaults_of(given: str | None) -> dict[str, str]:
-    """A session's ``table-storage.*`` settings, with semicolons or newlines between them."""
+    """Parses a session's ``table-storage.*`` settings, which semicolons or newlines separate."""
     parts = (given or "").replace("\n", ";").split(";")
     return options_of([part for part in parts if part.strip()], "--defaults, $TABLESTORE_DEFAULTS")
 

@@ -1,4 +1,4 @@
-"""``compactor``: keeps all tables of a catalog, by schedule or once."""
+"""The command ``compactor``: maintains all tables of a catalog, by schedule or once."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from tablestore.cli.output import complain, note, print_lines
 if TYPE_CHECKING:
     from compaction.compactor import Compactor
     from compaction.duties import Duty
-    from filestore.metrics.meter import Meter
     from filestore.metrics.registry import Metrics
 
 __all__ = ["compactor"]
 
 
 def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and end: for cron.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and exit: for cron.")] = False,
     databases: Annotated[
-        list[str] | None, typer.Option("--database", "-d", help="Only this one; may be given several times.")
+        list[str] | None, typer.Option("--database", "-d", help="Only the tables of this database; may be repeated.")
     ] = None,
     every: Annotated[
-        float | None, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to look; default: 30.")
+        float | None, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to check; default: 30.")
     ] = None,
     cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPRESSION", help="Instead: when to look, in UTC: '*/5 * * * *'.")
+        str | None, typer.Option("--cron", metavar="EXPRESSION", help="When to check instead, in UTC: '*/5 * * * *'.")
     ] = None,
     lease: Annotated[
         float,
         typer.Option(
-            "--lease", min=1, max=3600, metavar="SECONDS", help="How long a table stays taken after a compactor died."
+            "--lease", min=1, max=3600, metavar="SECONDS", help="When a table is free again after its compactor died."
         ),
     ] = 60,
     metrics_port: Annotated[
@@ -47,21 +46,21 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
         typer.Option("--metrics-port", min=0, max=65535, metavar="PORT", help="Serve /metrics there; 0: any free one."),
     ] = None,
     metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="HOST", help="Address of --metrics-port to listen at.")
+        str, typer.Option("--metrics-host", metavar="HOST", help="The address for --metrics-port.")
     ] = "127.0.0.1",
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
     """Compact the tables of a catalog whenever they need it, until Ctrl-C or SIGTERM.
 
-    Several may run at once, on one machine or many: each table is taken by one at a time. One that is killed leaves
+    Several may run at once, on one machine or many: only one works on a table at a time. One that is killed leaves
     nothing half done, and the others take over. With [bold]--once[/bold] the exit code is 1 if a table failed.
     """
     if sum((once, every is not None, cron is not None)) > 1:
-        raise typer.BadParameter("give only one of --once, --every and --cron", param_hint="--once")
+        raise typer.BadParameter("pass only one of --once, --every and --cron", param_hint="--once")
     if once and metrics_port is not None:
-        raise typer.BadParameter("with --once nobody would come to read them", param_hint="--metrics-port")
-    # Here and not above: it brings Arrow, polars and SQL, and `--help` shall not wait for them.
+        raise typer.BadParameter("with --once no scraper could read them", param_hint="--metrics-port")
+    # imported here because Arrow, polars and SQL load slowly, and `--help` should not wait for them
     from compaction.compactor import Compactor
     from filestore.ambient import system_ambient
     from filestore.metrics.meter import NO_METER
@@ -71,7 +70,7 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     metrics = None if metrics_port is None else Metrics()
     with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):
         worker = Compactor(opened, LocalStorage(), system_ambient(), databases or (), lease, metrics or NO_METER)
-        duties = _duties(metrics or NO_METER)
+        duties = _duties()
         with _ending(worker.stopping):
             if once:
                 _once(worker, duties)
@@ -79,11 +78,11 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
                 _scheduled(worker, duties, every, cron)
 
 
-def _duties(meter: Meter) -> Sequence[Duty]:
+def _duties() -> Sequence[Duty]:
     from compaction.duties import DUTIES
-    from tablestore.logcare.duty import log_duty
+    from tablestore.logcare.duty import LOG
 
-    return (*DUTIES, log_duty(meter))
+    return (*DUTIES, LOG)
 
 
 @contextmanager
@@ -114,16 +113,16 @@ def _scheduled(worker: Compactor, duties: Sequence[Duty], every: float | None, c
     def work(duty: Duty) -> None:
         try:
             _work(worker, duty)
-        except TableStoreError as error:  # such as a catalog that is away: the next time will tell
+        except TableStoreError as error:  # such as a catalog that does not answer: the next round tries again
             complain(error)
 
     triggers = interval(system_ambient(), every) if cron is None else cron_trigger(cron)
-    note("keeping tables; Ctrl-C ends it")
+    note("maintaining tables; Ctrl-C stops it")
     run_until(worker.stopping, duties, triggers, work)
 
 
 def _work(worker: Compactor, duty: Duty) -> tuple[int, bool]:
-    """Does a duty for all tables; for how many there was something to do or to say, and whether one failed."""
+    """Performs a duty for all tables; returns the number of tables with a result or an error, and if one failed."""
     tables, failed = 0, False
     for outcome in worker.run(duty):
         tables += 1
@@ -137,7 +136,7 @@ def _work(worker: Compactor, duty: Duty) -> tuple[int, bool]:
 
 @contextmanager
 def _ending(stopping: threading.Event) -> Iterator[None]:
-    """SIGTERM and Ctrl-C let the table that is being worked on be finished; a second one does not wait."""
+    """On SIGTERM and Ctrl-C the work on the current table is finished; a second signal does not wait for it."""
     kinds = (signal.SIGTERM, signal.SIGINT)
 
     def stop(_: int, __: FrameType | None) -> None:

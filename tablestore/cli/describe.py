@@ -1,4 +1,4 @@
-"""``describe``, ``snapshots``."""
+"""The commands ``describe`` and ``snapshots``."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ __all__ = ["describe", "snapshots"]
 def describe(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
-    """Show what a table is and holds: columns, key, options, version, rows, files, its log or topic.
+    """Show a table's columns, key, options, version, rows, files, and its log or topic.
 
-    Of each bucket's log: the first offset that is kept, the end of what the version covers, how far other consumers
-    with read_committed get (stable), and the end; `held_back` is how much these wait for, and "log waits for" says for
-    whose open transaction, since when, and what ends it.
+    For the log of each bucket: the first offset that is kept, the end of what the version covers, the offset up to
+    which other consumers with read_committed can read (stable), and the end; `held_back` is the number of offsets that
+    these wait for, and "log waits for" has the open transaction that they wait for, since when, and what ends it.
     """
     from tablestore import Table  # loads Arrow, which --help does not need
 
@@ -43,7 +43,7 @@ def describe(
 
 def snapshots(
     name: TableName,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only so many, the newest ones.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="Only so many of the newest ones.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
@@ -72,13 +72,13 @@ def snapshots(
 
 
 def _log(table: Table) -> dict[str, Any]:
-    """Where the log stands, by bucket, and what its readers wait for; why that is not known, if it does not answer."""
+    """The state of the log by bucket, and what its readers wait for; the error, if the log does not answer."""
     try:
         status = table.log_status()
     except TableStoreError as error:
         return {"log": {"error": str(error)}}
     buckets = {str(bucket): _standing(found) for bucket, found in status.items()}
-    config, table_id = table.handle.log(table.definition), table.handle.table_id
+    config, table_id = table.opened.log_config(), table.opened.identity.table_id
     where = "" if config is None else config.topic or config.location
     waits = [opened.described(table_id, where) for found in status.values() for opened in found.waits_for]
     return {"log": buckets, **({"log_waits_for": waits} if waits else {})}

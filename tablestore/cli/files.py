@@ -1,4 +1,4 @@
-"""Rows from the file or the standard input that ``write`` is given. What is wrong with them is said with its line."""
+"""Reads rows for ``write`` from a file or standard input. Errors name the line."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _KINDS = ".parquet, .csv, .json, .ndjson"
 
 
 def read_rows(file: Path, schema: pa.Schema) -> pl.DataFrame | pa.Table:
-    """The rows of a file; ``-`` is JSON from standard input.
+    """Reads the rows of a file; ``-`` is JSON from standard input.
 
     Args:
         file: The file.
         schema: The table's columns, for an array without rows.
 
     Raises:
-        typer.BadParameter: it cannot be read.
+        typer.BadParameter: the file cannot be read.
     """
     standard_input = str(file) == "-"
     try:
         if not standard_input:
-            file.open("rb").close()  # its errors are plainer than those of polars
+            file.open("rb").close()  # its errors are clearer than those of polars
         match file.suffix.lower():
             case ".parquet":
                 return pl.read_parquet(file)
@@ -55,7 +55,7 @@ def _bad(file: Path, why: str) -> typer.BadParameter:
 
 def _read_csv(file: Path) -> pl.DataFrame:
     try:
-        # texts: the table's types decide what they become, not what the first lines look like
+        # read as texts: the table's types decide how they are parsed, and not the first lines
         return pl.read_csv(file, infer_schema=False)
     except pl.exceptions.NoDataError as error:
         raise ValueError("it is empty: the first line has the names of the columns") from error
@@ -64,7 +64,7 @@ def _read_csv(file: Path) -> pl.DataFrame:
 
 
 def _csv_problem(text: bytes) -> str | None:
-    """The first line with more fields than there are columns. A loop over lines, after an error alone."""
+    """The first line with more fields than the header has columns. It loops over lines, but only after an error."""
     lines = csv.reader(text.decode(errors="replace").splitlines(keepends=True))
     header = next(lines, [])
     for fields in lines:
@@ -76,7 +76,7 @@ def _csv_problem(text: bytes) -> str | None:
 def _read_json(text: bytes, schema: pa.Schema) -> pl.DataFrame | pa.Table:
     whole = text.strip()
     if not whole:
-        raise ValueError("it is empty: give one JSON object a line, or one array of them")
+        raise ValueError("it is empty: write one JSON object on each line, or one array of them")
     array = whole.startswith(b"[")
     if array and not whole[1:-1].strip():
         return schema.empty_table()
@@ -86,11 +86,11 @@ def _read_json(text: bytes, schema: pa.Schema) -> pl.DataFrame | pa.Table:
         return pl.read_ndjson(whole, infer_schema_length=None)
     except pl.exceptions.PolarsError as error:
         problem = None if array else _json_problem(text)
-        raise ValueError(problem or "it is neither one JSON object a line nor one array of objects") from error
+        raise ValueError(problem or "it is neither one JSON object on each line nor one array of objects") from error
 
 
 def _json_problem(text: bytes) -> str | None:
-    """The first line that is no JSON object. A loop over lines, after an error alone."""
+    """The first line that is not a JSON object. It loops over lines, but only after an error."""
     for number, line in enumerate(text.splitlines(), 1):
         try:
             found = json.loads(line) if line.strip() else {}

@@ -1,4 +1,4 @@
-"""``follow``: a table's changes, as they come, until Ctrl-C."""
+"""The command ``follow``: prints a table's changes as they arrive, until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["follow", "interruptible"]
 
 _KIND = "_kind"
 _NO_VERSIONS = {"version": None, "tag": None, "on_log_gap": "fail", "until": None}
-"""What needs versions, which a Kafka topic has not, as it is if nobody asks for it."""
+"""Options that need versions, which a Kafka topic does not have, with their defaults."""
 
 
 class _From(StrEnum):
@@ -57,7 +57,7 @@ class _OnLogGap(StrEnum):
 
 
 _MaxRows = Annotated[
-    int | None, typer.Option("--max-rows", metavar="N", min=1, help="The most rows that are taken and printed at once.")
+    int | None, typer.Option("--max-rows", metavar="N", min=1, help="The largest number of rows to print at once.")
 ]
 
 
@@ -67,8 +67,8 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
         _From | None,
         typer.Option(
             "--scan",
-            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: what the "
-            "other options say, else the table's log.scan, else full.",
+            help="All rows and then changes; changes from now on; or changes after --timestamp. Default: by the other "
+            "options, else the table's log.scan, else full.",
         ),
     ] = None,
     timestamp: Annotated[
@@ -81,25 +81,25 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     tag: Annotated[str | None, typer.Option("--tag", help="Changes after the version with this tag.")] = None,
     mode: Annotated[
         _Mode,
-        typer.Option("--mode", help="Rows as they are now; or each update as the row before (-U) and after it (+U)."),
+        typer.Option("--mode", help="Each row as it is now; or each update as the row before (-U) and after it (+U)."),
     ] = _Mode.UPSERT,
     consumer: Annotated[
         str | None,
-        typer.Option("--consumer", metavar="ID", help="Go on where the last reader with this id stopped."),
+        typer.Option("--consumer", metavar="ID", help="Continue where the last reader with this id stopped."),
     ] = None,
     state: Annotated[
         str | None,
         typer.Option(
             "--state",
             metavar="FOLDER",
-            help="Of a Kafka topic, with --mode changelog: where the rows are known from; go on where it stopped.",
+            help="For a Kafka topic with --mode changelog: a folder with the rows so far; continue where it stopped.",
         ),
     ] = None,
     on_log_gap: Annotated[
-        _OnLogGap, typer.Option("--on-log-gap", help="If changes are gone: an error, or on from the newest version.")
+        _OnLogGap, typer.Option("--on-log-gap", help="If changes are gone: fail, or rescan the newest version.")
     ] = _OnLogGap.FAIL,
     until: Annotated[
-        int | None, typer.Option("--until", metavar="VERSION", min=0, help="End after this version.")
+        int | None, typer.Option("--until", metavar="VERSION", min=0, help="Stop after this version.")
     ] = None,
     max_rows: _MaxRows = None,
     columns: Columns = None,
@@ -107,17 +107,17 @@ def follow(  # noqa: PLR0913  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print a table's changes as they come, each with its kind: +I, -U, +U or -D. Ctrl-C ends it."""
+    """Print a table's changes as they arrive, each with its kind: +I, -U, +U or -D. Ctrl-C stops it."""
     if scan is _From.TIMESTAMP and timestamp is None:
         raise typer.BadParameter("--scan from-timestamp needs --timestamp", param_hint="--timestamp")
     asked = {"version": version, "tag": tag, "on_log_gap": str(on_log_gap)}
     with interruptible() as stopped, open_any_table(name, catalog, token) as table:
-        from tablestore.cli.text import chosen  # brings Arrow and polars
+        from tablestore.cli.text import chosen  # loads Arrow and polars
 
         wanted = [_KIND, *chosen(table.schema.names, columns)]
         asked |= {"mode": str(mode), "consumer": consumer, "max_rows_per_batch": max_rows}
         changes = _changes(table, scan, timestamp, asked, state, until, stopped)
-        note(f"following {name}; Ctrl-C ends it")
+        note(f"following {name}; Ctrl-C stops it")
         with closing(changes):
             _print_changes(changes, wanted, output, stopped)
 
@@ -135,7 +135,7 @@ def _changes(
 
     if isinstance(table, Table):
         if state is not None:
-            raise typer.BadParameter("a managed table keeps a reader's place itself: --consumer", param_hint="--state")
+            raise typer.BadParameter("a managed table stores a reader's progress: --consumer", param_hint="--state")
         stop = stopped if until is None else until
         return table.follow(None if scan is None else str(scan), timestamp=timestamp, stop=stop, **asked)
     for name, default in _NO_VERSIONS.items():
@@ -147,10 +147,10 @@ def _changes(
 
 
 def _startup(scan: _From | None, timestamp: datetime | None) -> dict[str, str]:
-    """The same start in the words of a Kafka topic."""
+    """Converts the start to the options of a Kafka topic."""
     if timestamp is not None:
         if scan not in (None, _From.TIMESTAMP):
-            raise typer.BadParameter(f"--scan {scan} takes none", param_hint="--timestamp")
+            raise typer.BadParameter(f"--scan {scan} cannot be combined with it", param_hint="--timestamp")
         millis = str(int(timestamp.timestamp() * 1000))
         return {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
     if scan is None:
@@ -171,7 +171,7 @@ def _print_changes(
         if stopped.is_set():
             return
         if truncates(batch):
-            note("changes are gone: what came so far is void, and all rows follow")
+            note("changes are gone: the rows so far are invalid, and all rows follow")
         rows = pa.Table.from_batches([batch]).select(columns)
         if rows.num_rows:
             print_lines(json_lines(rows) if output is Format.JSON else aligned.lines(rows))
@@ -179,7 +179,7 @@ def _print_changes(
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that what is being printed is printed to its end; a second one does not wait."""
+    """Ctrl-C sets the event, so that the current output is completed; a second Ctrl-C does not wait."""
     stopped = threading.Event()
 
     def stop(_: int, __: FrameType | None) -> None:

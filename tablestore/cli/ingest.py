@@ -1,4 +1,4 @@
-"""``ingest``: a Debezium topic into a table, until it is copied or until Ctrl-C."""
+"""The command ``ingest``: writes a Debezium topic into a table, until it is copied or until Ctrl-C."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ __all__ = ["ingest"]
 
 def ingest(  # noqa: PLR0913  # a command's options are its arguments
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic that Debezium writes as JSON.")],
-    into: Annotated[str, typer.Option("--into", metavar="DB.TABLE", help="The table. Made if it is not there.")],
+    into: Annotated[str, typer.Option("--into", metavar="DB.TABLE", help="The table; it is created if needed.")],
     servers: Annotated[
         str, typer.Option("--servers", "-s", metavar="HOST:PORT,…", help="Kafka's brokers.", envvar="TABLESTORE_KAFKA")
     ],
-    follow: Annotated[bool, typer.Option("--follow", help="Go on with what comes; Ctrl-C ends it.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", help="Continue with new messages; Ctrl-C stops it.")] = False,
     to_topic: Annotated[
         str | None,
-        typer.Option("--to-topic", metavar="TOPIC", help="The table is a compacted topic, which is made, too."),
+        typer.Option("--to-topic", metavar="TOPIC", help="The table is a compacted topic, which is created, too."),
     ] = None,
     columns: Annotated[
         str | None,
         typer.Option(
             "--columns",
             metavar="COLUMNS",
-            help="The table's columns: if the messages have no schema, or to have only these. Give them each time.",
+            help="The table's columns: if the messages have no schema, or to use only these. Pass them each time.",
         ),
     ] = None,
     key: Annotated[
@@ -42,20 +42,22 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option("--option", "-o", metavar="NAME=VALUE", help="Of the table that is made; may be repeated."),
+        typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of a created table; may be repeated."),
     ] = None,
     source: Annotated[
         list[str] | None,
-        typer.Option("--source", metavar="NAME=VALUE", help="Of the topic: properties.… and scan.…; may be repeated."),
+        typer.Option(
+            "--source", metavar="NAME=VALUE", help="An option of the topic (properties.…, scan.…); repeatable."
+        ),
     ] = None,
     defaults: Defaults = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Make a table of a topic that Debezium writes, or go on where it stopped.
+    """Create a table from a topic that Debezium writes, or continue where the last run stopped.
 
-    Columns come from the schema in the messages, the primary key from their keys; new columns are added. A managed
-    table has each change once.
+    The schema in the messages gives the columns, their keys the primary key; new columns are added. A managed
+    table gets each change exactly once.
 
     [dim]tablestore ingest cdc.shop.orders --into shop.orders --servers localhost:9092 --follow
     tablestore ingest cdc.shop.orders --into shop.latest --servers localhost:9092 --to-topic orders[/dim]
@@ -75,7 +77,7 @@ def ingest(  # noqa: PLR0913  # a command's options are its arguments
             _tell(ingestion.copy())
             return
         with interruptible() as stopped:
-            note(f"{topic} goes into {into}; Ctrl-C ends it")
+            note(f"writing {topic} into {into}; Ctrl-C stops it")
             for taken in ingestion.follow(stopped):
                 _tell(taken)
 

@@ -1,4 +1,4 @@
-"""``tags``, ``tag``, ``rollback``, ``expire``, ``consumers``, ``orphans``, ``maintain``."""
+"""The commands ``tags``, ``tag``, ``rollback``, ``expire``, ``consumers``, ``orphans`` and ``maintain``."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def tag(  # a command's options are its arguments
     tag_name: Annotated[str, typer.Argument(metavar="TAG", help="The tag's name.")],
     version: _Version = None,
     timestamp: _Timestamp = None,
-    delete: Annotated[bool, typer.Option("--delete", "-d", help="Take the tag away instead.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", "-d", help="Remove the tag instead.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Name a version, the newest one if none is given, so that it does not expire."""
+    """Name a version so that it does not expire: the newest one by default."""
     if delete and (version is not None or timestamp is not None):
-        raise typer.BadParameter("--delete takes no version: a name has only one", param_hint="--delete")
+        raise typer.BadParameter("--delete takes no version: a tag has only one", param_hint="--delete")
     with open_table(name, catalog, token) as table:
         if delete:
             table.delete_tag(tag_name)
@@ -63,27 +63,27 @@ def rollback(  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Make a table's rows those of an older version again, as a new version. The log tells what that changes.
+    """Restore a table's rows of an older version, as a new version. The log gets the changes.
 
-    Columns and options stay those of now: columns that came since are null.
+    Columns and options stay the current ones: columns that are newer are null.
     """
     if sum(given is not None for given in (version, timestamp, tag)) != 1:
-        raise typer.BadParameter("say where to: give one of --version, --timestamp and --tag")
+        raise typer.BadParameter("name the target: pass one of --version, --timestamp and --tag")
     with open_table(name, catalog, token) as table:
         if not yes:
             confirm(f"Roll {name} back?")
         snapshot = table.rollback(version, timestamp=timestamp, tag=tag)
-    note(f"version {snapshot.version} holds the rows of that version again")
+    note(f"version {snapshot.version} has the rows of that version again")
 
 
 def expire(
     name: TableName,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would go.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only report what would expire.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
 ) -> None:
-    """Let old versions expire, as the options snapshot.* say; tags and consumers keep theirs."""
+    """Expire old versions by the options snapshot.*; those of tags and consumers are kept."""
     with open_table(name, catalog, token) as table:
         done = table.expire(dry_run=dry_run)
     if output is Format.JSON:
@@ -100,12 +100,12 @@ def expire(
 
 def consumers(
     name: TableName,
-    forget: Annotated[str | None, typer.Option("--forget", metavar="ID", help="Forget this one.")] = None,
+    forget: Annotated[str | None, typer.Option("--forget", metavar="ID", help="Remove this one.")] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
 ) -> None:
-    """List the readers that keep versions from expiring, and what they have still to read; or forget one."""
+    """List the readers that keep versions from expiring, and how far they are behind; or remove one."""
     with open_table(name, catalog, token) as table:
         if forget is not None:
             table.delete_consumer(forget)
@@ -117,7 +117,7 @@ def consumers(
         for c in listed
         if (lag := lags.get(c.id)) is not None
     ]
-    titles = ["consumer", "version", "heard of", "versions behind", "records behind"]
+    titles = ["consumer", "version", "last seen", "versions behind", "records behind"]
     if output is Format.JSON:
         print_json([dict(zip(titles, row, strict=True)) for row in found])
     else:
@@ -126,15 +126,15 @@ def consumers(
 
 def orphans(  # a command's options are its arguments
     name: TableName,
-    remove: Annotated[bool, typer.Option("--remove", help="Remove them; without it they are only listed.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove them; by default they are only listed.")] = False,
     older_than_hours: Annotated[
-        float, typer.Option("--older-than-hours", min=0, help="Only files last written so long ago.")
+        float, typer.Option("--older-than-hours", min=0, help="Only files that were last written so long ago.")
     ] = 24,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
     output: OutputFormat = Format.TABLE,
 ) -> None:
-    """List the files that no version names, or remove them. Those of writers at work stay."""
+    """List the files that no version names, or remove them. Files of running writers are kept."""
     with open_table(name, catalog, token) as table:
         found = table.remove_orphans(timedelta(hours=older_than_hours), dry_run=not remove)
     if output is Format.JSON:
@@ -145,7 +145,7 @@ def orphans(  # a command's options are its arguments
 
 
 def maintain(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
-    """Do what is due: create the automatic tag, let versions expire. For cron."""
+    """Do what is due: create the automatic tag, and expire old versions. For cron."""
     with open_table(name, catalog, token) as table:
         done = table.maintain()
     if done.tag is not None:

@@ -1,4 +1,4 @@
-"""From ``--catalog`` and ``--token`` to a store or a table."""
+"""Opens a store or a table by ``--catalog`` and ``--token``."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ __all__ = ["open_any_table", "open_catalog", "open_store", "open_table"]
 def open_store(
     catalog: str, token: str | None, *, make: bool = False, defaults: Mapping[str, str] | None = None
 ) -> Iterator[Store]:
-    """Connects.
+    """Connects to a store.
 
     Args:
-        catalog: What the user gave.
-        token: Likewise.
-        make: A warehouse that is not there may be made. Otherwise that is an error: a mistyped path would show an
-            empty catalog.
-        defaults: Options of tables that are made: ``table-storage.<option>`` and its value.
+        catalog: The URL or path that the user gave.
+        token: The token that the user gave.
+        make: Whether a missing warehouse may be created. Otherwise it is an error: for a mistyped path the catalog
+            would look empty.
+        defaults: Default options of tables that are created: ``table-storage.<option>`` and its value.
 
     Raises:
         InvalidRequest: ``bad-path``, or ``bad-default``.
         NotFound: ``no-warehouse``.
     """
-    # Here and not above: it brings Arrow, polars and SQLAlchemy, and `--help` shall not wait for them.
+    # imported here because Arrow, polars and SQLAlchemy load slowly, and `--help` should not wait for them
     from tablestore.store import connect
 
     if not make:
@@ -46,8 +46,8 @@ def open_store(
 
 @contextmanager
 def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
-    """Connects to the catalog alone, which loads in a fraction of the time of a store. Errors as of `open_store`."""
-    from catalog_service.client import connect  # brings what the catalog needs, once it is opened
+    """Connects to the catalog alone, which loads in a fraction of a store's time. Raises as `open_store`."""
+    from catalog_service.client import connect  # loads what the catalog needs
 
     _require_there(catalog)
     with connect(catalog, token=token) as opened:
@@ -59,21 +59,21 @@ def _require_there(catalog: str) -> None:
 
     if "://" not in catalog and not Path(local_path(catalog)).is_dir():
         raise NotFound(
-            f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or make it with "
-            "`tablestore create`",
+            f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or create it "
+            "with `tablestore create`",
             code="no-warehouse",
         )
 
 
 @contextmanager
 def open_table(name: str, catalog: str, token: str | None) -> Iterator[Table]:
-    """Opens a managed table, and lets its connection go afterwards."""
+    """Opens a managed table, and closes its connection afterwards."""
     with open_store(catalog, token) as store:
         yield store.managed_table(name)
 
 
 @contextmanager
 def open_any_table(name: str, catalog: str, token: str | None) -> Iterator[Table | KafkaTable]:
-    """Opens a table, or one that is a Kafka topic."""
+    """Opens a managed table, or a table that is a Kafka topic."""
     with open_store(catalog, token) as store:
         yield store.table(name)

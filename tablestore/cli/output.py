@@ -1,4 +1,4 @@
-"""What commands print: results on standard output, for people or programs; everything else on standard error."""
+"""Prints results to standard output, for people or programs, and everything else to standard error."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _SWITCHED_ON = re.compile(r"\b([a-z_]+)\s?=\s?true\b", re.IGNORECASE)
 
 
 def complain(error: TableStoreError, of: str = "", options: Mapping[str, str] | None = None) -> None:
-    """One red line: ``error[code]: message``.
+    """Prints an error as one red line: ``error[code]: message``.
 
     Args:
-        error: What to say.
-        of: What it is the error of, if there is more than one such thing.
-        options: The command's options by the names of their arguments: an error that speaks of ``if_not_exists=true``
+        error: The error.
+        of: The object of the error, if there may be several.
+        options: The command's options by the names of their arguments: an error that mentions ``if_not_exists=true``
             means ``--if-not-exists`` here.
     """
     known = options or {}
@@ -39,16 +39,16 @@ def complain(error: TableStoreError, of: str = "", options: Mapping[str, str] | 
 
 
 def note(text: str) -> None:
-    """A remark beside the result."""
+    """Prints a remark about the result."""
     _errors().print(Text(text, style="dim"))
 
 
 def confirm(question: str) -> None:
-    """Goes on if the user says yes; otherwise the command ends with exit code 1 and has changed nothing."""
+    """Continues if the user says yes; otherwise the command ends with exit code 1 and has changed nothing."""
     try:
         agreed = typer.confirm(question, err=True)
     except typer.Abort:
-        note("nobody answered, so nothing was changed: --yes goes on without asking")
+        note("there was no answer, so nothing was changed: --yes continues without asking")
         raise typer.Exit(1) from None
     if not agreed:
         note("nothing was changed")
@@ -56,10 +56,10 @@ def confirm(question: str) -> None:
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Lines as they are, in one piece, and flushed: a reader at the other end of a pipe has them at once.
+    """Prints lines as they are, together, and flushes them: a reader of a pipe gets them at once.
 
-    If that reader is gone, as ``head`` is when it has its lines, the command ends quietly and with the exit code of
-    programs that SIGPIPE ends. The signal itself stays off: it would also end a process whose server hangs up.
+    If that reader has exited, as ``head`` does when it has its lines, the command ends quietly and with the exit code
+    of programs that SIGPIPE ends. The signal itself stays off: it would also end a process whose server hangs up.
     """
     try:
         sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -70,24 +70,24 @@ def print_lines(lines: Iterable[str]) -> None:
 
 
 def print_json(value: Any) -> None:
-    """JSON; what JSON does not know, such as times, as text."""
+    """Prints JSON; values that JSON does not support, such as times, become texts."""
     print_lines([json.dumps(value, indent=2, default=str, ensure_ascii=False)])
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, right: Sequence[str] = ()) -> None:
-    """A small table: names, properties, history.
+    """Prints a small table: names, properties, history.
 
     Args:
-        header: Titles of the columns.
-        rows: Values; ``str`` makes texts of them.
-        right: Titles of the columns that stand on the right, such as numbers.
+        header: The titles of the columns.
+        rows: The values; ``str`` converts them to texts.
+        right: The titles of the columns that are aligned right, such as numbers.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in header:
         table.add_column(title, justify="right" if title in right else "left", overflow="fold")
     for row in rows:
         table.add_row(*(Text(str(value)) for value in row))
-    # in a pipe there is no width to keep to, and a line shall stay a line
+    # a pipe has no width, and a line should not be wrapped there
     console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPE_WIDTH)
     with console.capture() as captured:
         console.print(table)
@@ -95,5 +95,5 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[object]], *, righ
 
 
 def _errors() -> Console:
-    # made anew each time, since whoever calls may have put another stream in place
+    # made at each call, since a caller may have replaced the stream
     return Console(stderr=True, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""``partitions``: list, drop, expire."""
+"""The commands ``partitions list``, ``partitions drop`` and ``partitions expire``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Specs = Annotated[
 def list_partitions(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
-    """List a table's partitions with their rows, changes that wait for a fold, files, bytes, and when they expire."""
+    """List a table's partitions with their rows, pending changes, files, bytes, and when they expire."""
     with open_table(name, catalog, token) as table:
         found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
     if output is Format.JSON:
@@ -55,26 +55,26 @@ def drop(
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Drop partitions with all their rows; a value of some columns drops every partition that has it.
+    """Drop partitions with all their rows; values of only some columns drop every partition that has them.
 
     [dim]tablestore partitions drop shop.orders day=2026-01-31 region=eu,day=2026-02-01[/dim]
     """
-    from tablestore.writing.overwrite import parse_spec  # brings Arrow
+    from tablestore.writing.overwrite import parse_spec  # loads Arrow
 
     with open_table(name, catalog, token) as table:
         specs = [parse_spec(text) for text in partitions]
         if not yes:
             confirm(f"Drop {' and '.join(partitions)} of {name}?")
-        _told(name, table.drop_partitions(specs), "no rows there")
+        _report(name, table.drop_partitions(specs), "there were no rows")
 
 
 def expire(name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None) -> None:
     """Drop the partitions that are older than the table's partition.expiration-time."""
     with open_table(name, catalog, token) as table:
-        _told(name, table.expire_partitions(), "no partition has expired")
+        _report(name, table.expire_partitions(), "no partition has expired")
 
 
-def _told(name: str, snapshot: Snapshot | None, nothing: str) -> None:
+def _report(name: str, snapshot: Snapshot | None, nothing: str) -> None:
     if snapshot is None:
         note(f"{name}: {nothing}")
         return

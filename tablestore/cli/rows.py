@@ -1,4 +1,4 @@
-"""``scan``, ``get``, ``write``."""
+"""The commands ``scan``, ``get`` and ``write``."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
         str | None, typer.Option("--where", "-w", metavar="CONDITION", help="SQL: \"amount > 10 AND day = 'x'\".")
     ] = None,
     columns: Columns = None,
-    version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Read that version.")] = None,
     timestamp: Annotated[
         datetime | None,
         typer.Option(
             "--timestamp",
             parser=moment,
             metavar="TIME",
-            help="The state at that time.",
+            help="Read the version at that time.",
         ),
     ] = None,
-    tag: Annotated[str | None, typer.Option("--tag", help="The state that has this tag.")] = None,
+    tag: Annotated[str | None, typer.Option("--tag", help="Read the version with this tag.")] = None,
     fresh: Annotated[
         bool,
-        typer.Option("--fresh", help="Also what a log with log.consistency = eventual holds and no version yet."),
+        typer.Option("--fresh", help="Also read changes of a log with log.consistency = eventual that no version has."),
     ] = False,
     limit: Annotated[
         int | None,
@@ -62,8 +62,8 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print a table's rows, of now or of an earlier version; of a Kafka topic its changes."""
-    from tablestore.cli.text import chosen  # brings Arrow and polars
+    """Print a table's rows, of the newest or an earlier version; for a Kafka topic its changes."""
+    from tablestore.cli.text import chosen  # loads Arrow and polars
     from tablestore.table import Table
 
     if limit is None and output is Format.TABLE:
@@ -80,11 +80,11 @@ def scan(  # noqa: PLR0913  # a command's options are its arguments
             batches = table.scan(wanted, where).to_batches()
         more = print_rows(batches, output, limit)
     if more and limit:
-        note(f"the first {limit} rows; --limit gives more")
+        note(f"these are the first {limit} rows; --limit prints more")
 
 
 def print_rows(batches: Iterable[pa.RecordBatch], output: Format, limit: int | None) -> bool:
-    """Prints at most so many rows; whether there are more."""
+    """Prints at most that number of rows; returns whether there are more."""
     from tablestore.cli.text import Aligned, json_lines
 
     aligned, left = Aligned(), limit
@@ -99,7 +99,7 @@ def print_rows(batches: Iterable[pa.RecordBatch], output: Format, limit: int | N
 
 
 def _gathered(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
-    """Small batches as one, so that what a screen shows is aligned as a whole."""
+    """Joins small batches, so that the rows of a screen are aligned with each other."""
     import pyarrow as pa
 
     waiting: list[pa.RecordBatch] = []
@@ -118,20 +118,20 @@ def get(
         list[str],
         typer.Argument(
             metavar="KEY…",
-            help="Keys; of a key of several columns the values in its order, as a line of CSV: eu,7 or '\"a,b\",7'.",
+            help="Keys; of a key with several columns the values in its order, as a line of CSV: eu,7 or '\"a,b\",7'.",
         ),
     ],
     columns: Columns = None,
-    version: Annotated[int | None, typer.Option("--version", min=0, help="The state of that version.")] = None,
+    version: Annotated[int | None, typer.Option("--version", min=0, help="Read that version.")] = None,
     output: OutputFormat = Format.TABLE,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Print the rows of keys, in the order in which they are asked for.
+    """Print the rows of keys, in the order of the arguments.
 
-    It reads only what may hold the keys: no scan of the table.
+    It reads only files that may contain the keys, and does not scan the table.
     """
-    from tablestore.cli.text import Aligned, chosen, json_lines  # brings Arrow and polars
+    from tablestore.cli.text import Aligned, chosen, json_lines  # loads Arrow and polars
 
     with open_table(name, catalog, token) as table:
         wanted = None if columns is None else chosen(table.schema.names, columns)
@@ -152,21 +152,21 @@ def write(
             metavar="FILE", help="Ends with .parquet, .csv, .json or .ndjson; - is JSON from standard input."
         ),
     ],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="The rows replace the whole table.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the whole table by the rows.")] = False,
     overwrite_partitions: Annotated[
-        bool, typer.Option("--overwrite-partitions", help="The rows replace the partitions that they have.")
+        bool, typer.Option("--overwrite-partitions", help="Replace the partitions that the rows have.")
     ] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Write a file's rows as one commit: upserts, if the table has a primary key. To a Kafka topic: as messages.
+    """Write a file's rows in one commit: as upserts, if the table has a primary key. To a Kafka topic: as messages.
 
-    Columns are matched by name. A column [bold]_kind[/bold] (+I, -U, +U, -D) says what each row does. JSON is one
-    object a line, or one array.
+    Columns are matched by name. A column [bold]_kind[/bold] has the kind of each row (+I, -U, +U, -D). JSON is one
+    object on each line, or one array.
     """
     if overwrite and overwrite_partitions:
-        raise typer.BadParameter("give only one of them", param_hint="--overwrite, --overwrite-partitions")
-    from tablestore.cli.files import read_rows  # brings polars
+        raise typer.BadParameter("pass only one of them", param_hint="--overwrite, --overwrite-partitions")
+    from tablestore.cli.files import read_rows  # loads polars
 
     if not (overwrite or overwrite_partitions):
         with open_any_table(name, catalog, token) as table:
@@ -178,9 +178,9 @@ def write(
     if isinstance(written, int):
         note(f"{written:,} messages")
     else:
-        _tell(written)
+        _report(written)
 
 
-def _tell(snapshot: Snapshot) -> None:
+def _report(snapshot: Snapshot) -> None:
     counts = ", ".join(f"{k.replace('_', ' ')}: {v:,}" for k, v in snapshot.metrics.items() if v)
     note(f"version {snapshot.version}" + (f" ({counts})" if counts else ""))

@@ -1,4 +1,4 @@
-"""``show``: the rows of a system table."""
+"""The command ``show``: prints the rows of a system table."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 __all__ = ["show"]
 
-_Version = Annotated[int | None, typer.Option("--version", min=0, help="As of that version.")]
+_Version = Annotated[int | None, typer.Option("--version", min=0, help="Read that version.")]
 
 
 def show(  # noqa: PLR0913  # a command's options are its arguments
-    name: Annotated[str, typer.Argument(metavar="DB.TABLE$SYSTEM", help="Quote it: $ means something to a shell.")],
+    name: Annotated[str, typer.Argument(metavar="DB.TABLE$SYSTEM", help="Quote it, since shells replace $.")],
     columns: Columns = None,
     version: _Version = None,
     from_version: Annotated[
-        int | None, typer.Option("--from-version", min=0, help="audit_log, changes: what came after that version.")
+        int | None, typer.Option("--from-version", min=0, help="For audit_log and changes: begin after that version.")
     ] = None,
     to_version: Annotated[
-        int | None, typer.Option("--to-version", min=0, help="audit_log, changes: up to that version.")
+        int | None, typer.Option("--to-version", min=0, help="For audit_log and changes: end with that version.")
     ] = None,
     limit: Annotated[
         int | None, typer.Option("--limit", "-n", min=0, help=f"Default: {ROWS_SHOWN} as a table, all as JSON.")
@@ -47,13 +47,13 @@ def show(  # noqa: PLR0913  # a command's options are its arguments
     [dim]tablestore show 'shop.orders$files'
     tablestore show 'shop.orders$changes' --from-version 3 --to-version 7[/dim]
     """
-    from tablestore.cli.text import chosen  # brings Arrow and polars
+    from tablestore.cli.text import chosen  # loads Arrow and polars
 
     table_name, system = split_name(name)
     if system is None:
         raise InvalidRequest(
-            f"{name} is no system table: write {name}$NAME, with one of {', '.join(SYSTEM_TABLES)}; `tablestore scan` "
-            "prints the rows of a table",
+            f"{name} is not a system table: write {name}$NAME, with one of {', '.join(SYSTEM_TABLES)}; `tablestore "
+            "scan` prints the rows of a table",
             code="bad-name",
         )
     if limit is None and output is Format.TABLE:
@@ -62,7 +62,7 @@ def show(  # noqa: PLR0913  # a command's options are its arguments
         rows = table.system(system, version, from_version=from_version, to_version=to_version)
         more = print_rows(_selected(rows, chosen(rows.schema.names, columns)), output, limit)
     if more and limit:
-        note(f"the first {limit} rows; --limit gives more")
+        note(f"these are the first {limit} rows; --limit prints more")
 
 
 def _selected(rows: SystemScan, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""Rows as lines: aligned columns for people, JSON for programs. Whole columns at a time, never value by value."""
+"""Formats rows as lines: aligned columns for people, JSON for programs. It works on columns, not on single values."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest
-from log.formats.json_rows import encode_rows
+from log.json_rows import encode_rows
 
 __all__ = ["Aligned", "chosen", "json_lines"]
 
@@ -19,12 +19,12 @@ _NULL = "null"
 
 
 def json_lines(rows: pa.Table) -> list[str]:
-    """One JSON object a row, in the form that the log has too (log/PROTOCOL.md, section 3.2)."""
+    """Formats each row as a JSON object, in the format of the log (log/table/PROTOCOL.md, section 3.2)."""
     return encode_rows(rows).to_list()
 
 
 def chosen(available: Sequence[str], columns: str | None) -> list[str]:
-    """The columns of a text such as ``a,b``; all of them for None.
+    """Splits a text such as ``a,b`` into column names; None means all columns.
 
     Raises:
         InvalidRequest: ``unknown-column``.
@@ -40,16 +40,16 @@ def chosen(available: Sequence[str], columns: str | None) -> list[str]:
 
 
 class Aligned:
-    """Lines whose columns stay aligned over all batches; a wider value in a later one widens its column from there on.
+    """Formats lines whose columns are aligned over all batches; a wider value widens its column from there on.
 
-    No value is ever cut: one that is wider than `_WIDEST` pushes the rest of its line to the right.
+    Values are never truncated: one that is wider than `_WIDEST` moves the rest of its line to the right.
     """
 
     def __init__(self) -> None:
         self._widths: dict[str, int] = {}
 
     def lines(self, rows: pa.Table) -> list[str]:
-        """The rows' lines, after a header if they are the first ones."""
+        """The lines of the rows, after a header if they are the first ones."""
         texts = pl.DataFrame({name: _text(rows, name) for name in rows.column_names})
         first = not self._widths
         self._widths = {n: max(_width(texts[n]), self._widths.get(n, 0)) for n in texts.columns}
@@ -81,7 +81,7 @@ def _is_number(kind: pa.DataType) -> bool:
 def _text(rows: pa.Table, name: str) -> pl.Series:
     kind = rows.schema.field(name).type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
-        # the JSON of a row that has this column alone, without the object around it
+        # the JSON of a row that has only this column, without the object around it
         around = len(json.dumps({name: 0}, ensure_ascii=False, separators=(",", ":"))) - 2
         texts = encode_rows(rows.select([name])).str.slice(around).str.head(-1)
     elif pa.types.is_timestamp(kind):

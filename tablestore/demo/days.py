@@ -1,7 +1,7 @@
-"""What becomes known about flights, day by day, and what the table must hold then. Pure functions over frames.
+"""The changes of flights, day by day, and the rows that the table must have then. Pure functions over frames.
 
-The story: the year's schedule is there first. In the morning of a day its flights leave: departures are known and
-arrivals expected. In the evening arrivals are corrected, and what never left is deleted.
+At first there is the year's schedule. In the morning of a day its flights depart: departures are known and arrivals
+estimated. In the evening arrivals are corrected, and flights that never departed are deleted.
 """
 
 from __future__ import annotations
@@ -18,37 +18,37 @@ _CAME = ("arr_time", "arr_delay", "air_time")
 
 
 def first_days(count: int, after: int = 0) -> list[date]:
-    """So many days of 2013, after the first ones."""
+    """The given number of days of 2013, after the first ones."""
     return [date(2013, 1, 1) + timedelta(days=after + number) for number in range(count)]
 
 
 def schedule(flights: pl.DataFrame) -> pl.DataFrame:
-    """All flights as they are before anything has happened."""
+    """All flights as they are scheduled, before any departure."""
     return flights.with_columns(_unknown(*_LEFT, *_CAME))
 
 
 def departures(flights: pl.DataFrame, day: date) -> pl.DataFrame:
-    """The day's flights that left: departure known, delay of the arrival guessed from that of the departure."""
+    """The day's departed flights: the departure is known, the delay of the arrival estimated by the departure's."""
     left = flights.filter(_on(day), pl.col("dep_time").is_not_null())
     return left.with_columns(_unknown(*_CAME)).with_columns(arr_delay=pl.col("dep_delay"))
 
 
 def arrivals(flights: pl.DataFrame, day: date) -> pl.DataFrame:
-    """The day's flights in the evening, with ``_kind``: arrivals as they were, and ``-D`` for what never left."""
+    """The day's flights in the evening, with ``_kind``: real arrivals, and ``-D`` for flights that never departed."""
     never_left = pl.col("dep_time").is_null()
     kind = pl.when(never_left).then(pl.lit("-D")).otherwise(pl.lit("+U"))
     return flights.filter(_on(day)).with_columns(_kind=kind)
 
 
 def expected(flights: pl.DataFrame, days: Iterable[date]) -> pl.DataFrame:
-    """What the table must hold after those days, worked out without a table store."""
+    """The rows that the table must have after those days, computed without a table store."""
     over = pl.any_horizontal(pl.lit(False), *(_on(day) for day in days))
     happened = flights.filter(over, pl.col("dep_time").is_not_null())
     return pl.concat([happened, schedule(flights.filter(~over))])
 
 
 def known_by(rows: pl.DataFrame) -> int:
-    """How many rows have a departure."""
+    """Counts the rows with a departure."""
     return rows["dep_time"].len() - rows["dep_time"].null_count()
 
 

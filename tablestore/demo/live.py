@@ -1,4 +1,4 @@
-"""The step with a reader beside a writer: a snapshot's rows, then the log's tail, each change exactly once."""
+"""The step with a concurrent reader and writer: a snapshot's rows, then the log's tail, each change exactly once."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _PATIENCE_S = 60
 
 
 class _Reader(threading.Thread):
-    """Follows the table in a thread of its own, up to a version, and keeps all changes in the order they came."""
+    """Follows the table in a thread, up to a version, and keeps all changes in the order of their arrival."""
 
     def __init__(self, table: Table, story: Story, last: int) -> None:
         super().__init__(name="reader", daemon=True)
         self.started = threading.Event()
         self.changes: list[pl.DataFrame] = []
         self.arrived: list[tuple[int, int]] = []
-        """How many changes had come by which millisecond."""
+        """The number of changes that had arrived, with the time in milliseconds."""
         self.version = -1
         self.error: TableStoreError | None = None
         self._table, self._story, self._last = table, story, last
 
     def run(self) -> None:
-        """Follows; an error is kept for whoever waits."""
+        """Follows the table; an error is kept for the thread that waits."""
         try:
             self._follow()
         except TableStoreError as error:
@@ -74,7 +74,9 @@ def follow_writer(stage: Stage, days: Sequence[date], done: Sequence[date]) -> N
     )
     recorded = sum(_changes(s) for s in tail)
     story.check(changes.height == at_start + recorded, f"it saw as many changes as the commits record: {recorded:,}")
-    story.check(out_of_turn(changes, key) == 0, "no change came twice, early or late: each follows from those before")
+    story.check(
+        out_of_turn(changes, key) == 0, "no change arrived twice, early or late: each follows from those before"
+    )
     wanted = fingerprint(expected(stage.flights, [*done, *days]))
     story.check(
         fingerprint(replayed(changes, key))
@@ -113,7 +115,7 @@ def _changes(snapshot: Snapshot) -> int:
 
 
 def _delay(reader: _Reader, tail: Sequence[Snapshot], at_start: int) -> str:
-    """How long after its commit a version had been seen whole."""
+    """The time from a commit until the reader had all changes of its version."""
     delays, seen = [], at_start
     for snapshot in tail:
         seen += _changes(snapshot)

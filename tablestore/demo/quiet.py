@@ -1,4 +1,4 @@
-"""Keeps Spark's chatter out of the way, and keeps it: it goes to a file."""
+"""Redirects Spark's output to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["errors_to"]
 
 @contextmanager
 def errors_to(file: Path) -> Iterator[None]:
-    """Standard error goes to the file. A process that is started meanwhile, such as a JVM, keeps it so for life."""
+    """Redirects standard error to the file. A process that starts meanwhile, such as a JVM, writes there for ever."""
     sys.stderr.flush()
     before = os.dup(2)
     with file.open("ab") as log:

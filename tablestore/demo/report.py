@@ -1,4 +1,4 @@
-"""What the demo prints: numbered steps, checks, and at the end a table of what happened. Bars vanish when done."""
+"""Prints the demo's output: numbered steps, checks, and a final table of events. Progress bars vanish at the end."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Event:
     """A line of the final table.
 
     Attributes:
-        table: Which table.
-        versions: Which of its versions; one, or the first and the last of several.
+        table: The table.
+        versions: Its version; or the first and the last of several.
         what: What happened, for people.
-        written: Rows written.
-        deleted: Rows deleted.
+        written: The number of written rows.
+        deleted: The number of deleted rows.
         offsets: The log's end offsets, by bucket.
-        seconds: How long it took.
+        seconds: The time that it took.
     """
 
     table: str
@@ -41,7 +41,7 @@ class Event:
 
 
 class Story:
-    """Prints, and remembers which checks failed and what happened."""
+    """Prints the steps, and remembers the events and the checks that failed."""
 
     def __init__(self, console: Console, ambient: Ambient) -> None:
         self.console = console
@@ -54,20 +54,20 @@ class Story:
 
     @property
     def succeeded(self) -> bool:
-        """Whether every check so far held."""
+        """Whether all checks so far have passed."""
         return not self._failed
 
     def seconds(self) -> float:
-        """Since the start."""
+        """Returns the seconds since the start."""
         return (self._ambient.now_ms() - self._began_ms) / 1000
 
     def now_ms(self) -> int:
-        """The clock."""
+        """Returns the time in milliseconds."""
         return self._ambient.now_ms()
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """A numbered step; its time is printed when it is over."""
+        """Runs a numbered step; its time is printed at its end."""
         self._steps += 1
         began = self.seconds()
         self.console.print(Text.assemble("\n", (f"{self._steps}  {title}", "bold")))
@@ -76,7 +76,7 @@ class Story:
 
     @contextmanager
     def progress(self, title: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-        """A bar that vanishes; gives what moves it on. Without a terminal there is none."""
+        """Shows a progress bar; yields the function that advances it. Without a terminal there is no bar."""
         counted = (BarColumn(), MofNCompleteColumn()) if total is not None else ()
         columns = (TextColumn("  "), SpinnerColumn(), TextColumn("{task.description}"), *counted, TimeElapsedColumn())
         hidden = not self.console.is_terminal
@@ -85,11 +85,11 @@ class Story:
             yield lambda: bar.advance(task)
 
     def say(self, text: str) -> None:
-        """A line about what was done."""
+        """Prints a line about what was done."""
         self.console.print(_indented(Text(text)))
 
     def check(self, holds: bool, claim: str) -> None:
-        """A claim, ticked or not."""
+        """Prints a check, and whether it has passed."""
         self._checks += 1
         if not holds:
             self._failed.append(claim)
@@ -97,11 +97,11 @@ class Story:
         self.console.print(_indented(Text.assemble(mark, claim)))
 
     def happened(self, event: Event) -> None:
-        """A line for the final table."""
+        """Adds a line to the final table."""
         self.events.append(event)
 
     def finish(self) -> None:
-        """The final table and the verdict."""
+        """Prints the final table and the result."""
         self.console.print(Text("\nWhat happened\n", style="bold"))
         self.console.print(_as_table(self.events))
         if self._failed:
@@ -114,7 +114,7 @@ class Story:
             self.console.print(Text(f"\n{verdict}", style="bold green"))
 
     def advise(self, title: str, commands: Sequence[str]) -> None:
-        """Commands to copy: never wrapped."""
+        """Prints commands to copy, without wrapping them."""
         self.console.print(Text(f"\n{title}\n", style="bold"))
         for command in commands:
             self.console.print(Text(f"  {command}"), soft_wrap=True)
@@ -138,5 +138,5 @@ def _as_table(events: Sequence[Event]) -> Table:
 
 
 def _indented(text: Text) -> Padding:
-    """A text whose further lines stand below its first one."""
+    """Indents the further lines of a text."""
     return Padding(text, (0, 0, 0, 3))

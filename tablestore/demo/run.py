@@ -1,4 +1,4 @@
-"""The demo from start to end."""
+"""Runs the demo from start to end."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from tablestore.store import connect
 __all__ = ["DemoSettings", "run_demo"]
 
 _MARK = ".tablestore-demo"
-# a session of a minute is over before the JVM's second compiler has paid for itself
+# a session of a minute ends before the JVM's second compiler would pay off
 _SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """What can be chosen.
+    """The settings of the demo.
 
     Attributes:
-        warehouse: Where the tables are kept; what an earlier demo left there is replaced.
-        days: How many days Spark upserts, and as many again a writer without Spark.
+        warehouse: The folder of the tables; it replaces those of an earlier demo.
+        days: The number of days that Spark upserts, and of those that a writer without Spark does.
     """
 
     warehouse: Path
@@ -46,11 +46,11 @@ class DemoSettings:
 
 
 def run_demo(settings: DemoSettings) -> bool:
-    """Runs it; whether every check held.
+    """Runs the demo; returns whether all checks passed.
 
     Raises:
-        Unavailable: no Java, no Spark, no data.
-        InvalidRequest: ``demo-warehouse``: the folder holds something else.
+        Unavailable: Java, Spark or the data is missing.
+        InvalidRequest: ``demo-warehouse``: the folder has other files.
     """
     find_java()
     story = Story(Console(highlight=False), system_ambient())
@@ -76,7 +76,7 @@ def run_demo(settings: DemoSettings) -> bool:
 
 
 def _tell(stage: Stage, days: int) -> None:
-    """The steps that need Spark, or rows that it has written."""
+    """Runs the steps that need Spark, or rows that it has written."""
     story, first, second = stage.story, first_days(days), first_days(days, after=days)
     with story.step("Load all five with Spark: of the flights only the schedule"):
         load(stage)
@@ -102,11 +102,11 @@ def _spark(warehouse: Path) -> SparkSession:
 
 
 def make_room(warehouse: Path) -> None:
-    """An empty folder that git passes over; what is not a demo's own is not touched."""
+    """Makes an empty folder that git ignores; it refuses a folder that is not a demo's."""
     if warehouse.exists() and any(warehouse.iterdir()):
         if not (warehouse / _MARK).exists():
             raise InvalidRequest(
-                f"{warehouse} holds something that is not from a demo: name another folder with --warehouse",
+                f"{warehouse} contains something that is not from a demo: choose another folder with --warehouse",
                 code="demo-warehouse",
             )
         shutil.rmtree(warehouse)
@@ -116,7 +116,7 @@ def make_room(warehouse: Path) -> None:
 
 
 def _next_commands(warehouse: Path) -> list[str]:
-    """Commands that work on what the demo has left behind, from the folder where it was started."""
+    """Commands for the tables of the demo, to be run in the folder in which it was started."""
     tablestore = _own_name()
     folder = shlex.quote(str(warehouse))
     question = "\"month = 1 AND day = 3 AND dest = 'SEA'\""
@@ -127,7 +127,7 @@ def _next_commands(warehouse: Path) -> list[str]:
         f"{tablestore} describe nyc.flights",
         f"{tablestore} snapshots nyc.flights --limit 5",
         f"{tablestore} scan nyc.flights --where {question} --columns carrier,flight,sched_dep_time,dep_delay,arr_delay",
-        f"{tablestore} follow nyc.airlines              # in another terminal; Ctrl-C ends it",
+        f"{tablestore} follow nyc.airlines              # in another terminal; Ctrl-C stops it",
         f"""echo '{{"carrier": "ZZ", "name": "Example Air"}}' | {tablestore} write nyc.airlines -""",
         f"{tablestore} compact nyc.flights --full",
         f"{tablestore} doctor nyc.flights",
@@ -137,7 +137,7 @@ def _next_commands(warehouse: Path) -> list[str]:
 
 
 def _own_name() -> str:
-    """How this program is called from here: its name if the shell finds it, else its path."""
+    """The command that starts this program: its name if the shell finds it, else its path."""
     found, own = shutil.which("tablestore"), Path(sys.argv[0])
     if found is not None and Path(found).resolve() == own.resolve():
         return "tablestore"

@@ -1,4 +1,4 @@
-"""The steps of the demo. Each does one thing that a user would do, and checks what came of it."""
+"""The steps of the demo. Each does one thing that a user would do, and checks the result."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FLIGHTS = TABLES["flights"].identifier
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What the steps work with.
+    """The objects that the steps use.
 
     Attributes:
-        story: Where to tell what happens.
+        story: Prints the steps.
         frames: The data by table.
         store: The store, over REST.
-        spark: A session.
-        inbox: Where files for Spark arrive.
+        spark: The Spark session.
+        inbox: The folder of files for Spark.
     """
 
     story: Story
@@ -44,12 +44,12 @@ class Stage:
 
     @property
     def flights(self) -> pl.DataFrame:
-        """The year as it was."""
+        """The real flights of the year."""
         return self.frames["flights"]
 
 
 def check_keys(story: Story, frames: Mapping[str, pl.DataFrame]) -> None:
-    """A key has to be unique and without gaps before a table is built on it."""
+    """Checks that each table's key is unique and has no nulls, before the table is created."""
     for name, table in TABLES.items():
         keys = frames[name].select(table.key)
         unique = keys.n_unique() == keys.height and not any(keys.null_count().row(0))
@@ -57,14 +57,14 @@ def check_keys(story: Story, frames: Mapping[str, pl.DataFrame]) -> None:
 
 
 def create(store: Store) -> None:
-    """The database and its tables."""
+    """Creates the database and its tables."""
     store.create_database("nyc")
     for table in TABLES.values():
         store.create_table(table.identifier, table.columns, primary_key=table.key, options=table.options)
 
 
 def load(stage: Stage) -> None:
-    """All five tables through Spark, the smallest first; of the flights only what the schedule says."""
+    """Loads all five tables with Spark, the smallest first; of the flights only the schedule."""
     story, frames = stage.story, stage.frames
     with story.progress("loading", len(TABLES)) as advance:
         for number, name in enumerate(sorted(TABLES, key=lambda name: frames[name].height)):
@@ -79,7 +79,7 @@ def load(stage: Stage) -> None:
 
 
 def upsert(stage: Stage, days: Sequence[date]) -> None:
-    """Two commits a day: what left, then what came, with what never left deleted."""
+    """Writes two commits a day: departures, then arrivals, in which flights that never departed are deleted."""
     story = stage.story
     with story.progress("two commits a day", len(days)) as advance:
         for day in days:
@@ -92,13 +92,13 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
     table = stage.store.managed_table(FLIGHTS)
     story.check(
         fingerprint(table.scan().to_polars()) == fingerprint(expected(stage.flights, days)),
-        "the table holds what the days have brought, and no cancelled flight",
+        "the table holds the changes of all days, and no cancelled flight",
     )
     story.check(_covers_log(table.snapshots()), "each version names the log offsets that it covers")
 
 
 def other_readers(stage: Stage, days: Sequence[date]) -> None:
-    """Delta for Spark, and polars, open the folder: no code of this project takes part."""
+    """Reads the folder with Delta for Spark and polars, without this project's code."""
     location = stage.store.managed_table(FLIGHTS).location
     with stage.story.progress("reading"):
         by_spark = pl.from_arrow(stage.spark.read.format("delta").load(location).toArrow())
@@ -114,7 +114,7 @@ def other_readers(stage: Stage, days: Sequence[date]) -> None:
 
 
 def _ask(stage: Stage) -> str:
-    """A question in plain SQL over plain Delta tables."""
+    """Answers a question in plain SQL over plain Delta tables."""
     for name in ("flights", "airlines"):
         location = stage.store.managed_table(TABLES[name].identifier).location
         stage.spark.read.format("delta").load(location).createOrReplaceTempView(name)
@@ -126,7 +126,7 @@ def _ask(stage: Stage) -> str:
 
 
 def time_travel(stage: Stage) -> None:
-    """Version 1 is the schedule, for ever; a time finds the version of that time."""
+    """Travels in time: version 1 is the schedule, and a time finds the version of that time."""
     table = stage.store.managed_table(FLIGHTS)
     then = table.scan(version=1).to_polars()
     same = fingerprint(then) == fingerprint(schedule(stage.flights))
@@ -143,7 +143,7 @@ def time_travel(stage: Stage) -> None:
 
 
 def examine(stage: Stage) -> None:
-    """The doctor reads every stored byte of every table."""
+    """Lets the doctor read every stored byte of every table."""
     with stage.story.progress("reading every file", len(TABLES)) as advance:
         reports = []
         for table in TABLES.values():
@@ -165,14 +165,14 @@ def _write(stage: Stage, name: str, what: str, commits: Sequence[pl.DataFrame]) 
 
 
 def _arrived(stage: Stage, rows: pl.DataFrame) -> DataFrame:
-    """Rows as a file that has arrived, which is how Spark gets them most often, and twice as fast as from Arrow."""
+    """Writes rows to a file, since Spark usually gets files, and reads them twice as fast as from Arrow."""
     file = stage.inbox / f"{len(list(stage.inbox.iterdir()))}.parquet"
     rows.write_parquet(file)
     return stage.spark.read.parquet(str(file))
 
 
 def event(table: str, what: str, snapshots: Sequence[Snapshot], seconds: float) -> Event:
-    """Commits as one line of the final table."""
+    """Adds commits as one line of the final table."""
     return Event(
         table=table,
         versions=(snapshots[0].version, snapshots[-1].version),
@@ -185,7 +185,7 @@ def event(table: str, what: str, snapshots: Sequence[Snapshot], seconds: float) 
 
 
 def _covers_log(snapshots: Sequence[Snapshot]) -> bool:
-    """Whether each version's log offsets end where its own records end, and never go back. Newest first."""
+    """Whether each version's log offsets end where its own records end, and never decrease. Newest first."""
     for newer, older in pairwise(snapshots):
         if any(newer.log_offsets.get(bucket, 0) < end for bucket, end in older.log_offsets.items()):
             return False

@@ -1,1 +1,1 @@
-"""Following a table: where readers begin, the seam of snapshot and log, changes in pieces that any process reads."""
+"""Following a table: where readers begin, the switch from snapshot to log, and changes in pieces for any process."""

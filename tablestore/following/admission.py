@@ -1,8 +1,8 @@
-"""How much of a table's changes one batch takes, decided purely: whole versions, and parts of one that is larger.
+"""Decides how many of a table's changes are in one batch: whole versions, and parts of one that is larger. Pure.
 
-A place in a history is a version whose changes were all taken, and how many units of the next one were, counted over
-its pieces (`tablestore.following.pieces`). Records of the log can be cut anywhere. Files, and what is told from them,
-come whole.
+A place in a history is a version whose changes were all read, and the number of units read of the next one, counted
+over its pieces (`tablestore.following.pieces`). Log records can be divided anywhere. Files, and changes that are
+derived from files, cannot be divided.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ __all__ = ["Limit", "Place", "admit", "between"]
 
 
 class Sized(Protocol):
-    """A piece, as far as it matters here."""
+    """A piece with what matters here: its size."""
 
     @property
     def units(self) -> int:
-        """How many rows, about; at least 1."""
+        """The approximate number of rows; at least 1."""
 
     @property
     def divisible(self) -> bool:
-        """Whether it can be cut."""
+        """Whether it can be divided."""
 
 
 AnyPiece = TypeVar("AnyPiece", bound=Sized)
@@ -31,11 +31,11 @@ AnyPiece = TypeVar("AnyPiece", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a reader has come.
+    """How far a reader has read.
 
     Attributes:
-        version: It has taken the changes of this version, all of them.
-        units: And so many of the next one's.
+        version: It has read all changes of this version.
+        units: The units that it has read of the next version.
     """
 
     version: int
@@ -44,11 +44,11 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The most that a batch takes; a piece that cannot be cut is taken if it is the first.
+    """The limits of a batch; a piece that cannot be divided is read if it is the first.
 
     Attributes:
-        rows: Rows, if there is a limit.
-        versions: Versions, if there is a limit.
+        rows: The largest number of rows; None: no limit.
+        versions: The largest number of versions; None: no limit.
     """
 
     rows: int | None = None
@@ -56,16 +56,16 @@ class Limit:
 
 
 def admit(pieces: Callable[[int], Sequence[Sized]], start: Place, newest: int, limit: Limit) -> Place:
-    """Where a batch ends.
+    """Determines where a batch ends.
 
     Args:
-        pieces: The pieces of a version. Asked of no more versions than it has to look at.
-        start: Where it begins.
-        newest: The last version that there is.
-        limit: How much it may take.
+        pieces: Returns the pieces of a version; called only for versions that matter.
+        start: Where the batch begins.
+        newest: The newest version.
+        limit: The limits of the batch.
 
     Returns:
-        A place at or after `start`; `start` only if nothing is there to take.
+        A place at or after `start`; `start` only if there is nothing to read.
     """
     last = newest if limit.versions is None else min(newest, start.version + limit.versions)
     if limit.rows is None:
@@ -83,7 +83,7 @@ def admit(pieces: Callable[[int], Sequence[Sized]], start: Place, newest: int, l
 
 
 def _reach(pieces: Sequence[Sized], start: int, left: int, empty: bool) -> int:
-    """The unit at which a batch ends that begins at one, if so many more may come."""
+    """The unit at which a batch ends that begins at `start`, if `left` more units are allowed."""
     high = 0
     for piece in pieces:
         low, high = max(start, high), high + piece.units
@@ -100,7 +100,7 @@ def _reach(pieces: Sequence[Sized], start: int, left: int, empty: bool) -> int:
 
 
 def between(pieces: Sequence[AnyPiece], start: int, end: int | None) -> Iterator[tuple[AnyPiece, int, int]]:
-    """The pieces from one unit to before another (None: to the end), each with which of its own units that are."""
+    """Yields the pieces from one unit to before another (None: to the end), each with the range of its own units."""
     at = 0
     for piece in pieces:
         low = max(start - at, 0)

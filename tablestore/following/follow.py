@@ -1,4 +1,4 @@
-"""Following a table without Spark: the snapshot's rows, then its changes, version by version."""
+"""Follows a table without Spark: returns the snapshot's rows, then its changes, version by version."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.scan import plan_scan
 from filestore.table import FileStore
-from log.store import LogConfig
+from log.table.store import LogConfig
+from managed_table.own_log import require_own_log
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.gaps import OnLogGap, is_gap, truncation
 from tablestore.following.pieces import (
@@ -27,17 +28,16 @@ from tablestore.following.pieces import (
     Piece,
     Planner,
     difference_pieces,
+    read_changes,
     scan_pieces,
-    told,
 )
 from tablestore.following.progress import Lag, Progress, lags
 from tablestore.following.records import RecordReader
 from tablestore.following.result_mode import ResultMode
-from tablestore.following.starting import Asked, Start, start_of
+from tablestore.following.starting import Start, StartOptions, start_of
 from tablestore.following.walk import Walk
-from tablestore.own_log import require_own_log
 
-__all__ = ["Follower", "Following", "How", "Run", "Stop", "change_schema", "table_replaced"]
+__all__ = ["FollowOptions", "Follower", "Following", "Run", "Stop", "change_schema", "table_replaced"]
 
 Stop = int | threading.Event | Callable[[], bool] | None
 
@@ -45,18 +45,18 @@ _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.002, 0.05
 
 
 def change_schema(schema: pa.Schema) -> pa.Schema:
-    """A table's schema as changes have it: all nullable, since a delete needs its key only, and ``_kind`` last."""
+    """The schema of a table's changes: nullable columns, since a delete may have only its key, and ``_kind``."""
     return pa.schema([*(f.with_nullable(True) for f in schema), pa.field(KIND_COLUMN, pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
-class How:
-    """What a reader wants to be given.
+class FollowOptions:
+    """The options of a reader.
 
     Attributes:
-        mode: What it gets of an update.
-        on_log_gap: What follows if changes are gone.
-        max_rows: The most rows of a batch; None: as they come.
+        mode: FollowOptions updates are returned.
+        on_log_gap: What to do if changes are gone.
+        max_rows: The largest number of rows in a batch; None: no limit.
     """
 
     mode: ResultMode = ResultMode.UPSERT
@@ -65,7 +65,7 @@ class How:
 
 
 class Following(Iterator[pa.RecordBatch]):
-    """The batches of one reader, and how far it has come. Close it, or use it in a ``with``, to end it early."""
+    """The batches of one reader, and its progress. Close it, or use it in a ``with``, to end it early."""
 
     def __init__(self, files: FileStore, run: Run, meter: FollowMeter) -> None:
         self._files = files
@@ -75,24 +75,24 @@ class Following(Iterator[pa.RecordBatch]):
         self._began_ms = files.ambient.now_ms()
 
     def __next__(self) -> pa.RecordBatch:
-        """The next batch; waits for it."""
+        """Waits for the next batch and returns it."""
         before = self._run.progress
         batch = next(self._batches)
-        self._meter.told(before, self._run.progress, self._files.ambient.now_ms() - self._began_ms)
+        self._meter.record(before, self._run.progress, self._files.ambient.now_ms() - self._began_ms)
         return batch
 
     @property
     def progress(self) -> Progress:
-        """What was read so far. Costs nothing."""
+        """What was read so far. It costs nothing."""
         return self._run.progress
 
     def lag(self) -> Lag:
-        """What is still to read. Reads the entries of the versions that are."""
+        """What is still to be read. It reads the log entries of these versions."""
         version = self._run.progress.version
         return lags(self._files, {version})[version]
 
     def close(self) -> None:
-        """Ends it; a consumer keeps its place."""
+        """Ends the reader; a consumer keeps its position."""
         self._batches.close()
 
     def __enter__(self) -> Self:
@@ -103,13 +103,13 @@ class Following(Iterator[pa.RecordBatch]):
 
 
 class Follower:
-    """Follows one table. Waits for new versions by asking for the next log entry, which is one cheap look.
+    """Follows one table. It waits for new versions by checking whether the next log entry exists, which is cheap.
 
     Args:
         files: The table.
-        log: Its log; None for a table without one, of which changelogs can be told from files.
-        run: How its readers work.
-        meter: Takes what is measured of them.
+        log: Its log; None for a table without one, whose changelogs are derived from files.
+        run: The class of its runs.
+        meter: It gets the metrics.
     """
 
     def __init__(
@@ -124,8 +124,10 @@ class Follower:
         self._config = log
         self._run = run or Run
 
-    def follow(self, asked: Asked, how: How, stop: Stop, consumer: Consumer | None = None) -> Following:
-        """See `tablestore.Table.follow`."""
+    def follow(
+        self, asked: StartOptions, how: FollowOptions, stop: Stop, consumer: Consumer | None = None
+    ) -> Following:
+        """Implements `tablestore.Table.follow`."""
         state = self._files.state()
         rescans = 0
         try:
@@ -143,7 +145,7 @@ class Follower:
         run = self._run(self._files, self._config, how, wanted, _Ending(stop, self._newest), consumer)
         return Following(self._files, run.begin(first, at, rescans), self._meter)
 
-    def _start(self, asked: Asked, consumer: Consumer | None) -> Start:
+    def _start(self, asked: StartOptions, consumer: Consumer | None) -> Start:
         start = start_of(self._files, asked)
         if consumer is not None:
             if (before := consumer.position()) is not None:
@@ -156,13 +158,13 @@ class Follower:
 
 
 class Run:
-    """One reader at work, which goes from version to version."""
+    """One running reader, which reads version by version."""
 
     def __init__(
         self,
         files: FileStore,
         config: LogConfig | None,
-        how: How,
+        how: FollowOptions,
         wanted: Schema,
         ending: _Ending,
         consumer: Consumer | None,
@@ -178,14 +180,14 @@ class Run:
         self._planner = Planner(self._walk, how.mode, config is not None, wanted, by_bucket=False)
 
     def begin(self, first: TableState | None, at: Commit, rescans: int) -> Self:
-        """Sets out from a version, whose rows are read if they are given."""
+        """Starts at a version; its rows are read if `first` is given."""
         self._first, self._at = first, at
         self._started_ms = self._files.ambient.now_ms()
         self.progress = Progress(at.version, rescans=rescans)
         return self
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        """All batches; endless, if nothing ends it."""
+        """Yields all batches; without an end unless `stop` sets one."""
         wait = _SHORTEST_WAIT_S
         with RecordReader(self._config, self._wanted, self._files.ambient) as records:
             if self._first is not None:
@@ -213,7 +215,7 @@ class Run:
         yield from self._or_rescanned(records, rows(), exact=False)
 
     def _version(self, records: RecordReader, commit: Commit) -> Iterator[pa.RecordBatch]:
-        """The changes of the next version."""
+        """Yields the changes of the next version."""
         self._require_same_table()
         self._walk.take(commit)
         for piece in self._planner.pieces(commit):
@@ -221,7 +223,7 @@ class Run:
         self._passed(commit)
 
     def _waiting(self) -> Iterator[pa.RecordBatch]:
-        """Looks whether there is still something to wait for."""
+        """Checks that the table still exists."""
         self._require_same_table()
         if self._consumer is not None:
             self._consumer.keep()
@@ -230,16 +232,16 @@ class Run:
     def _or_rescanned(
         self, records: RecordReader, batches: Iterator[pa.RecordBatch], *, exact: bool = True
     ) -> Iterator[pa.RecordBatch]:
-        """The batches; if they end in a gap, what leads on from there.
+        """Yields the batches; if they end in a gap, continues from the newest version.
 
         Args:
             records: The reader of the log.
-            batches: What was to be given.
-            exact: Whether the reader has all rows of the version before them, and nothing else.
+            batches: The batches.
+            exact: Whether the reader has exactly the rows of the version before them.
         """
         try:
             for batch in batches:
-                exact = False  # of a version that was given in part nobody knows what it still lacks
+                exact = False  # the reader may have only a part of the version from now on
                 yield batch
         except NotFound as error:
             if self._how.on_log_gap is OnLogGap.FAIL or not is_gap(error):
@@ -268,7 +270,7 @@ class Run:
         yield from self._or_all_rows(records, rows())
 
     def _or_all_rows(self, records: RecordReader, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches; if they end in a gap, all rows of what is the newest version by then."""
+        """Yields the batches; if they end in a gap, all rows of the version that is the newest by then."""
         try:
             yield from batches
         except NotFound as error:
@@ -286,11 +288,11 @@ class Run:
     def _given(
         self, records: RecordReader, piece: Piece, commit: Commit, version: int | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """A piece's batches, counted."""
+        """Yields a piece's batches, and counts them."""
         oldest = self._at.version if version is None else version
         with nullcontext() if isinstance(piece, LogPiece) else self._files.reading(oldest):
-            for rows in told(piece, records, self._how.mode):
-                # as the snapshot's rows have it, so that all batches make one table
+            for rows in read_changes(piece, records, self._how.mode):
+                # cast to the snapshot's types, so that all batches can be one table
                 for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
                     self._count(batch.num_rows, commit)
                     yield batch
@@ -306,37 +308,37 @@ class Run:
         self.progress = replace(known, records=known.records + rows, first_row_ms=first)
 
     def _passed(self, commit: Commit) -> None:
-        """All of a version was taken: the caller has come back for more."""
+        """Marks a version as read: the caller has returned for more."""
         if self._consumer is not None:
             self._consumer.advance(commit.version)
         self._at = commit
         self.progress = replace(self.progress, version=commit.version)
 
     def _require_same_table(self) -> None:
-        """A table of the same name that was made later has versions of the same numbers."""
+        """Fails if the table was created again: a new table of the same name has versions of the same numbers."""
         if require_entry(self._files, self._at.version).timestamp_ms != self._at.timestamp_ms:
             raise table_replaced(self._files.location)
 
 
 def require_entry(files: FileStore, version: int) -> Commit:
-    """A version's entry; an error that says why it is not there."""
+    """Returns a version's log entry; raises an error that says why it does not exist."""
     entry = files.log.commit(version)
     if entry is None:
-        files.snapshot(version)  # says why
+        files.snapshot(version)  # raises if the version has expired or never existed
         raise table_replaced(files.location)
     return entry
 
 
 def table_replaced(location: str) -> NotFound:
-    """The error of a reader whose table is no longer there, whether or not another took its place."""
+    """The error of a reader whose table does not exist any more, whether or not another one has its name."""
     return NotFound(
-        f"the table at {location} was dropped, or dropped and made again, since this reader began: open it anew",
+        f"the table at {location} was dropped, or dropped and created again, after this reader began: open it again",
         code="table-replaced",
     )
 
 
 class _Ending:
-    """When to end. What was committed before the signal is still given, however busy the writers are."""
+    """Decides when a reader ends. It still returns what was committed before the signal, however busy writers are."""
 
     def __init__(self, stop: Stop, newest: Callable[[], int]) -> None:
         self._asked = stop.is_set if isinstance(stop, threading.Event) else stop if callable(stop) else None

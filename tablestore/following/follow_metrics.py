@@ -1,4 +1,4 @@
-"""What is measured of readers of changes."""
+"""The metrics of readers of changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["FOLLOW_METRICS", "FollowMeter"]
 FIRST_ROW = Metric(
     "tablestore_follow_first_row_seconds",
     Kind.HISTOGRAM,
-    "From the start of a reader to its first row.",
+    "The time from the start of a reader to its first row.",
     (TABLE,),
     LATENCY_S,
 )
@@ -20,15 +20,15 @@ LATENCY = Metric(
     "tablestore_follow_latency_seconds",
     Kind.HISTOGRAM,
     "End to end: from the commit of a version, made after the reader began, to the delivery of a batch of its changes; "
-    "with log.consistency = eventual from when the log took them.",
+    "with log.consistency = eventual from the time at which the log got them.",
     (TABLE,),
     LATENCY_S,
 )
-ROWS = Metric("tablestore_follow_rows_total", Kind.COUNTER, "Rows that readers were given.", (TABLE,))
+ROWS = Metric("tablestore_follow_rows_total", Kind.COUNTER, "Rows that readers returned.", (TABLE,))
 RESCANS = Metric(
     "tablestore_follow_rescans_total",
     Kind.COUNTER,
-    "How often readers began again from a snapshot, since changes were gone.",
+    "How many times readers began again from a snapshot because changes were gone.",
     (TABLE,),
 )
 FOLLOW_METRICS = (FIRST_ROW, LATENCY, ROWS, RESCANS)
@@ -39,20 +39,20 @@ class FollowMeter:
     """Measures the readers of one table.
 
     Attributes:
-        meter: Takes the values.
-        table: ``database.table``.
+        meter: It gets the values.
+        table: The table's name, ``database.table``.
     """
 
     meter: Meter
     table: str
 
-    def told(self, before: Progress, after: Progress, running_ms: int) -> None:
-        """A reader was given a batch.
+    def record(self, before: Progress, after: Progress, running_ms: int) -> None:
+        """Records that a reader returned a batch.
 
         Args:
             before: Its progress without the batch.
-            after: With it.
-            running_ms: How long ago it began: what was committed before has an age and no latency.
+            after: Its progress with the batch.
+            running_ms: The time since it began: for versions that were committed before there is no latency.
         """
         name = (self.table,)
         if after.records > before.records:

@@ -1,8 +1,8 @@
-"""What a reader does whose next changes are gone, from the log or with a version that expired: ``on-log-gap``.
+"""Handles readers whose next changes are gone, from the log or with an expired version: ``on-log-gap``.
 
-With ``rescan`` it goes on from the newest version. If the version that it has read is still there, what differs
-between the two comes, exactly. If not, nobody knows any more which rows left: a mark says that all is void that came so
-far, and then all rows come.
+With ``rescan`` it continues from the newest version. If the version that it has read still exists, it gets exactly the
+difference between the two. If not, the removed rows are not known any more: a mark says that all earlier rows are
+invalid, and then all rows follow.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _TRUNCATE = b"truncate"
 
 
 class OnLogGap(StrEnum):
-    """What follows if changes are gone."""
+    """What to do if changes are gone."""
 
     FAIL = "fail"
     RESCAN = "rescan"
 
 
 def on_log_gap(text: str) -> OnLogGap:
-    """The choice of that name. `InvalidRequest` (``bad-on-log-gap``)."""
+    """Parses the name of a choice; raises `InvalidRequest` (``bad-on-log-gap``)."""
     try:
         return OnLogGap(text)
     except ValueError as error:
@@ -42,10 +42,10 @@ def is_gap(error: NotFound) -> bool:
 
 
 def truncation(schema: pa.Schema) -> pa.RecordBatch:
-    """The mark: a batch without rows, whose schema says in its metadata ``tablestore.control = truncate``."""
+    """Makes the mark: a batch without rows, whose schema has the metadata ``tablestore.control = truncate``."""
     return pa.RecordBatch.from_pylist([], schema=schema.with_metadata({_CONTROL: _TRUNCATE}))
 
 
 def truncates(batch: pa.RecordBatch) -> bool:
-    """Whether a batch is the mark that all rows that came before it are void: all rows of the table follow."""
+    """Whether a batch is the mark that all earlier rows are invalid: all rows of the table follow."""
     return (batch.schema.metadata or {}).get(_CONTROL) == _TRUNCATE

@@ -1,9 +1,9 @@
-"""The seam between snapshot and log, planned purely: from a position to the steps that lead on.
+"""Plans the switch from a snapshot to the log: the steps that lead from a version to later ones. Pure.
 
-A reader scans the files of one version and then goes on version by version: what a snapshot's log transactions hold
-are its changes. Since snapshots name exact ranges, no record is lost or doubled, however writers interleave in the log.
-An overwrite or a drop of partitions has no rows in the log: it is rows leaving and others coming, both read from files.
-A changelog, whose updates come with the row that they replace, is told from what holds that row.
+A reader scans the files of one version and then continues version by version: the records of a snapshot's log
+transactions are its changes. Snapshots name exact ranges, so no record is lost or repeated, however writers interleave
+in the log. An overwrite or a drop of partitions has no rows in the log: its deletes and inserts are read from files.
+A changelog, which has for each update the row before it, is derived from what contains that row.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.reading.scan import ScanPlan, plan_scan
-from tablestore.moments import milliseconds
+from tablestore.incoming.moments import milliseconds
 
-__all__ = ["Compared", "FromLog", "Recorded", "Replaced", "Step", "changelog_step", "steps"]
+__all__ = ["Difference", "FromLog", "Recorded", "Replaced", "Step", "changelog_step", "steps"]
 
 
 @dataclass(frozen=True, slots=True)
 class FromLog:
-    """Read these transactions' records, in this order; they were committed then, in milliseconds since 1970 UTC."""
+    """Read the records of these transactions, in this order; they were committed at that time (milliseconds, UTC)."""
 
     version: int
     transactions: tuple[LogTransaction, ...]
@@ -34,23 +34,23 @@ class FromLog:
 
     @property
     def rows(self) -> int:
-        """How many records that are."""
+        """The number of records."""
         return sum(r.count for t in self.transactions for r in t.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """The rows of files and runs that the version has no more leave (``-D``), those of new ones come (``+I``).
+    """Rows of files and runs that the version does not have any more are deletes (``-D``), those of new ones inserts.
 
-    A commit that replaces partitions replaces whole slots and changes no vector: what is in both versions has the same
-    rows in both.
+    A commit that replaces partitions replaces whole slots and changes no vector: files and runs of both versions have
+    the same rows in both.
     """
 
     version: int
 
     @staticmethod
     def left(before: TableState, after: TableState) -> list[ScanPlan]:
-        """The parts of the scan that left."""
+        """The parts of the scan that are removed."""
         runs = {run.id for listed in after.pending().values() for run in listed}
 
         def stays(part: ScanPlan) -> bool:
@@ -61,7 +61,7 @@ class Replaced:
 
     @staticmethod
     def came(before: TableState, after: TableState) -> list[ScanPlan]:
-        """The parts that came."""
+        """The parts that are added."""
         return Replaced.left(after, before)
 
 
@@ -73,21 +73,21 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What differs between the version before and this one, told from their files and runs."""
+class Difference:
+    """Derive the changes from the files and runs of the version before and of this one."""
 
     version: int
 
 
-Step = FromLog | Replaced | Recorded | Compared
+Step = FromLog | Replaced | Recorded | Difference
 
 
 def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[FromLog | Replaced]:
-    """The steps through those snapshots, which follow each other; commits that move no rows give none.
+    """The steps through those snapshots, which follow each other; commits that change no rows have none.
 
     Args:
         snapshots: The snapshots.
-        keyed: Whether the table has a primary key: then the log says what a rollback changes.
+        keyed: Whether the table has a primary key: then the log has the changes of a rollback.
     """
     for snapshot in snapshots:
         match snapshot.operation:
@@ -102,11 +102,11 @@ def steps(snapshots: Iterable[Snapshot], *, keyed: bool) -> Iterator[FromLog | R
 
 
 def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool) -> Step | None:
-    """The step that gives a version's exact changes; None if its commit moves no rows.
+    """The step for a version's exact changes; None if its commit changes no rows.
 
     Args:
         commit: The version's entry.
-        definition: What the table is in that version.
+        definition: The table's definition in that version.
         logged: Whether the reader has the table's log.
     """
     snapshot = commit.snapshot()
@@ -114,18 +114,18 @@ def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool)
         case Operation.WRITE | Operation.ROLLBACK | Operation.OVERWRITE | Operation.DROP_PARTITION:
             pass
         case _:
-            return None  # a fold merges what our readers have merged already
+            return None  # a fold merges changes that our readers have merged already
     if snapshot.operation is Operation.WRITE and logged and _log_is_complete(definition):
         if not snapshot.transactions:
             return None
         return FromLog(snapshot.version, snapshot.transactions, milliseconds(snapshot.timestamp))
     if _has_change_data(commit) and _change_data_is_exact(definition):
         return Recorded(snapshot.version)
-    return Compared(snapshot.version)
+    return Difference(snapshot.version)
 
 
 def _log_is_complete(definition: TableDefinition) -> bool:
-    """Whether the log says of each change what the row was. Without a key rows only come."""
+    """Whether the log has the row before each change. Without a key there are only inserts."""
     return not definition.primary_key or definition.log_mode is LogMode.ALL
 
 
@@ -134,9 +134,9 @@ def _has_change_data(commit: Commit) -> bool:
 
 
 def _change_data_is_exact(definition: TableDefinition) -> bool:
-    """Whether a version's change data are what it changed for our readers.
+    """Whether a version's change data are exactly its changes for our readers.
 
-    Those of merge-on-read tables go from fold to fold, but our readers see a change at its commit.
+    In merge-on-read tables they are those from fold to fold, but our readers see a change at its commit.
     """
     known = definition.changelog_producer in (ChangelogProducer.LOOKUP, ChangelogProducer.INPUT)
     return known and not definition.merges_on_read

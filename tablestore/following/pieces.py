@@ -1,7 +1,7 @@
-"""What a version changed, as pieces that can be read one by one, in this process or in Spark's tasks.
+"""The changes of a version as pieces that can be read one by one, in this process or in Spark's tasks.
 
-Pieces are picklable and hold metadata only. Their order depends on nothing but the version, and changes of one key lie
-in one bucket's pieces in their order. So a position in a version is a number of `units`, counted over its pieces.
+Pieces are picklable and have only metadata. Their order depends only on the version, and changes of one key are in
+one bucket's pieces in their order. So a position in a version is a number of `units`, counted over its pieces.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.change_files import change_files, recorded_changes
-from filestore.reading.difference import Compared as Versions
-from filestore.reading.difference import SlotDifference, changed_rows, differences, on_local_disk
+from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, differences, on_local_disk
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import upserts
 from tablestore.following.admission import between
-from tablestore.following.hybrid import Compared, FromLog, Recorded, Replaced, Step, changelog_step, steps
+from tablestore.following.hybrid import Difference, FromLog, Recorded, Replaced, Step, changelog_step, steps
 from tablestore.following.records import RecordReader
 from tablestore.following.result_mode import ResultMode
 from tablestore.following.walk import Walk
@@ -39,24 +38,24 @@ __all__ = [
     "Planner",
     "difference_pieces",
     "pieces_between",
+    "read_changes",
     "scan_pieces",
-    "told",
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class LogPiece:
-    """Records of one bucket, or of all: those from `skip` on, `units` of them.
+    """Records of one bucket, or of all: `units` of them, after the first `skip`.
 
     Attributes:
-        bucket: Whose; None for all.
-        transactions: Where they lie.
+        bucket: The bucket; None: all.
+        transactions: The transactions with the records.
         written: The table's columns when they were written.
-        skip: How many records of the transactions come before.
-        units: How many records it has.
-        tells_old_rows: Whether each ``-U`` is the row that the ``+U`` behind it replaces.
-        committed_ms: When they were committed; see `log.store.LogStore.events`.
-        key: The key's columns.
+        skip: The number of records of the transactions to skip.
+        units: The number of its records.
+        tells_old_rows: Whether each ``-U`` is the row that the following ``+U`` replaces.
+        committed_ms: When they were committed; see `log.table.store.LogStore.events`.
+        key: The columns of the key.
     """
 
     bucket: int | None
@@ -72,17 +71,17 @@ class LogPiece:
 
     @classmethod
     def of(cls, bucket: int | None, step: FromLog, definition: TableDefinition) -> LogPiece:
-        """All records of a step, of a bucket or of all."""
+        """Makes the piece with all records of a step, for one bucket or for all."""
         transactions = step.transactions if bucket is None else tuple(_of_bucket(step.transactions, bucket))
         units = sum(r.count for t in transactions for r in t.ranges)
         images, key = definition.logs_images, definition.primary_key
         return cls(bucket, transactions, definition.schema, 0, units, images, step.committed_ms, key)
 
     def part(self, start: int, end: int) -> LogPiece:
-        """Records from `start` to before `end`.
+        """Returns the piece of the records from `start` to before `end`.
 
-        Ranges without others' records in between are narrowed, so that only what is wanted is read. Of others nobody
-        knows where a record lies before they are read: they are read from their beginning on.
+        Ranges without records of other transactions in between are narrowed, so that only wanted records are read. In
+        other ranges the place of a record is not known in advance: they are read from their beginning.
         """
         first, last = self.skip + start, self.skip + end
         found: list[LogTransaction] = []
@@ -103,7 +102,7 @@ class LogPiece:
         return replace(self, transactions=tuple(found), skip=skip or 0, units=end - start)
 
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
-        """The changes."""
+        """Reads the changes."""
         skip, left = self.skip, self.units
         for rows in records.read(self.transactions, self.written, committed_ms=self.committed_ms):
             wanted = rows.slice(skip, left)
@@ -128,19 +127,19 @@ class ScanPiece:
 
     @property
     def bucket(self) -> int:
-        """Whose rows they are."""
+        """The bucket of the rows."""
         return self.plan.bucket
 
     @property
     def units(self) -> int:
-        """How many rows at most; at least 1."""
+        """The largest possible number of rows; at least 1."""
         return max(1, self.plan.rows)
 
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
-        """The changes."""
+        """Reads the changes."""
         for rows in scan(self.table, self.plan):
-            told = rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
-            yield reshaped(told, self.table.definition.schema, records.wanted)
+            changed = rows.append_column(KIND_COLUMN, pa.repeat(str(self.kind), rows.num_rows))
+            yield reshaped(changed, self.table.definition.schema, records.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,20 +155,20 @@ class RecordedPiece:
 
     @property
     def bucket(self) -> int:
-        """Whose rows they are."""
+        """The bucket of the rows."""
         return self.file.slot.bucket
 
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
-        """The changes."""
+        """Reads the changes."""
         for rows in recorded_changes(self.table, self.file):
             yield reshaped(rows, self.table.definition.schema, records.wanted)
 
 
 @dataclass(frozen=True, slots=True)
 class DifferencePiece:
-    """What two versions have differently in a slot."""
+    """The difference between two versions in a slot."""
 
-    versions: Versions
+    versions: VersionPair
     difference: SlotDifference
 
     divisible = False
@@ -177,16 +176,16 @@ class DifferencePiece:
 
     @property
     def bucket(self) -> int:
-        """Whose rows they are."""
+        """The bucket of the rows."""
         return self.difference.slot.bucket
 
     @property
     def units(self) -> int:
-        """About how many changes; at least 1."""
+        """The approximate number of changes; at least 1."""
         return max(1, self.difference.most_rows)
 
     def rows(self, records: RecordReader) -> Iterator[pa.Table]:
-        """The changes, in the order of the key."""
+        """Computes the changes, in the order of the key."""
         return changed_rows(self.versions, self.difference, on_local_disk)
 
 
@@ -194,13 +193,13 @@ Piece = LogPiece | ScanPiece | RecordedPiece | DifferencePiece
 
 
 def pieces_between(pieces: Sequence[Piece], start: int, end: int | None) -> Iterator[Piece]:
-    """The pieces from one unit of a version to before another (None: to the end), cut where they have to be."""
+    """Yields the pieces from one unit of a version to before another (None: to the end), divided where necessary."""
     for piece, low, high in between(pieces, start, end):
         yield piece.part(low, high) if isinstance(piece, LogPiece) and high - low < piece.units else piece
 
 
-def told(piece: Piece, records: RecordReader, mode: ResultMode) -> Iterator[pa.Table]:
-    """A piece's changes as a reader gets them: who wants upserts gets no rows as they were before (``-U``)."""
+def read_changes(piece: Piece, records: RecordReader, mode: ResultMode) -> Iterator[pa.Table]:
+    """Reads a piece's changes for a reader: a reader of upserts gets no rows as they were before (``-U``)."""
     if mode is ResultMode.CHANGELOG:
         yield from piece.rows(records)
     elif isinstance(piece, LogPiece) and not piece.tells_old_rows:
@@ -211,26 +210,26 @@ def told(piece: Piece, records: RecordReader, mode: ResultMode) -> Iterator[pa.T
 
 
 def scan_pieces(table: TableFiles, plans: Sequence[ScanPlan], kind: RowKind) -> list[ScanPiece]:
-    """Parts of a scan as changes of one kind."""
+    """Makes pieces of parts of a scan, with one kind of change."""
     return [ScanPiece(table, plan, kind) for plan in plans]
 
 
 def difference_pieces(walk: Walk, before: TableState, after: TableState, wanted: Schema) -> list[Piece]:
-    """What makes the rows of one version those of another, slot by slot."""
-    versions = Versions(walk.files.files(before), walk.files.files(after), wanted)
+    """Makes pieces with the changes from the rows of one version to those of another, slot by slot."""
+    versions = VersionPair(walk.files.files(before), walk.files.files(after), wanted)
     found = sorted(differences(before, after), key=lambda d: (d.slot.bucket, repr(d.slot)))
     return [DifferencePiece(versions, difference) for difference in found]
 
 
 class Planner:
-    """Plans the changes of versions. Reads metadata only.
+    """Plans the changes of versions. It reads only metadata.
 
     Args:
         walk: The table's versions.
-        mode: What the reader gets of an update.
+        mode: How the reader gets updates.
         logged: Whether the reader has the table's log.
-        wanted: The columns that the reader knows.
-        by_bucket: Whether each piece has one bucket's changes only, as tasks need it.
+        wanted: The reader's columns.
+        by_bucket: Whether each piece has changes of one bucket only, as tasks need it.
     """
 
     def __init__(self, walk: Walk, mode: ResultMode, logged: bool, wanted: Schema, *, by_bucket: bool) -> None:
@@ -241,10 +240,10 @@ class Planner:
         self._by_bucket = by_bucket
 
     def pieces(self, commit: Commit) -> list[Piece]:
-        """The changes of a version, bucket by bucket if so asked.
+        """Returns the changes of a version; with `by_bucket` ordered by bucket.
 
         Raises:
-            NotFound: ``snapshot-expired``: the version before is needed, and it is not there as a whole.
+            NotFound: ``snapshot-expired``: the version before is needed, and is not complete any more.
         """
         definition = self._walk.definition(commit.version)
         step = self._step(commit, definition)
@@ -257,12 +256,12 @@ class Planner:
                 return self._recorded(commit, definition)
             case Replaced(version):
                 return self._replaced(*self._walk.pair(version))
-            case Compared(version):
+            case Difference(version):
                 return difference_pieces(self._walk, *self._walk.pair(version), self._wanted)
 
     def needs_files(self, commit: Commit) -> bool:
-        """Whether a version's changes are told from files of the version before."""
-        return isinstance(self._step(commit, self._walk.definition(commit.version)), Replaced | Compared)
+        """Whether a version's changes are derived from files of the version before."""
+        return isinstance(self._step(commit, self._walk.definition(commit.version)), Replaced | Difference)
 
     def _step(self, commit: Commit, definition: TableDefinition) -> Step | None:
         if self._mode is ResultMode.CHANGELOG:
@@ -279,7 +278,7 @@ class Planner:
         state = self._walk.pair(commit.version)[1]
         table = self._walk.files.files(state)
         files = change_files(commit, definition)
-        # a file's rows are in its footer only: the commit's own count, shared out by bytes, is near enough
+        # only a file's footer has its number of rows: the commit's own count, divided by bytes, is near enough
         rows, size = _written(commit), max(1, sum(file.size for file in files))
         pieces: list[Piece] = [RecordedPiece(table, file, max(1, rows * file.size // size)) for file in files]
         return sorted(pieces, key=_bucket)

@@ -1,4 +1,4 @@
-"""How far a reader of changes has come, as values: for metrics, and for lists of consumers."""
+"""The progress of readers of changes, as values for metrics and lists of consumers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Lag:
     """What a reader has still to read.
 
     Attributes:
-        versions: Commits after its own, those without rows among them.
-        records: The rows that they put and delete; of a rollback, the records that tell of it.
+        versions: The commits after its own, also those without rows.
+        records: The rows that they add and delete; for a rollback the number of its log records.
         ms: How long ago the first of them was committed; 0 if there is none.
     """
 
@@ -34,13 +34,13 @@ class Progress:
     """What a reader has read.
 
     Attributes:
-        version: The version whose changes it has taken, all of them.
-        records: How many rows it was given.
-        first_row_ms: From its start to its first row; None before that.
-        latency_ms: From the commit of the version that came last to the delivery of its last batch; None before
-            the first. Of a version that was there at the start that is its age. With ``log.consistency = eventual``:
-            from when the log took a batch's records.
-        rescans: How often it had to begin again from a snapshot (``on_log_gap = "rescan"``).
+        version: The last version of which it has read all changes.
+        records: The number of rows that it returned.
+        first_row_ms: The time from its start to its first row; None before that.
+        latency_ms: The time from the commit of the last version to the delivery of its last batch; None before
+            the first. For a version that existed at the start it is its age. With ``log.consistency = eventual``
+            it begins when the log got the batch's records.
+        rescans: How many times it had to begin again from a snapshot (``on_log_gap = "rescan"``).
     """
 
     version: int
@@ -51,9 +51,9 @@ class Progress:
 
 
 def lags(files: FileStore, versions: set[int]) -> dict[int, Lag]:
-    """What readers at some versions have still to read. Reads each entry after the least of them once.
+    """Computes what readers at some versions have still to read. It reads each entry after the lowest version once.
 
-    A version whose entries have expired gives what is left of them.
+    For a version whose entries have expired it counts the entries that are left.
     """
     if not versions:
         return {}
@@ -68,7 +68,7 @@ def lags(files: FileStore, versions: set[int]) -> dict[int, Lag]:
 
 
 def _sizes(files: FileStore, after: int, newest: int) -> Iterator[tuple[int, int, int]]:
-    """Of each version its number, its rows and its time."""
+    """Yields each version's number, rows and time."""
     for version in range(after + 1, newest + 1):
         entry = files.log.commit(version)
         if entry is not None:

@@ -1,7 +1,7 @@
-"""A log's records in the columns of one version, whichever version wrote them.
+"""Reads a log's records with the columns of one version, whichever version wrote them.
 
-Records have the names and types of their own time. So each is read with the columns of the version that covers it, and
-what has the same id is the same column (`filestore.rows.reshape`).
+Records have the names and types of their own version. So each is decoded with the columns of the version that covers
+it, and columns are matched by their ids (`filestore.rows.reshape`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
 from filestore.rows.reshape import reshaped
-from log.store import LogConfig, LogStore
-from log.systems import open_log
+from log.table.store import LogConfig, LogStore
+from log.table.systems import open_log
 
 __all__ = ["RecordReader", "definition_after"]
 
@@ -28,9 +28,9 @@ class RecordReader:
     """Reads one table's log. Close it, or use it in a ``with``.
 
     Args:
-        config: The log; None for a table without one, whose changes are read from files only.
-        wanted: The columns that the reader knows.
-        ambient: Clock and ids.
+        config: The log; None for a table without one, whose changes are read only from files.
+        wanted: The reader's columns.
+        ambient: The clock and the source of ids.
     """
 
     def __init__(self, config: LogConfig | None, wanted: Schema, ambient: Ambient) -> None:
@@ -41,7 +41,7 @@ class RecordReader:
 
     @property
     def log(self) -> LogStore:
-        """The log, as it was last opened."""
+        """The log; it is opened when it is needed."""
         if self._log is None:
             assert self._config is not None, "a table without a log has no records"
             self._log = open_log(self._config, self._ambient)
@@ -54,12 +54,12 @@ class RecordReader:
         bucket: int | None = None,
         committed_ms: int | None = None,
     ) -> Iterator[pa.Table]:
-        """The changes of transactions, with ``_kind``; of one bucket, if it is given.
+        """Reads the changes of transactions, with ``_kind``; of one bucket, if it is given.
 
         Args:
-            transactions: Of versions with the same columns.
+            transactions: Transactions of versions with the same columns.
             written: Those columns.
-            bucket: Whose changes; all if None.
+            bucket: The bucket; all if None.
             committed_ms: When the oldest of those versions was committed; see `LogStore.events`.
 
         Raises:
@@ -73,7 +73,7 @@ class RecordReader:
             yield reshaped(pa.Table.from_batches([batch.rows]), written, self.wanted)
 
     def close(self) -> None:
-        """Lets go of the log."""
+        """Closes the log."""
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -86,6 +86,6 @@ class RecordReader:
 
 
 def definition_after(commit: Commit, before: TableDefinition) -> TableDefinition:
-    """What the table is after a commit."""
+    """The table's definition after a commit."""
     metadata = next((action["metaData"] for action in commit.actions if "metaData" in action), None)
     return before if metadata is None else TableDefinition.from_delta(metadata)

@@ -1,17 +1,17 @@
-"""What a reader of an eventual log was told already: records that a commit writes again (log/PROTOCOL.md section 5.2).
+"""Recognises records that a commit writes again to an eventual log (PROTOCOL.md section 5.2).
 
-A task that is tried again writes what the attempt before it wrote, and the commit repeats keys whose last record is of
-an attempt that it does not name. Nobody takes back what is in the log, so a reader that gives records as they come
-meets the same one two or three times. The rule, bucket by bucket:
+A retried task writes again what its former attempt wrote, and the commit repeats keys whose last record is from
+an attempt that it does not name. Records in the log cannot be taken back, so a reader that returns records as they
+arrive gets the same one two or three times. The rule for each bucket is:
 
-    A record is a repeat if it says of its key what another transaction of the same commit said last of it,
-    and nobody has said anything else of that key since.
+    A record is a repeat if it equals the last record of its key, that one was written by another transaction of
+    the same commit, and no other record of the key is in between.
 
-So a repeat changes nothing for whoever applies records by key, and leaving it out never can: what it says is what was
-said last, whatever lies between. What is remembered is therefore the last word on each key, of all commits; forgetting
-costs repeats and nothing else.
+So a repeat changes nothing for a reader that applies records by key, and leaving it out never does: it equals the
+last record of its key, whatever is in between. So the last record of each key is remembered, for all commits;
+forgetting one only lets repeats through.
 
-Only hashes are kept. A record that is not the same counts as one with a chance of 2^-64.
+Only hashes are kept. A different record is taken for an equal one with a probability of 2^-64.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ import pyarrow as pa
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.rows.equality import by_bits
 from filestore.rows.frames import frame_of
-from log.transaction_ids import parse_transaction_id
+from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["Repeats"]
 
 MOST_ROWS = 1 << 21
-"""Of all buckets; 20 bytes each."""
+"""The largest number of rows to remember for all buckets; a row takes 20 bytes."""
 MOST_ROWS_OF_BUCKET = 1 << 18
-"""A bucket's are looked through for each batch of a commit's second transaction."""
+"""The largest number for a bucket: all are searched for each batch of a commit's second transaction."""
 MOST_TRANSACTIONS = 1000
 
 _TAKES = [str(kind) for kind in RowKind if not kind.adds]
-_SEED = 1  # another one than for keys
-# Hashing takes 0.3 ms, however few rows there are, of the 2 ms in which a record is with its reader. So few rows wait.
+_SEED = 1  # differs from that of keys
+# Hashing takes 0.3 ms however few rows there are, of the 2 ms until a reader gets a record. So small batches wait.
 _WAITING_ROWS = 1000
 _WAITING_BYTES = 1 << 18
 
@@ -47,13 +47,13 @@ _Mask = npt.NDArray[np.bool_]
 
 
 class Repeats:
-    """What one reader was told last, as far as it is remembered.
+    """The last records that one reader got, as far as they are remembered.
 
     Args:
-        key: The primary key's columns as the reader's rows have them.
-        buckets: Of the log.
-        most_rows: How many records to remember of all buckets.
-        most_transactions: Of how many transactions a bucket.
+        key: The columns of the primary key in the reader's rows.
+        buckets: The number of the log's buckets.
+        most_rows: How many records to remember for all buckets.
+        most_transactions: How many transactions to remember for a bucket.
     """
 
     def __init__(
@@ -66,23 +66,23 @@ class Repeats:
         rows = max(1, min(MOST_ROWS_OF_BUCKET, most_rows // buckets))
         self._buckets = defaultdict[int, _Bucket](lambda: _Bucket(list(key), rows, most_transactions))
 
-    def left_out(self, bucket: int, transaction_id: str, rows: pa.Table) -> pa.Table:
-        """The rows without repeats; they count as told.
+    def without_repeats(self, bucket: int, transaction_id: str, rows: pa.Table) -> pa.Table:
+        """Returns the rows without repeats, and remembers them.
 
         Args:
-            bucket: Whose records.
-            transaction_id: Who wrote them: ``{table uuid}/{commit id}/{task}.{attempt}``.
-            rows: With `KIND_COLUMN`, in the log's order.
+            bucket: The bucket of the records.
+            transaction_id: Their transaction: ``{table uuid}/{commit id}/{task}.{attempt}``.
+            rows: The rows with `KIND_COLUMN`, in the log's order.
         """
-        return self._buckets[bucket].left_out(transaction_id, rows)
+        return self._buckets[bucket].without_repeats(transaction_id, rows)
 
     def forget(self, bucket: int) -> None:
-        """Something else than records has changed what the reader holds of the bucket."""
+        """Forgets a bucket whose rows have changed by something other than records."""
         self._buckets.pop(bucket, None)
 
 
 class _Bucket:
-    """The last words on one bucket's keys."""
+    """The last records of one bucket's keys."""
 
     def __init__(self, key: list[str], most_rows: int, most_transactions: int) -> None:
         self._key = key
@@ -93,20 +93,20 @@ class _Bucket:
         self._forget()
 
     def _forget(self) -> None:
-        self._told: list[pl.DataFrame] = []
+        self._last: list[pl.DataFrame] = []
         self._rows = 0
         self._numbers: dict[str, dict[str, int]] = {}  # of transactions, by commit
         self._transactions = 0
-        self._let_waiting_go()
+        self._clear_waiting()
 
-    def _let_waiting_go(self) -> None:
+    def _clear_waiting(self) -> None:
         self._waiting: list[tuple[int, pa.Table]] = []
         self._waiting_rows = self._waiting_bytes = 0
 
-    def left_out(self, transaction_id: str, rows: pa.Table) -> pa.Table:
+    def without_repeats(self, transaction_id: str, rows: pa.Table) -> pa.Table:
         commit = parse_transaction_id(transaction_id)[1]
         if commit == self._too_large:
-            self._forget()  # others' last words on its keys are no longer the last
+            self._forget()  # the remembered records of its keys are not the last ones any more
             return rows
         others = [number for id_, number in self._numbers.get(commit, {}).items() if id_ != transaction_id]
         if others:
@@ -116,18 +116,18 @@ class _Bucket:
         return rows
 
     def _repeats(self, rows: pa.Table, others: Sequence[int]) -> _Mask:
-        """Which rows say what one of these transactions said last."""
+        """Finds the rows that equal the last record which one of these transactions wrote for the key."""
         self._hash_waiting()
         said = _hashed([(0, rows)], self._key)
-        last = pl.concat(self._told).join(said, on="key", how="semi").unique("key", keep="last", maintain_order=True)
+        last = pl.concat(self._last).join(said, on="key", how="semi").unique("key", keep="last", maintain_order=True)
         found = said.join(last, on="key", how="left", maintain_order="left", suffix="_before")
         same = (pl.col("row") == pl.col("row_before")) & pl.col("writer_before").is_in(others)
-        # of a key that comes twice in these rows the second follows the first, not what was said before
+        # of two rows with the same key in this batch the second follows the first, and not a remembered record
         repeats = found.select((same & pl.col("key").is_unique()).fill_null(value=False)).to_series()
         return repeats.to_numpy()
 
     def _has_room(self, commit: str, rows: int) -> bool:
-        """Makes room for so many records of a commit. One with more records than that is not remembered."""
+        """Makes room for records of a commit. A commit with more records than fit is not remembered."""
         if not self._is_full(rows):
             return True
         self._keep_only(commit)
@@ -141,14 +141,14 @@ class _Bucket:
         return self._rows + rows > self._most_rows or self._transactions >= self._most_transactions
 
     def _keep_only(self, commit: str) -> None:
-        """Forgets all but what a commit said and others have not said otherwise since."""
+        """Forgets all but the records of a commit that are still the last ones of their keys."""
         self._hash_waiting()
-        own, told = self._numbers.get(commit), self._told
+        own, known = self._numbers.get(commit), self._last
         self._forget()
         if own:
-            last = pl.concat(told).unique("key", keep="last", maintain_order=True)
+            last = pl.concat(known).unique("key", keep="last", maintain_order=True)
             kept = last.filter(pl.col("writer").is_in(list(own.values())))
-            self._told, self._rows = [kept], kept.height
+            self._last, self._rows = [kept], kept.height
             self._numbers, self._transactions = {commit: own}, len(own)
 
     def _remember(self, commit: str, transaction_id: str, rows: pa.Table) -> None:
@@ -166,12 +166,12 @@ class _Bucket:
 
     def _hash_waiting(self) -> None:
         if self._waiting:
-            self._told.append(_hashed(self._waiting, self._key))
-            self._let_waiting_go()
+            self._last.append(_hashed(self._waiting, self._key))
+            self._clear_waiting()
 
 
 def _hashed(parts: Sequence[tuple[int, pa.Table]], key: list[str]) -> pl.DataFrame:
-    """Of each record its key, what it says of the key, and who says it."""
+    """Hashes each record's key and row, and adds the number of its transaction."""
     rows = frame_of(pa.concat_tables([part for _, part in parts]))
     writers = np.repeat([number for number, _ in parts], [part.num_rows for _, part in parts])
     hashed = pl.DataFrame(
@@ -182,6 +182,6 @@ def _hashed(parts: Sequence[tuple[int, pa.Table]], key: list[str]) -> pl.DataFra
             "gone": rows[KIND_COLUMN].is_in(_TAKES),
         }
     )
-    # a delete says the same of its key whatever it tells of the row, and so do +I and +U
+    # deletes of a key are equal whatever other values they have, and so are +I and +U
     said = pl.when("gone").then(pl.lit(0, pl.UInt64)).otherwise("row")
     return hashed.select("key", said.alias("row"), "writer")

@@ -1,4 +1,4 @@
-"""What a reader of changes gets of an update: ``mode``."""
+"""How a reader of changes gets updates: the option ``mode``."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ __all__ = ["ResultMode", "result_mode"]
 
 
 class ResultMode(StrEnum):
-    """What a reader of changes gets of an update."""
+    """How a reader of changes gets updates."""
 
     UPSERT = "upsert"
-    """The row as it is now (``+I`` or ``+U``), as the log has it; a delete names the key (``-D``), also one that was
+    """Each row as it is now (``+I`` or ``+U``), as in the log; a delete has the key (``-D``), also one that was
     written as ``-U``."""
     CHANGELOG = "changelog"
-    """The row as it was (``-U``) and as it is (``+U``); a delete has the row as it was. What changes nothing is left
-    out."""
+    """The row before (``-U``) and after (``+U``) each update; a delete has the row before it. Changes without an effect
+    are left out."""
 
 
 def result_mode(text: str) -> ResultMode:
-    """The mode of that name. `InvalidRequest` (``bad-result-mode``)."""
+    """Parses the name of a mode; raises `InvalidRequest` (``bad-result-mode``)."""
     try:
         return ResultMode(text)
     except ValueError as error:

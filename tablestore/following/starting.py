@@ -1,4 +1,4 @@
-"""Where a reader of changes begins: a version, and whether its rows come first. One rule for all doors."""
+"""Determines where a reader of changes begins: at which version, and whether with its rows. All readers use it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from filestore.errors import InvalidRequest
 from filestore.life.retention import tag_of
 from filestore.model.table_options import TableOptions
 from filestore.table import FileStore
-from tablestore.moments import milliseconds
+from tablestore.incoming.moments import milliseconds
 
-__all__ = ["Asked", "Start", "start_of"]
+__all__ = ["Start", "StartOptions", "start_of"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SCANS = ("full", "latest", "from-timestamp")
@@ -19,11 +19,11 @@ _SCANS = ("full", "latest", "from-timestamp")
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A place in a table's history.
+    """A position in a table's history.
 
     Attributes:
-        version: Changes after this version come.
-        rows: Whether its rows come first.
+        version: The reader gets the changes after this version.
+        rows: Whether it gets the rows of this version first.
     """
 
     version: int
@@ -31,14 +31,14 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What a reader said of where to begin.
+class StartOptions:
+    """The options of a reader that say where to begin.
 
     Attributes:
-        scan: ``full``, ``latest``, ``from-timestamp``, or None for what the rest says.
-        timestamp: The state at that time.
-        version: That version.
-        tag: The version with that tag.
+        scan: ``full``, ``latest``, ``from-timestamp``, or None, which depends on the other options.
+        timestamp: Begin with the state at that time.
+        version: Begin with that version.
+        tag: Begin with the version of that tag.
     """
 
     scan: str | None = None
@@ -48,17 +48,17 @@ class Asked:
 
     @property
     def moments(self) -> int:
-        """How many of timestamp, version and tag were given."""
+        """How many of timestamp, version and tag are set."""
         return sum(given is not None for given in (self.timestamp, self.version, self.tag))
 
     def check(self) -> None:
-        """Refuses what leaves open where to begin.
+        """Refuses options that do not determine where to begin.
 
         Raises:
             InvalidRequest: ``bad-scan-mode``; ``bad-time-travel``: more than one of timestamp, version and tag.
         """
         if self.moments > 1:
-            raise InvalidRequest("give only one of timestamp, version and tag", code="bad-time-travel")
+            raise InvalidRequest("pass only one of timestamp, version and tag", code="bad-time-travel")
         if self.scan is None or self.scan == "full":
             return
         if self.scan not in _SCANS:
@@ -75,8 +75,8 @@ class Asked:
             code="bad-scan-mode",
         )
 
-    def resolved(self, options: TableOptions) -> Asked:
-        """What is meant: where nothing was said, what the table's ``log.scan`` says."""
+    def resolved(self, options: TableOptions) -> StartOptions:
+        """Adds defaults: without any of these options the table's ``log.scan`` applies."""
         if self.scan is not None:
             return self
         if self.moments:
@@ -86,14 +86,14 @@ class Asked:
         return replace(self, scan=options["log.scan"], timestamp=timestamp)
 
 
-def start_of(files: FileStore, asked: Asked) -> Start:
-    """The version that a reader means.
+def start_of(files: FileStore, asked: StartOptions) -> Start:
+    """Determines the version at which a reader begins.
 
     Args:
         files: The table.
         asked: ``full`` alone: all rows of the newest version and then every change; with a timestamp, version or tag
-            the rows of that version. ``latest``: later changes only. ``from-timestamp``, a version or a tag: the
-            changes after it; of a time before the table's creation all changes.
+            the rows of that version. ``latest``: only later changes. ``from-timestamp``, a version or a tag: the
+            changes after it; for a time before the table's creation all changes.
 
     Raises:
         InvalidRequest: ``bad-scan-mode``, ``bad-time-travel``.

@@ -1,8 +1,8 @@
-"""Following an eventual log: its records as they are written, in their order (log/PROTOCOL.md section 5.2).
+"""Follows an eventual log: returns its records as they are written, in their order (log/table/PROTOCOL.md section 5.2).
 
-A version counts as read once all that it covers was given, and its records may have been given before it was committed.
-A reader that begins with a version begins in the log where all records before are named by it, or were mended.
-What a commit tells again, as a task does that is tried again, is left out as far as that is remembered (`Repeats`).
+A version counts as read once all that it covers was returned, and its records may have been returned before its commit.
+A reader that begins with a version begins in the log where all earlier records belong to the version, or were repaired.
+Records that a commit repeats, as a retried task does, are left out as far as they are remembered (`Repeats`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from filestore.errors import Unavailable
 from filestore.model.rowkind import RowKind
 from filestore.rows.reshape import reshaped
 from filestore.rows.upserts import as_upserts
-from log.store import LogBatch, LogControl, LogTail
-from log.systems import open_log
+from log.table.store import LogBatch, LogControl, LogTail
+from log.table.systems import open_log
+from managed_table.own_log import require_own_log
 from tablestore.following.follow import Run
 from tablestore.following.hybrid import Replaced
 from tablestore.following.pieces import scan_pieces
 from tablestore.following.records import RecordReader, definition_after
 from tablestore.following.repeats import Repeats
-from tablestore.own_log import require_own_log
 
 __all__ = ["TailRun"]
 
@@ -36,10 +36,10 @@ _PATIENCE_MS = 30_000
 
 
 class TailRun(Run):
-    """One reader at work, which goes along the log."""
+    """One running reader, which reads along the log."""
 
     def batches(self) -> Generator[pa.RecordBatch]:
-        """All batches; endless, if nothing ends it."""
+        """Yields all batches; without an end unless `stop` sets one."""
         self._open: LogTail | None = None
         with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._files.ambient) as records:
             require_own_log(records.log, self._files.state())
@@ -47,37 +47,37 @@ class TailRun(Run):
                 yield from self._begun(records, self._first)
             yield from self._or_rescanned(records, self._started(), exact=False)
             while not self._ending.reached(self._at.version):
-                yield from self._or_rescanned(records, self._what_came(records), exact=False)
+                yield from self._or_rescanned(records, self._poll(records), exact=False)
 
     def _rescanned(self, records: RecordReader, *, exact: bool) -> Iterator[pa.RecordBatch]:
-        """What the reader holds is no version's rows, so nothing is told by difference."""
+        """Reads all rows: what the reader has is not the rows of a version, so there is no difference to compute."""
         yield from super()._rescanned(records, exact=False)
-        self._set_out()
+        self._start_tail()
 
     def _started(self) -> Iterator[pa.RecordBatch]:
-        self._set_out()
+        self._start_tail()
         yield from ()
 
-    def _set_out(self) -> None:
-        """Goes to where the version that was read leads on."""
+    def _start_tail(self) -> None:
+        """Goes to the offsets at which the log continues after the version that was read."""
         assert self._config is not None
         self._state: TableState = self._files.state(self._at.version)
-        self._offsets = {b: self._state.log_repaired.get(b, 0) for b in range(self._config.buckets)}
-        self._known = {t.id for t in self._state.open_transactions}
+        self._offsets = {b: self._state.log.repaired.get(b, 0) for b in range(self._config.buckets)}
+        self._known = {t.id for t in self._state.log.open}
         self._seen: deque[tuple[Commit, dict[int, int]]] = deque()
         self._named: dict[str, int] = {}
         self._undecided: dict[int, LogControl] = {}
         self._columns_change = False
-        # columns of the key keep their names
+        # the columns of the key keep their names
         self._repeats = Repeats(self._state.definition.primary_key, self._config.buckets)
-        self._heard_ms = self._files.ambient.now_ms()
+        self._answered_ms = self._files.ambient.now_ms()
         self._close_tail()
 
     def _close_tail(self) -> None:
-        """What it gave and was not taken comes again from the next one."""
+        """Closes the tail; what it returned and was not processed is read again by the next one."""
         self._opened.close()
         self._open = None
-        self._passed_over: set[int] = set()
+        self._skipped: set[int] = set()
 
     def _tail(self) -> LogTail:
         if self._open is None:
@@ -87,19 +87,19 @@ class TailRun(Run):
             self._open = self._opened.enter_context(log.tail(self._offsets))
         return self._open
 
-    def _what_came(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
+    def _poll(self, records: RecordReader) -> Iterator[pa.RecordBatch]:
         for control in list(self._undecided.values()):
             yield from self._decided(records, control)
         tail = self._tail()
         events = tail.poll(_POLL_SECONDS)
-        # IMPORTANT: versions after records, since records may have the columns of a version that came meanwhile
+        # IMPORTANT: read versions after records, since records may have the columns of a version that is new by now
         self._look_for_versions()
         if self._open is not tail:
             return
         for event in events:
             yield from self._taken(records, event)
         for bucket, offset in tail.offsets.items():
-            if bucket not in self._passed_over and bucket not in self._undecided:
+            if bucket not in self._skipped and bucket not in self._undecided:
                 self._offsets[bucket] = max(self._offsets[bucket], offset)
         self._pass_versions()
         self._require_answers(bool(events))
@@ -107,14 +107,14 @@ class TailRun(Run):
             yield from self._waiting()
 
     def _require_answers(self, came: bool) -> None:
-        """A client of the log waits for a server that is gone; versions tell that there is something to come."""
+        """Fails if the server of the log is gone: the log's client would wait, but versions show that there is more."""
         now_ms = self._files.ambient.now_ms()
         if came or self._undecided or not (self._seen or self._columns_change):
-            self._heard_ms = now_ms
-        elif now_ms - self._heard_ms > _PATIENCE_MS:
+            self._answered_ms = now_ms
+        elif now_ms - self._answered_ms > _PATIENCE_MS:
             raise Unavailable(
-                f"the log of {self._files.location} gives nothing from {self._offsets} on, though version "
-                f"{self._state.version} covers {self._state.log_offsets}: is its server running? Retry then",
+                f"the log of {self._files.location} returns no records from {self._offsets} on, though version "
+                f"{self._state.version} covers {self._state.log.offsets}: is its server running? Then retry",
                 code="log-unavailable",
             )
 
@@ -123,16 +123,16 @@ class TailRun(Run):
             before = self._state.definition
             self._columns_change = definition_after(commit, before).schema != before.schema
             if self._columns_change:
-                # all valid records with the former columns lie before what the version before covers
-                if any(self._offsets[b] < end for b, end in self._state.log_offsets.items()):
+                # all valid records with the former columns are before the end that the version before covers
+                if any(self._offsets[b] < end for b, end in self._state.log.offsets.items()):
                     return
                 self._columns_change = False
                 self._close_tail()
             self._require_same_table()
             self._state = self._state.next(commit.version, commit.actions)
             self._named.update((t.id, commit.version) for t in commit.snapshot().transactions)
-            ends = dict(self._state.log_offsets)
-            for bucket, offset in self._state.log_repaired.items():
+            ends = dict(self._state.log.offsets)
+            for bucket, offset in self._state.log.repaired.items():
                 ends[bucket] = max(ends.get(bucket, 0), offset)
             self._seen.append((commit, ends))
 
@@ -145,21 +145,21 @@ class TailRun(Run):
 
     def _taken(self, records: RecordReader, event: LogBatch | LogControl) -> Iterator[pa.RecordBatch]:
         bucket, begins = event.bucket, self._offsets[event.bucket]
-        later = self._columns_change and begins >= self._state.log_offsets.get(bucket, 0)
+        later = self._columns_change and begins >= self._state.log.offsets.get(bucket, 0)
         if later or bucket in self._undecided:
-            self._passed_over.add(bucket)
+            self._skipped.add(bucket)
         elif event.transaction_id in self._known:
             self._offsets[bucket] = event.end_offset
         elif isinstance(event, LogControl):
             yield from self._decided(records, event)
         else:
             self._offsets[bucket] = event.end_offset
-            yield from self._told(event)
+            yield from self._new_rows(event)
 
-    def _told(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
+    def _new_rows(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
         came = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
         rows = as_upserts(came, self._state.definition.primary_key)
-        new = self._repeats.left_out(event.bucket, event.transaction_id, rows.cast(self._schema))
+        new = self._repeats.without_repeats(event.bucket, event.transaction_id, rows.cast(self._schema))
         for batch in new.to_batches(self._how.max_rows):
             now_ms = self._files.ambient.now_ms()
             self._count_rows(batch.num_rows, now_ms)
@@ -168,28 +168,28 @@ class TailRun(Run):
             yield batch
 
     def _decided(self, records: RecordReader, control: LogControl) -> Iterator[pa.RecordBatch]:
-        """What follows from a control record, once a version names it or was mended without it."""
+        """Handles a control record once a version names it, or its transaction was repaired without one."""
         bucket = control.bucket
         named, state = self._named, self._state
-        if self._columns_change:  # versions to come are known to be there, and wait for this
+        if self._columns_change:  # the next versions exist, and wait for this record
             state = self._files.state()
             later = self._files.log.commits_after(self._state.version)
             named = named | {t.id: entry.version for entry in later for t in entry.snapshot().transactions}
         version = named.get(control.transaction_id)
-        if version is None and state.log_repaired.get(bucket, 0) < control.end_offset:
+        if version is None and state.log.repaired.get(bucket, 0) < control.end_offset:
             self._undecided[bucket] = control
             return
         if version is not None:
             self._repeats.forget(bucket)
             yield from self._replaced(records, version, bucket)
         self._offsets[bucket] = control.end_offset
-        if self._undecided.pop(bucket, None) is not None and bucket in self._passed_over:
+        if self._undecided.pop(bucket, None) is not None and bucket in self._skipped:
             self._close_tail()
 
     def _replaced(self, records: RecordReader, version: int, bucket: int) -> Iterator[pa.RecordBatch]:
-        """A bucket's rows that an overwrite or a drop took away, and those that it brought.
+        """Yields a bucket's rows that an overwrite or a drop removed, and those that it added.
 
-        What others told of the bucket at the same time, its writer or they themselves tell again behind it.
+        Concurrent changes of the bucket by others are written again after the control record, by its writer or by them.
         """
         before, after = self._walk.pair(version)
         left = scan_pieces(self._files.files(before), Replaced.left(before, after), RowKind.DELETE)

@@ -1,4 +1,4 @@
-"""A table's versions one after the other, each told from the one before: a reader of changes needs them in pairs."""
+"""Reads a table's versions one after the other, each derived from the one before; readers of changes need pairs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tablestore.following.records import definition_after
 __all__ = ["Walk"]
 
 _FARTHEST = 100
-"""Versions that are read one by one rather than from a checkpoint."""
+"""The largest number of entries that are read one by one instead of from a checkpoint."""
 
 
 class Walk:
-    """Versions of a table in their order. Going on costs the entries in between; going back costs a replay.
+    """Reads versions of a table in their order. Going forward reads the entries in between; going back replays.
 
     Args:
         files: The table.
@@ -28,17 +28,17 @@ class Walk:
         self._entry: Commit | None = None
 
     def take(self, commit: Commit) -> None:
-        """An entry that the caller has read already."""
+        """Passes an entry that the caller has read already."""
         self._entry = commit
 
     def commit(self, version: int) -> Commit:
-        """A version's entry. `NotFound` (``snapshot-expired``, ``no-such-version``)."""
+        """Returns a version's entry; raises `NotFound` (``snapshot-expired``, ``no-such-version``)."""
         if self._entry is None or self._entry.version != version:
             self._entry = self.files.required(version)
         return self._entry
 
     def definition(self, version: int) -> TableDefinition:
-        """What the table is in a version, retained or not."""
+        """Returns the table's definition in a version, retained or not."""
         known = self._definition
         if known is None or not known[0] <= version <= known[0] + _FARTHEST:
             known = (version, self.files.definition(version))
@@ -48,10 +48,10 @@ class Walk:
         return known[1]
 
     def pair(self, version: int) -> tuple[TableState, TableState]:
-        """The version before, and this one.
+        """Returns the version before, and this one.
 
         Raises:
-            NotFound: ``snapshot-expired``: the one before is not there as a whole.
+            NotFound: ``snapshot-expired``: the version before is not complete any more.
         """
         before = self._at(version - 1)
         self._state = after = before.next(version, self.commit(version).actions)

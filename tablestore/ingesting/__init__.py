@@ -1,1 +1,1 @@
-"""Debezium topics into tables: what their messages say of columns, what reads them, and where their changes go."""
+"""Writes Debezium topics into tables: derives columns from messages, reads them, and writes their changes."""

@@ -1,4 +1,4 @@
-"""From what a user says to an `Ingestion`: the source is looked at, and the table made if it is not there."""
+"""Starts an `Ingestion`: checks the source, and creates the table if it does not exist."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_columns
 from filestore.model.table_columns import TableColumns, managed_schema
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.options import CONNECTOR, Connector
-from log.connectors.properties import named_brokers
-from log.formats.malformed import Policy
+from log.connector.declaration import KafkaDeclaration
+from log.connector.formats.malformed import Policy
+from log.connector.options import CONNECTOR, Connector
+from log.connector.properties import named_brokers
 from tablestore.ingesting.ingestion import Ingestion
 from tablestore.ingesting.learning import learned, teaches
 from tablestore.ingesting.source import first_message, raw_topic
@@ -24,16 +24,16 @@ from tablestore.ingesting.targets import ManagedTarget, Target, TopicTarget
 from tablestore.table import Table
 
 if TYPE_CHECKING:
-    from log.kafka.declared_topic import DeclaredTopic
+    from log.connector.topic import ConnectorTopic
     from tablestore.kafka_table import KafkaTable
     from tablestore.store import Store
 
-__all__ = ["Asked", "begin", "check_target"]
+__all__ = ["IngestOptions", "begin", "check_target"]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is to be ingested; see `tablestore.Store.ingest`."""
+class IngestOptions:
+    """The arguments of `tablestore.Store.ingest`."""
 
     topic: str
     into: str
@@ -44,12 +44,12 @@ class Asked:
     source_options: Mapping[str, str]
 
 
-def begin(store: Store, asked: Asked, ambient: Ambient) -> Ingestion:
-    """See `tablestore.Store.ingest`."""
-    from log.kafka.declared_topic import DeclaredTopic  # librdkafka takes 80 ms to load
+def begin(store: Store, asked: IngestOptions, ambient: Ambient) -> Ingestion:
+    """Implements `tablestore.Store.ingest`."""
+    from log.connector.topic import ConnectorTopic  # librdkafka takes 80 ms to load
 
     source = raw_topic(asked.topic, asked.servers, asked.source_options)
-    topic, columns = DeclaredTopic(source, ambient), _columns(asked.columns, asked.primary_key)
+    topic, columns = ConnectorTopic(source, ambient), _columns(asked.columns, asked.primary_key)
     try:
         table = store.table(asked.into)
     except NotFound as error:
@@ -70,17 +70,22 @@ def _columns(given: pa.Schema | Schema | str | None, primary_key: Sequence[str])
 
 
 def _made(
-    store: Store, asked: Asked, source: KafkaDeclaration, columns: Schema | None, partitions: int, ambient: Ambient
+    store: Store,
+    asked: IngestOptions,
+    source: KafkaDeclaration,
+    columns: Schema | None,
+    partitions: int,
+    ambient: Ambient,
 ) -> Table | KafkaTable:
-    """The table, with the columns and the key that the messages tell, as far as they are not given."""
+    """Creates the table, with the columns and the key of the messages unless they are given."""
     known, key, value = columns, None, b""
     if columns is None or not asked.primary_key:
         strict = source.policy is Policy.FAIL
         sample = first_message(source, lambda value: teaches(value, strict=strict), ambient)
         if sample is None:
             raise InvalidRequest(
-                f"topic {asked.topic} has no changes yet, which would tell the columns and the key of {asked.into}: "
-                "give both, or begin when there are some",
+                f"topic {asked.topic} has no changes yet, from which the columns and the key of {asked.into} could be "
+                "derived: pass both, or begin when there are some",
                 code="empty-topic",
             )
         key, value = sample
@@ -102,39 +107,39 @@ def _made(
 
 
 def check_target(table: KafkaDeclaration, source: KafkaDeclaration) -> None:
-    """Sees that a Kafka table can take changes of a topic. Pure.
+    """Checks that a Kafka table can store changes of a topic. Pure.
 
     Raises:
         InvalidRequest: ``connector-key``, or ``same-topic``.
     """
     if not table.upserts:
         raise InvalidRequest(
-            f"the table's connector is {table.connector}, so a change in it replaces nothing: ingest into an "
+            f"the table's connector is {table.connector}, so a change in it does not replace a row: ingest into an "
             "upsert-kafka or a managed table",
             code="connector-key",
         )
     if table.topic == source.topic and named_brokers(table.bootstrap_servers) & named_brokers(source.bootstrap_servers):
         raise InvalidRequest(
-            f"topic {source.topic} would be written into itself: name another topic for the table", code="same-topic"
+            f"topic {source.topic} would be written into itself: choose another topic for the table", code="same-topic"
         )
 
 
-def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: DeclaredTopic, ambient: Ambient) -> Target:
+def _target(table: Table | KafkaTable, source: KafkaDeclaration, topic: ConnectorTopic, ambient: Ambient) -> Target:
     if isinstance(table, Table):
         return ManagedTarget(table, topic.identified()[0])
     check_target(table.declaration, source)
-    from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
+    from log.connector.groups import group_offsets  # librdkafka takes 80 ms to load
 
     group = source.properties.get("group.id", f"tablestore-ingest-{table.table_id}")
-    return TopicTarget(table, GroupOffsets(source, group, ambient), ambient)
+    return TopicTarget(table, group_offsets(source, group, ambient), ambient)
 
 
-def _check_known(asked: Asked, columns: Schema | None, target: Target) -> None:
-    """What was given beside a table that is there already has to be what it is."""
+def _check_known(asked: IngestOptions, columns: Schema | None, target: Target) -> None:
+    """Checks that the given columns and key are those of an existing table."""
     if asked.primary_key and asked.primary_key != target.key:
         raise InvalidRequest(
-            f"table {asked.into} has the primary key {', '.join(target.key)}, and {', '.join(asked.primary_key)} was "
-            "given: leave it out",
+            f"table {asked.into} has the primary key {', '.join(target.key)}, but {', '.join(asked.primary_key)} was "
+            "passed: leave it out",
             code="other-table",
         )
     if columns is not None and (other := [n for n in columns.names if n not in target.columns]):

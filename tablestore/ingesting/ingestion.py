@@ -1,4 +1,4 @@
-"""`Ingestion`: a Debezium topic on its way into a table; what it is made of, and its loop."""
+"""`Ingestion`: writes a Debezium topic into a table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from filestore.ambient import Ambient
 from filestore.arguments import checks_arguments
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
 from tablestore.ingesting.source import EvolvingDecoder
 from tablestore.ingesting.targets import Target
 from tablestore.kafka_table import KafkaTable
@@ -21,7 +21,7 @@ from tablestore.table import Table
 from tablestore.topics.reader import Stop, ending_of, starts_of
 
 if TYPE_CHECKING:
-    from log.kafka.declared_topic import DeclaredTopic
+    from log.connector.topic import ConnectorTopic
 
 __all__ = ["Ingestion", "Pace", "Taken"]
 
@@ -29,12 +29,12 @@ __all__ = ["Ingestion", "Pace", "Taken"]
 @checks_arguments()
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When changes are committed: as soon as one of these is reached, so that a slow topic does not make many versions.
+    """When changes are committed: as soon as one limit is reached, so that a slow topic does not make many versions.
 
     Attributes:
-        rows: So many are waiting.
-        size: They take so many bytes.
-        interval: The first of them has waited so long.
+        rows: The number of waiting changes.
+        size: Their size in bytes.
+        interval: The time for which the first of them waits.
     """
 
     rows: int = 100_000
@@ -44,12 +44,12 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a commit took.
+    """The result of a commit.
 
     Attributes:
-        rows: How many changes.
-        offsets: Where each partition is read on.
-        version: The version of a managed table that has them; None of a topic.
+        rows: The number of changes.
+        offsets: The offsets at which each partition continues.
+        version: The version of a managed table with the changes; None for a topic.
     """
 
     rows: int
@@ -79,17 +79,17 @@ class _Waiting:
         return count >= self.pace.rows or size >= self.pace.size or waited >= self.pace.interval
 
     def taken(self) -> pa.Table:
-        """All of them; columns that came meanwhile are null in those from before."""
+        """Returns all of them, and forgets them; columns that are new by now are null in older ones."""
         tables, self.tables = self.tables, []
         return pa.concat_tables(tables, promote_options="default")
 
 
 @checks_arguments()
 class Ingestion:
-    """A topic on its way into a table. Get it from `tablestore.Store.ingest`.
+    """Writes a topic into a table. `tablestore.Store.ingest` makes it.
 
     Attributes:
-        table: Where the changes go.
+        table: The table.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Ingestion:
         table: Table | KafkaTable,
         source: KafkaDeclaration,
         target: Target,
-        topic: DeclaredTopic,
+        topic: ConnectorTopic,
         ambient: Ambient,
         *,
         fixed: bool,
@@ -110,17 +110,17 @@ class Ingestion:
         self._fixed = fixed
 
     def copy(self, pace: Pace | None = None) -> Taken:
-        """Takes what the topic holds now and the table has not; gives the sum.
+        """Writes everything that the topic has now and the table has not; returns the total.
 
         Args:
             pace: When changes are committed.
 
         Raises:
-            Corrupt: ``malformed-record``. What was taken before stays.
+            Corrupt: ``malformed-record``. Changes before it stay written.
             NotFound: ``offset-gone``, ``topic-not-found``.
             InvalidRequest: ``schema-changed``, ``underivable-column``, or rows that do not fit.
             Conflict: ``other-batch``.
-            Unavailable: a store or the brokers did not answer. Begin again: it goes on where it was.
+            Unavailable: a store or the brokers did not answer. Begin again: it continues where it was.
         """
         rows, last = 0, Taken(0, self._target.offsets(), None)
         for last in self.follow(lambda: True, pace):
@@ -128,20 +128,20 @@ class Ingestion:
         return Taken(rows, last.offsets, last.version)
 
     def follow(self, stop: Stop = None, pace: Pace | None = None) -> Iterator[Taken]:
-        """Takes what comes, endlessly, commit by commit; each is there when it is given. Errors as of `copy`.
+        """Writes new messages endlessly, commit by commit; yields each commit's result. Raises as `copy`.
 
         Args:
-            stop: Says when to end. What the topic holds then is still taken.
+            stop: Says when to end. Messages that the topic has then are still written.
             pace: When changes are committed.
         """
-        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
+        from log.connector.reader import follow_from  # librdkafka takes 80 ms to load
 
         target, waiting = self._target, _Waiting(pace or Pace(), self._ambient)
         known = target.offsets()
         starts = offsets = starts_of(self._source, self._topic, known)
         if not known:
-            # "latest" is another place after a crash, and so is "earliest" once retention has taken messages: what
-            # comes until the first commit would be lost, or would be missing and nobody would notice
+            # "latest" is another offset after a crash, and so is "earliest" once retention has removed messages:
+            # messages before the first commit would be lost, or would be missing without an error
             target.take(_nothing(target.columns), starts)
         decoder = EvolvingDecoder(self._source, target.columns, target.key, None if self._fixed else target.add)
         for found in follow_from(self._source, self._topic, starts, ending_of(stop), self._ambient, decoder):

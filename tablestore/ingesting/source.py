@@ -1,4 +1,4 @@
-"""The topic that is ingested: a table's declaration over it, and a decoder that goes along with its schemas."""
+"""The topic that is ingested: its declaration as a table, and a decoder that follows changes of its schemas."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from filestore.ambient import Ambient
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
 from filestore.model.table_columns import TableColumns
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import Incoming, RowDecoder
-from log.formats.connect_messages import schemas_of
-from log.formats.debezium_json import DebeziumJsonFormat
-from log.formats.format import Malformed
+from log.connector.declaration import KafkaDeclaration
+from log.connector.decoding import Incoming, RowDecoder
+from log.connector.formats.connect.messages import schemas_of
+from log.connector.formats.debezium.format import DebeziumJsonFormat
+from log.connector.formats.format import Malformed
 from tablestore.ingesting.learning import has_schema, new_columns, row_of
 
 __all__ = ["EvolvingDecoder", "first_message", "raw_topic", "source_table"]
@@ -24,7 +24,7 @@ AddColumns = Callable[[tuple[Column, ...]], Schema]
 
 
 def raw_topic(topic: str, servers: str, options: Mapping[str, str]) -> KafkaDeclaration:
-    """The topic's messages as they are."""
+    """Declares the topic's messages as raw values."""
     columns = TableColumns((Column("value", pa.binary()),))
     return KafkaDeclaration.of(columns, (), _options(topic, servers, options) | {"value.format": "raw"})
 
@@ -32,7 +32,7 @@ def raw_topic(topic: str, servers: str, options: Mapping[str, str]) -> KafkaDecl
 def source_table(
     raw: KafkaDeclaration, columns: Schema, key: Sequence[str], *, schema_include: bool
 ) -> KafkaDeclaration:
-    """The topic's changes as rows of those columns."""
+    """Declares the topic's changes as rows with those columns."""
     plain = tuple(Column(c.name, c.type, c.nullable) for c in columns)
     said = {"value.format": "debezium-json", "value.debezium-json.schema-include": str(schema_include).lower()}
     return KafkaDeclaration.of(TableColumns(plain), key, raw.options | said)
@@ -41,20 +41,20 @@ def source_table(
 def _options(topic: str, servers: str, options: Mapping[str, str]) -> dict[str, str]:
     if strange := [name for name in options if not name.startswith(("scan.", "properties."))]:
         raise InvalidRequest(
-            f"option {strange[0]!r} is none of a topic that is read: those begin with 'scan.' or 'properties.'",
+            f"option {strange[0]!r} is not an option for reading a topic: those begin with 'scan.' or 'properties.'",
             code="unknown-option",
         )
     return {"connector": "kafka", "topic": topic, "properties.bootstrap.servers": servers, **options}
 
 
 class EvolvingDecoder:
-    """Decodes a topic's messages into the columns of a table that gains those which messages have and it lacks.
+    """Decodes a topic's messages to the columns of a table, and adds new columns of the messages to it.
 
     Args:
-        raw: The topic.
-        columns: The table's.
-        key: Its key.
-        add: Adds columns to the table and gives all; None: it stays as it is.
+        raw: The declaration of the topic.
+        columns: The table's columns.
+        key: The table's key.
+        add: Adds columns to the table and returns all; None: the columns stay as they are.
     """
 
     wanted: Sequence[str] = ()
@@ -68,7 +68,7 @@ class EvolvingDecoder:
         self._seen: set[str] = set()
 
     def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
-        """As `RowDecoder.decode`. Whether a batch's messages have schemas its first one tells, until one differs."""
+        """Decodes like `RowDecoder.decode`. A batch's first message decides whether schemas are expected."""
         values = messages.values
         described = next((found for v in values if v is not None and (found := has_schema(v)) is not None), False)
         rows, malformed = self._decoded(messages, described=described)
@@ -100,23 +100,23 @@ class EvolvingDecoder:
 
 
 def _described(value: bytes | None) -> bytes | None:
-    """A message without a schema as one that says so."""
+    """Wraps a message without a schema, so that it has an empty one."""
     return b'{"schema":null,"payload":%b}' % value if value is not None and has_schema(value) is False else value
 
 
 def first_message(
     raw: KafkaDeclaration, fits: Callable[[bytes], bool], ambient: Ambient
 ) -> tuple[bytes | None, bytes] | None:
-    """Key and value of a message whose value fits; None if the topic holds none.
+    """Returns key and value of the first message whose value fits; None if the topic has none.
 
     Raises:
         NotFound: ``topic-not-found``.
         Unavailable: the brokers do not answer.
     """
-    from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
-    from log.kafka.declared_topic import DeclaredTopic
+    from log.connector.reader import follow_from  # librdkafka takes 80 ms to load
+    from log.connector.topic import ConnectorTopic
 
-    topic, sample = DeclaredTopic(raw, ambient), _Sample(fits)
+    topic, sample = ConnectorTopic(raw, ambient), _Sample(fits)
     starts = topic.first_offsets(topic.partitions())
     for _ in follow_from(raw, topic, starts, lambda: True, ambient, sample):
         if sample.found is not None:
@@ -125,7 +125,7 @@ def first_message(
 
 
 class _Sample:
-    """Takes a look at messages, up to the first that fits."""
+    """Searches messages for the first one that fits."""
 
     wanted: Sequence[str] = ()
 
@@ -134,7 +134,7 @@ class _Sample:
         self.found: tuple[bytes | None, bytes] | None = None
 
     def decode(self, messages: Incoming) -> tuple[pa.Table, tuple[Malformed, ...]]:
-        """No rows."""
+        """Returns no rows."""
         pairs = zip(messages.keys, messages.values, strict=True)
         if self.found is None:
             self.found = next(((key, value) for key, value in pairs if value is not None and self._fits(value)), None)

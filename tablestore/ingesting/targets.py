@@ -1,4 +1,4 @@
-"""Where ingested changes go: a managed table, in whose snapshots the offsets are, or a compacted topic."""
+"""The targets of ingested changes: a managed table, whose snapshots have the offsets, or a compacted topic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest
 from filestore.model.changes import AddColumn
@@ -21,7 +21,7 @@ from tablestore.topics.place import ReaderPlace
 from tablestore.writing.given_rows import given_rows
 
 if TYPE_CHECKING:
-    from log.kafka.group_offsets import GroupOffsets
+    from log.kafka.groups import GroupOffsets
 
 __all__ = ["ManagedTarget", "Target", "TopicTarget"]
 
@@ -29,41 +29,41 @@ _APP = "tablestore.ingest/"
 
 
 class Target(Protocol):
-    """What takes changes."""
+    """The target of changes."""
 
     @property
     def columns(self) -> Schema:
-        """Its columns."""
+        """The target's columns."""
         ...
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Its primary key."""
+        """The target's primary key."""
         ...
 
     def offsets(self) -> dict[int, int]:
-        """How far the topic was taken, by partition; empty at first."""
+        """The offsets up to which the topic was written, by partition; empty at first."""
         ...
 
     def add(self, columns: Sequence[Column]) -> Schema:
-        """Adds columns and gives all."""
+        """Adds columns and returns all."""
         ...
 
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> int | None:
-        """Takes changes, and how far the topic was taken with them; gives the version that has them, if any."""
+        """Writes changes, and the offsets that they reach; returns the version with them, if there is one."""
         ...
 
     def keep(self, offsets: Mapping[int, int]) -> None:
-        """Sees that the place is not forgotten while nothing comes; all changes before these offsets were taken."""
+        """Keeps the offsets alive when there are no changes; all changes before these offsets were written."""
         ...
 
 
 class ManagedTarget:
-    """A managed table: changes and offsets are one commit.
+    """A managed table: changes and offsets are in one commit.
 
     Args:
         table: The table.
-        topic_id: Whose offsets they are: a topic that is made anew under the same name is another.
+        topic_id: The id of the topic of the offsets: a topic that is created again with the same name has another.
     """
 
     def __init__(self, table: Table, topic_id: str) -> None:
@@ -72,23 +72,23 @@ class ManagedTarget:
         self._known: dict[int, int] = {}
         if not self.key:
             raise InvalidRequest(
-                f"table {table.handle.identifier} has no primary key, by which changes find their rows: ingest into "
+                f"table {table.identifier} has no primary key, by which changes could find their rows: ingest into "
                 "another table",
                 code="no-primary-key",
             )
 
     @property
     def columns(self) -> Schema:
-        """As `Target`."""
+        """Implements `Target`."""
         return self._table.definition.schema
 
     @property
     def key(self) -> tuple[str, ...]:
-        """As `Target`."""
+        """Implements `Target`."""
         return self._table.definition.primary_key
 
     def offsets(self) -> dict[int, int]:
-        """As `Target`."""
+        """Implements `Target`."""
         self._known = self._offsets(self._table.filestore.state())
         return dict(self._known)
 
@@ -97,12 +97,12 @@ class ManagedTarget:
         return offsets_of(self._topic_id, ours, "the table")
 
     def add(self, columns: Sequence[Column]) -> Schema:
-        """As `Target`; errors as `tablestore.Table.alter`."""
+        """Implements `Target`; raises as `tablestore.Table.alter`."""
         self._table.alter(*(AddColumn(c.name, c.type, comment=c.comment) for c in columns))
         return self.columns
 
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> int:
-        """As `Target`: if the table is where `offsets` or the last batch said; and once, by the next number.
+        """Implements `Target`: writes only if the table is at the offsets of the last batch, and once, by its number.
 
         Raises:
             Conflict: ``other-batch``: another process ingests the topic, too. Nothing was changed.
@@ -122,21 +122,21 @@ class ManagedTarget:
         return snapshot.version
 
     def keep(self, offsets: Mapping[int, int]) -> None:
-        """As `Target`: a version is there for as long as the table is."""
+        """Does nothing: a version exists as long as the table does."""
 
     def _other(self) -> Conflict:
         return Conflict(
-            f"another process ingests the same topic into {self._table.handle.identifier}: let one go on alone",
+            f"another process ingests the same topic into {self._table.identifier}: let only one continue",
             code="other-batch",
         )
 
 
 class TopicTarget:
-    """An upsert-kafka table. Offsets are kept behind the messages, so what was written last may be written again.
+    """An upsert-kafka table. Offsets are stored after the messages, so the last ones may be written twice.
 
     Args:
-        table: The table, one of upserts.
-        kept: Where offsets are kept.
+        table: The table, with connector = upsert-kafka.
+        kept: Stores offsets.
         ambient: The clock.
     """
 
@@ -147,36 +147,36 @@ class TopicTarget:
 
     @property
     def columns(self) -> Schema:
-        """As `Target`: the physical ones."""
+        """Implements `Target`: the physical columns."""
         return self._table.declaration.columns.physical
 
     @property
     def key(self) -> tuple[str, ...]:
-        """As `Target`."""
+        """Implements `Target`."""
         return self._table.declaration.primary_key
 
     def offsets(self) -> dict[int, int]:
-        """As `Target`."""
+        """Implements `Target`."""
         return self._kept.read()
 
     def add(self, columns: Sequence[Column]) -> Schema:
-        """A topic's columns cannot change.
+        """Fails, since a topic's columns cannot change.
 
         Raises:
             InvalidRequest: ``schema-changed``.
         """
         raise InvalidRequest(
             f"the messages have columns that table {self._table.identifier} lacks: {Schema(tuple(columns)).to_sql()}. "
-            "The columns of a topic cannot change: drop the table (the topic stays), declare it anew with them and go "
-            "on, or leave them out on purpose",
+            "The columns of a topic cannot change: drop the table (the topic stays), create it again with them and "
+            "continue, or leave them out on purpose",
             code="schema-changed",
         )
 
     def take(self, rows: pa.Table, offsets: Mapping[int, int]) -> None:
-        """As `Target`; errors as `KafkaTable.write`."""
+        """Implements `Target`; raises as `KafkaTable.write`."""
         self._table.write(as_upserts(rows, self.key))
         self._place.reached(offsets)
 
     def keep(self, offsets: Mapping[int, int]) -> None:
-        """As `Target`; errors as `ReaderPlace.reached`."""
+        """Implements `Target`; raises as `ReaderPlace.reached`."""
         self._place.reached(offsets)

@@ -1,1 +1,1 @@
-"""Where a table's log stands, and its care when no writer comes."""
+"""The offsets of a table's log, and its recovery while there is no writer."""

@@ -1,1 +1,1 @@
-"""Upserts to complete changes: what a normalizer is, where it stands in its input, what it gives."""
+"""Converts upserts to complete changes: the normalizer, its progress in the input, and its results."""

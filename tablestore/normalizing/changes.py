@@ -1,4 +1,4 @@
-"""What a batch of upserts changed, read from the version of the state that took it: as often as it is asked for."""
+"""The changes of a batch of upserts, read from the version of the state with the batch, as often as needed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def normalized_schema(schema: Schema) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class NormalizedBatch:
-    """The complete changes that a batch of upserts made. Going over it reads them, each time anew.
+    """The complete changes of a batch of upserts. Each iteration reads them again.
 
     Attributes:
-        number: 0 for a state's first batch, and on by one. The same batch has the same number whenever it is applied,
-            so a table takes it once with ``write(…, app=(name, number))``.
-        positions: Where the batch ended.
-        version: The state's version that has it.
+        number: The batches of a state are numbered from 0. A batch has the same number whenever it is applied, so a
+            table writes it once with ``write(…, app=(name, number))``.
+        positions: The positions at the batch's end.
+        version: The version of the state with the batch.
     """
 
     number: int
@@ -44,10 +44,10 @@ class NormalizedBatch:
     _schema: Schema
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Arrow batches with ``_kind``, a key's ``-U`` right before its ``+U``. Memory: two row groups.
+        """Yields Arrow batches with ``_kind``, each -U right before its +U. It takes the memory of two row groups.
 
         Raises:
-            NotFound: ``snapshot-expired``: so many batches came since that this one was let go.
+            NotFound: ``snapshot-expired``: after many more batches this one has been removed.
         """
         schema = normalized_schema(self._schema)
         with self._state.reading(self.version):
@@ -57,7 +57,7 @@ class NormalizedBatch:
 
 
 def _changes(table: TableFiles, commit: Commit) -> Iterator[pa.Table]:
-    """What is written down; without that, the rows of new files came to an empty table (FORMAT.md section 13)."""
+    """The version's change data; without any, the rows of its new files are inserts (FORMAT.md section 13)."""
     definition = table.definition
     if files := change_files(commit, definition):
         for file in files:

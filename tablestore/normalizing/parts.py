@@ -1,7 +1,7 @@
-"""Normalizers of an input's parts, as tasks use them: one state for each part, kept open in the process.
+"""Normalizers for parts of an input, as tasks use them: each part has a state, which stays open in the process.
 
-A part is what has all changes of its keys in order, such as a partition of a topic that is partitioned by key. A task
-may run anywhere and more than once: a batch that was taken is known by where it ends, and gives the same changes again.
+A part has all changes of its keys in order, such as a partition of a topic that is partitioned by key. A task may run
+anywhere and repeatedly: an applied batch is recognised by its end, and has the same changes again.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _MOST_OPEN = 64
 
 
 class OpenNormalizers:
-    """The normalizers that a process has used last. Threads may share it.
+    """The normalizers that a process used last. Threads may share it.
 
     Args:
-        most: How many are kept; each holds the look-up cache of its state.
+        most: The number that is kept open; each has the look-up cache of its state.
     """
 
     def __init__(self, most: int = _MOST_OPEN) -> None:
@@ -31,8 +31,8 @@ class OpenNormalizers:
         self._open: OrderedDict[tuple[str, TableDefinition], Normalizer] = OrderedDict()
 
     def of(self, spec: NormalizerSpec) -> Normalizer:
-        """The normalizer, opened if it is not; errors as of `Normalizer`."""
-        key = spec.state, spec.definition  # a storage that was pickled is another object, on the same disk
+        """Returns the normalizer, opened if necessary; raises as `Normalizer`."""
+        key = spec.state, spec.definition  # an unpickled storage is another object for the same disk
         with self._lock:
             found = self._open.pop(key, None) or Normalizer(spec)
             self._open[key] = found
@@ -42,7 +42,7 @@ class OpenNormalizers:
         return found
 
     def close(self) -> None:
-        """Lets all of them go."""
+        """Closes all of them."""
         with self._lock:
             gone, self._open = list(self._open.values()), OrderedDict()
         for one in gone:
@@ -53,10 +53,10 @@ _OF_THIS_PROCESS = OpenNormalizers()
 
 
 def opened_part(spec: NormalizerSpec, part: str) -> Normalizer:
-    """The normalizer of one part, which the process keeps.
+    """Returns the normalizer of one part, which the process keeps open.
 
     Args:
-        spec: Of the whole input. Its folder gets one below it for each part.
+        spec: The spec of the whole input. Its folder gets a folder for each part.
         part: The part's name, such as the partition's number.
 
     Raises:

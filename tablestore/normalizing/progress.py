@@ -1,4 +1,4 @@
-"""How far an input was taken, and whether a batch that ends at some place goes on from there. Pure."""
+"""Positions in an input, and whether a batch that ends at some positions follows others. Pure."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from filestore.model.text import check_text
 __all__ = ["Positions", "checked", "goes_on", "passed"]
 
 Positions = Mapping[str, int]
-"""Where each part of an input ends that was taken, by the part's name: such as offsets by partition. They only grow."""
+"""The ends of applied parts of an input by the parts' names, such as offsets by partition. They increase."""
 
 
 def checked(positions: Mapping[Any, Any]) -> dict[str, int]:
-    """The positions, if they can be kept.
+    """Checks that positions can be stored, and returns them.
 
     Raises:
         InvalidRequest: ``bad-positions``.
     """
     if not positions:
         raise InvalidRequest(
-            "a batch needs the position at which it ends, or it could not be told from the one before when it comes "
-            "again: give offsets by partition, or a number that grows as {'batch': 7}",
+            "a batch needs the positions at its end, which identify it when it is applied again: pass offsets by "
+            "partition, or an increasing number such as {'batch': 7}",
             code="bad-positions",
         )
     for name, at in positions.items():
@@ -37,20 +37,20 @@ def checked(positions: Mapping[Any, Any]) -> dict[str, int]:
 
 
 def goes_on(known: Positions, end: Positions) -> bool:
-    """Whether a batch that ends there is behind all that was taken.
+    """Whether a batch with that end comes after everything that was applied.
 
     Args:
-        known: How far the input was taken.
-        end: Where the batch ends, in the parts of the input that it is from.
+        known: The positions up to which the input was applied.
+        end: The end of the batch, in the parts of its input.
     """
     steps = [at - known.get(name, -1) for name, at in end.items()]
     return min(steps) >= 0 and max(steps) > 0
 
 
 def passed(state: str, known: Positions, end: Positions) -> InvalidRequest:
-    """The error for a batch that comes too late."""
+    """The error for a batch that is too late."""
     return InvalidRequest(
-        f"the state at {state} has taken its input up to {dict(known)}, and none of the batches that it still knows "
-        f"ended at {dict(end)}: go on from the former, or begin with another folder",
+        f"the state at {state} has applied its input up to {dict(known)}, and none of the batches that it still knows "
+        f"ended at {dict(end)}: continue from the former, or begin with another folder",
         code="positions-passed",
     )

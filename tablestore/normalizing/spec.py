@@ -1,4 +1,4 @@
-"""What a normalizer is, as a value: its columns and key, and the table that is its state."""
+"""A normalizer as a value: its columns and key, and the table that is its state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from os import PathLike, fspath
 
 import pyarrow as pa
 
-from compaction.folding import fold_table
-from compaction.rewrite import TableRewrite
 from filestore import layout
-from filestore.alter import alter
 from filestore.ambient import Ambient
 from filestore.arguments import checks_arguments
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound
@@ -20,6 +17,9 @@ from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_columns
 from filestore.model.table_columns import TableColumns, managed_schema
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
+from filestore.operations.rewrite import TableRewrite
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
 
@@ -43,12 +43,12 @@ _DEFAULTS = {
 @checks_arguments()
 @dataclass(frozen=True, slots=True)
 class NormalizerSpec:
-    """All that it takes to open a normalizer, in any process. Picklable; make it with `of`, which checks it.
+    """Everything that is needed to open a normalizer, in any process. Picklable; `of` makes and checks it.
 
     Attributes:
-        state: Where the state lies: a folder that is this normalizer's own.
-        definition: The state as a table.
-        storage: What the folder lies on.
+        state: The folder of the state, which only this normalizer uses.
+        definition: The definition of the state's table.
+        storage: The storage of the folder.
     """
 
     state: str
@@ -66,24 +66,24 @@ class NormalizerSpec:
         options: Mapping[str, str] | None = None,
         storage: Storage | None = None,
     ) -> NormalizerSpec:
-        """A normalizer whose parts hold together.
+        """Makes a spec and checks that its parts fit each other.
 
         Args:
-            state: Where its state lies; it is made when it is opened first.
-            schema: The rows' columns: Arrow, or a SQL column list.
-            primary_key: What upserts are told apart by.
-            sequence_field: A column that orders the rows of a key: a row below the one that is known is late, and
-                changes nothing. Without it the last one wins.
-            options: Of the state, as of any table (filestore/OPTIONS.md).
-            storage: What the state lies on; the local disk if None.
+            state: The folder of the state; the first use creates it.
+            schema: The rows' columns: an Arrow schema, or a SQL column list.
+            primary_key: The columns that identify a row.
+            sequence_field: A column that orders the rows of a key: a row with a lower value than the known one is late,
+                and changes nothing. Without it the last row wins.
+            options: Options of the state's table (filestore/OPTIONS.md).
+            storage: The storage of the state; the local disk if None.
 
         Raises:
-            InvalidRequest: no key (``no-primary-key``), an option that a state cannot have (``normalizer-option``), or
-                what `TableDefinition.of` refuses.
+            InvalidRequest: there is no key (``no-primary-key``), a state cannot have an option
+                (``normalizer-option``), or what `TableDefinition.of` refuses.
         """
         if not primary_key:
             raise InvalidRequest(
-                "upserts are told apart by a primary key: name its columns as primary_key", code="no-primary-key"
+                "a normalizer needs a primary key: name its columns as primary_key", code="no-primary-key"
             )
         definition = TableDefinition.of(
             _columns(schema, primary_key), primary_key, (), _all_options(options or {}, sequence_field)
@@ -91,22 +91,22 @@ class NormalizerSpec:
         return cls(fspath(state).rstrip("/"), definition, storage or LocalStorage())
 
     def part(self, name: str) -> NormalizerSpec:
-        """The same with a state of its own below this one's folder, for one of several parts of an input.
+        """Returns a spec with a state of its own in this one's folder, for one of several parts of an input.
 
-        Each key must come in one part only, as it does in the partitions of a topic.
+        Each key must be in one part only, as it is in the partitions of a topic.
         """
         if not name or name in (".", "..") or "/" in name:
             raise InvalidRequest(
-                f"{name!r} is no name for a part of a state: take the partition's number, or a text without '/'",
+                f"{name!r} is not a name for a part of a state: use the partition's number, or a text without '/'",
                 code="bad-name",
             )
         return replace(self, state=layout.join(self.state, name))
 
     def opened(self, ambient: Ambient) -> FileStore:
-        """The state: made if it is not there, and with the columns and options that it has from now on.
+        """Opens the state: creates it if necessary, and gives it the columns and options of this spec.
 
         Raises:
-            InvalidRequest: what lies there cannot become that (``other-state``, ``fixed-option``).
+            InvalidRequest: the existing state cannot be changed to them (``other-state``, ``fixed-option``).
         """
         files = self._found(ambient)
         if changes := changes_to(files.state().definition, self.definition, self.state):
@@ -126,10 +126,10 @@ class NormalizerSpec:
 
 
 def changes_to(found: TableDefinition, wanted: TableDefinition, state: str) -> tuple[Change, ...]:
-    """What makes a state's definition the one that is wanted: columns that are added, and options. Pure.
+    """The changes from a state's definition to the wanted one: added columns, and options. Pure.
 
     Raises:
-        InvalidRequest: ``other-state``: more is needed than that.
+        InvalidRequest: ``other-state``: other changes would be needed, too.
     """
     known = {column.name: (column.type, column.nullable) for column in found.schema}
     told = {column.name: (column.type, column.nullable) for column in wanted.schema}
@@ -138,9 +138,9 @@ def changes_to(found: TableDefinition, wanted: TableDefinition, state: str) -> t
     if found.primary_key != wanted.primary_key or wrong:
         of = f"column {wrong[0]!r} differs" if wrong else f"its key is {', '.join(found.primary_key)}"
         raise InvalidRequest(
-            f"the state at {state} is one of ({found.schema.to_sql()}), and the normalizer of "
+            f"the state at {state} has the columns ({found.schema.to_sql()}), but the normalizer has "
             f"({wanted.schema.to_sql()}) with the key {', '.join(wanted.primary_key)}: {of}. Nullable columns are "
-            "added by themselves; for other changes open it as it is and call alter(), or begin with another folder",
+            "added automatically; for other changes open it as it is and call alter(), or begin with another folder",
             code="other-state",
         )
     columns = list(wanted.schema)
@@ -165,8 +165,8 @@ def _all_options(given: Mapping[str, str], sequence_field: str | None) -> dict[s
     for name, value in given.items():
         if name in _FIXED and value != _FIXED[name]:
             raise InvalidRequest(
-                f"option {name!r} = {value!r}: a normalizer's state has {_FIXED[name]!r}, by which it tells the rows "
-                "that were there; leave the option out",
+                f"option {name!r} = {value!r}: a normalizer's state needs {_FIXED[name]!r} to find the former rows; "
+                "leave the option out",
                 code="normalizer-option",
             )
     options = _DEFAULTS | dict(given) | _FIXED

@@ -1,4 +1,4 @@
-"""The keys that users ask for, as an Arrow table of the primary key's columns."""
+"""Converts the keys of a look-up to an Arrow table of the primary key's columns."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.types import to_sql
-from tablestore.fitting import fit
-from tablestore.given import Rows, array_of, arrow_rows, is_table
+from tablestore.incoming.fitting import fit
+from tablestore.incoming.given import Rows, array_of, arrow_rows, is_table
 
 __all__ = ["Keys", "asked_keys"]
 
@@ -20,7 +20,7 @@ Keys: TypeAlias = Rows | Sequence[Any]
 
 
 def asked_keys(keys: Keys, definition: TableDefinition) -> pa.Table:
-    """The keys as columns of the table's types, in the primary key's order.
+    """Returns the keys as columns of the table's types, in the primary key's order.
 
     Raises:
         InvalidRequest: a table without a key (``no-primary-key``), keys of another shape (``bad-keys``), a null

@@ -1,10 +1,9 @@
-"""Reads that are fresher than the newest snapshot: what the log shows beyond it is merged on top (``fresh=True``).
+"""Merges the log's records beyond the newest snapshot into a read (``fresh=True``).
 
 With ``log.consistency = transactional`` a change becomes visible together with its snapshot, so there is never such a
 tail. Where records are visible earlier (`tablestore.reading.log_tail`), the last record of a key wins, or with a
-sequence field the highest, as it will when the snapshot comes: what a log holds of engines that merge values are rows
-that are merged already.
-Memory: the tail's keys and rows, one a key.
+sequence field the highest, as it will in the next snapshot. For engines that merge values the log has rows that are
+merged already. It needs memory for one row of each key of the tail.
 """
 
 from __future__ import annotations
@@ -32,21 +31,21 @@ _STORED = "_stored"
 
 
 class LogTail(Protocol):
-    """What the log shows beyond a snapshot."""
+    """The records that the log has beyond a snapshot."""
 
     def changes(self, state: TableState) -> Iterator[pa.Table]:
-        """Visible records that no snapshot up to this version covers.
+        """Yields visible records that no snapshot up to this version covers.
 
-        They have the version's columns and `KIND_COLUMN`; those of one bucket come in the order of the log.
+        They have the version's columns and `KIND_COLUMN`; those of one bucket are in the order of the log.
         """
 
 
 def last_of_each_key(chunks: Iterable[pa.Table], definition: TableDefinition) -> pl.DataFrame | None:
-    """Of each key the change that stands at the end; None without any. Pure.
+    """Returns the change of each key that wins; None without any. Pure.
 
     Args:
         chunks: Changes with all columns and `KIND_COLUMN`, in their order.
-        definition: The table's: with a sequence field the highest stands, of equal ones the last; null is the lowest.
+        definition: The table's. With a sequence field the highest wins, of equal ones the last; null is the lowest.
     """
     names = [*definition.schema.names, KIND_COLUMN]
     keys, sequence = list(definition.primary_key), definition.sequence_field
@@ -61,10 +60,10 @@ def last_of_each_key(chunks: Iterable[pa.Table], definition: TableDefinition) ->
 
 
 def standing(tail: pl.DataFrame, stored: pl.DataFrame, definition: TableDefinition) -> pl.DataFrame:
-    """The changes that stand against the stored rows: with a sequence field those that are not below them. Pure.
+    """Returns the changes that win against the stored rows: with a sequence field those that are not lower. Pure.
 
     Args:
-        tail: One change a key.
+        tail: One change of each key.
         stored: The keys and sequences of stored rows.
         definition: The table's.
     """
@@ -81,7 +80,7 @@ def standing(tail: pl.DataFrame, stored: pl.DataFrame, definition: TableDefiniti
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """Which columns and rows come out."""
+    """The columns and rows that are read."""
 
     columns: Sequence[str]
     condition: Condition | None
@@ -98,12 +97,12 @@ class _Wanted:
 def fresh_rows(
     store: FileStore, state: TableState, tail: LogTail, columns: Sequence[str] | None, where: Predicate | None
 ) -> Iterator[pa.Table]:
-    """The rows of a version with the tail on top; of the files nothing is held.
+    """Yields the rows of a version with the tail merged into them; rows of files are not kept in memory.
 
     Args:
         store: The table.
         state: Its newest version.
-        tail: What its log shows beyond it.
+        tail: The records of its log beyond it.
         columns: Which columns; all if None.
         where: Which rows.
     """

@@ -1,4 +1,4 @@
-"""What an eventual log shows that no version covers yet: see `tablestore.reading.fresh.LogTail`."""
+"""Reads the records of an eventual log that no version covers yet: see `tablestore.reading.fresh.LogTail`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import pyarrow as pa
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogStore
-from log.systems import open_log
-from log.tailing import read_until
-from tablestore.own_log import require_own_log
+from log.table.store import LogBatch, LogConfig, LogStore
+from log.table.systems import open_log
+from log.table.tailing import read_until
+from managed_table.own_log import require_own_log
 from tablestore.recovering.tail_look import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
@@ -21,14 +21,14 @@ __all__ = ["TailPart", "VisibleTail"]
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """A bucket's records beyond a version, up to the log's end as it was found. Picklable: any process reads it.
+    """A bucket's records beyond a version, up to the log's end at that time. It is picklable, for other processes.
 
     Attributes:
         config: The log, with the version's columns.
-        bucket: Whose records.
-        start: The offset of the first that no version covers for sure.
+        bucket: The bucket of the records.
+        start: The offset of the first record that may not be covered by a version.
         end: The log's end.
-        named: Transactions among them that versions have named: those are known.
+        named: Transactions among them that versions name; their records are skipped.
     """
 
     config: LogConfig
@@ -38,10 +38,10 @@ class TailPart:
     named: frozenset[str]
 
     def changes(self, ambient: Ambient) -> Iterator[pa.Table]:
-        """The records in the order of the log, with the version's columns and `KIND_COLUMN`.
+        """Yields the records in the order of the log, with the version's columns and `KIND_COLUMN`.
 
         Raises:
-            NotFound: ``log-gap``: retention was faster.
+            NotFound: ``log-gap``: retention has removed records.
             Unavailable: the log does not answer.
         """
         with open_log(self.config, ambient) as log:
@@ -50,7 +50,7 @@ class TailPart:
 
 @dataclass(frozen=True, slots=True)
 class VisibleTail:
-    """Records of writers at work, of those that died, and of versions that come meanwhile.
+    """Records of running writers, of dead writers, and of versions that are committed meanwhile.
 
     Attributes:
         files: The table.
@@ -61,7 +61,7 @@ class VisibleTail:
     config: LogConfig
 
     def parts(self, state: TableState) -> list[TailPart]:
-        """The buckets that show anything beyond a version. Asks for offsets only.
+        """Returns the buckets that have records beyond a version. It requests only offsets.
 
         Raises:
             Unavailable: the log does not answer.
@@ -71,7 +71,7 @@ class VisibleTail:
             return self._parts(log, state)
 
     def changes(self, state: TableState) -> Iterator[pa.Table]:
-        """Visible records that no version up to this one names, with its columns.
+        """Yields visible records that no version up to this one names, with its columns.
 
         Raises:
             Unavailable: the log does not answer.
@@ -82,10 +82,10 @@ class VisibleTail:
 
     def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:
         require_own_log(log, state)
-        named = frozenset(transaction.id for transaction in state.open_transactions)
-        ranges = [part for transaction in state.open_transactions for part in transaction.ranges]
+        named = frozenset(transaction.id for transaction in state.log.open)
+        ranges = [part for transaction in state.log.open for part in transaction.ranges]
         starts, ends = log.start_offsets(), log.end_offsets()
-        since = {b: max(state.log_repaired.get(b, 0), starts[b]) for b in ends}
+        since = {b: max(state.log.repaired.get(b, 0), starts[b]) for b in ends}
         config = replace(self.config, schema=state.definition.schema)
         return [
             TailPart(config, b, since[b], ends[b], named)

@@ -1,1 +1,1 @@
-"""What dead writers, races and the log itself left wrong in a table's log, and how writers put it right."""
+"""Repairs of a table's log: after dead writers, after races, and after losses of the log itself."""

@@ -1,4 +1,4 @@
-"""What the log says of a commit that it does not tell row by row: control records (log/PROTOCOL.md section 3.1)."""
+"""Control records, which the log has instead of rows for some commits (PROTOCOL.md section 3.1)."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from filestore.delta.log import Commit
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
-from log.store import LogStore
+from log.table.store import LogStore
 
 __all__ = ["control_message", "control_of", "log_control"]
 
 _MOST_NAMED = 1000
-"""Partitions that a record of the log names: Kafka takes a megabyte a record."""
+"""The most partitions that a control record names, since Kafka accepts records of up to a megabyte."""
 
 
 def control_message(operation: Operation, replaced: PartitionSet) -> dict[str, Any]:
-    """What the log says of an overwrite or a drop (log/PROTOCOL.md section 3.1)."""
+    """Returns the control record of an overwrite or a drop (log/table/PROTOCOL.md section 3.1)."""
     message: dict[str, Any] = {"control": operation.value.lower()}
     if not replaced.whole_table and len(replaced.specs) <= _MOST_NAMED:
         message["partitions"] = replaced.to_json()
@@ -28,7 +28,7 @@ def control_message(operation: Operation, replaced: PartitionSet) -> dict[str, A
 
 
 def control_of(entry: Commit, *, keyed: bool) -> dict[str, Any] | None:
-    """What the log says of a commit that is not told row by row; None for others."""
+    """Returns the control record of a commit whose rows are not in the log; None for other commits."""
     snapshot = entry.snapshot()
     if snapshot.operation is Operation.ROLLBACK and not keyed:
         return {"control": "overwrite"}
@@ -41,7 +41,7 @@ def control_of(entry: Commit, *, keyed: bool) -> dict[str, Any] | None:
 
 
 def log_control(log: LogStore, transaction_id: str, buckets: int, message: Mapping[str, Any]) -> LogTransaction | None:
-    """Prepares a control record in each partition: a reader of the log alone learns what it has to read again."""
+    """Prepares a control record in each partition, by which a reader of the log knows what it has to read again."""
     writer = log.begin(transaction_id)
     try:
         for bucket in range(buckets):

@@ -1,9 +1,9 @@
-"""Who still writes: a file for each commit in the making, locked for as long as its writer's driver lives.
+"""Leases of writers: a file for each commit in progress, locked as long as the process of its writer's driver lives.
 
-A log transaction that no snapshot names belongs to a write in progress or to a dead one. The lock tells: the operating
-system frees it when the process ends, however it ends. The file goes when the write ended well; one that stays behind
-unlocked tells every later writer that there may be something to tidy up. Local file systems only, as the store itself
-for now.
+A log transaction that no snapshot names belongs to a write in progress or to a dead one. The lock decides which: the
+operating system releases it when the process ends, for any reason. A write that succeeds removes its file; an unlocked
+file shows every later writer that there may be something to clean up. Leases need a local file system, as the store
+itself does for now.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
     """Holds the lease of a commit; it ends with the block or with the process. After an error its file stays.
 
     Raises:
-        NotFound: ``table-replaced``: the table was dropped. Nothing of it comes back: no folder and no file.
+        NotFound: ``table-replaced``: the table was dropped. None of its folders and files is created again.
         Unavailable: ``storage-error``.
     """
     path = _path(location, commit_id)
@@ -44,7 +44,7 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
         path.unlink(missing_ok=True)
     finally:
         if not _there(location):
-            # dropped while it was held: nobody will come to tidy up, and the file would be in the next table's way
+            # the table was dropped meanwhile: no writer will clean up, and the file would disturb the next table here
             path.unlink(missing_ok=True)
         os.close(handle)
 
@@ -52,13 +52,13 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
 def holds_lease(location: str, commit_id: str) -> bool:
     """Whether the writer of that commit lives.
 
-    REQUIRES: the writer was seen at work (its log transaction is there), so that it had its lease by then.
+    REQUIRES: the writer's log transaction exists, so that it has taken its lease before.
     """
     return _locked(_path(location, commit_id))
 
 
 def abandoned(location: str) -> list[str]:
-    """Commits whose writers died or failed. One that is just beginning may be among them: it has written nothing."""
+    """Lists commits whose writers died or failed. A commit that is just beginning may be among them, without writes."""
     folder = Path(join(location, LEASES))
     try:
         found = sorted(os.listdir(folder))
@@ -68,7 +68,7 @@ def abandoned(location: str) -> list[str]:
 
 
 def at_work_since_ms(location: str) -> int | None:
-    """When the first of the writers that hold a lease took it, in milliseconds since 1970 UTC; None if none does."""
+    """Returns when the oldest held lease was taken, in milliseconds since 1970 UTC; None if no lease is held."""
     folder = Path(join(location, LEASES))
     began: list[int] = []
     for name in os.listdir(folder) if folder.is_dir() else ():
@@ -79,7 +79,7 @@ def at_work_since_ms(location: str) -> int | None:
 
 
 def forget(location: str, commit_ids: Iterable[str]) -> None:
-    """Removes the files of abandoned commits after they were tidied up; what is locked meanwhile stays."""
+    """Removes the files of abandoned commits after their clean-up; files that are locked meanwhile stay."""
     for commit_id in commit_ids:
         path = _path(location, commit_id)
         # removed under the lock: a writer that was about to take it finds out in `_acquire`
@@ -88,7 +88,10 @@ def forget(location: str, commit_ids: Iterable[str]) -> None:
 
 
 def _make_folders(location: str) -> None:
-    """IMPORTANT: only below a table that is there, one level after the other: a dropped one must not come back."""
+    """Makes the folders of leases.
+
+    IMPORTANT: only in an existing table, and one level after the other: a dropped table must not be created again.
+    """
     if not _there(location):
         raise _dropped(location)
     folder = Path(join(location, LEASES))
@@ -132,7 +135,7 @@ def _locked(path: Path) -> bool:
 
 @contextmanager
 def _try_lock(path: Path, kind: int) -> Iterator[None]:
-    """Raises `FileNotFoundError`, or `BlockingIOError` if another process has it."""
+    """Locks a file; raises `FileNotFoundError`, or `BlockingIOError` if another process has the lock."""
     handle = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(handle, kind | fcntl.LOCK_NB)

@@ -1,7 +1,7 @@
-"""Which keys a commit repeats in an eventual log, by what the log's tail says of them (log/PROTOCOL.md 5.2). Pure.
+"""Chooses the keys that a commit repeats in an eventual log, by the records of the log's tail (PROTOCOL.md 5.2). Pure.
 
-A repair writes each of these keys once, however many records of dead writers there are, and however often a repair was
-begun before by a writer that died as well.
+A repair writes each of these keys once, even if dead writers left many records of it, or earlier repairs were begun by
+writers that died, too.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import polars as pl
 __all__ = ["PASSED", "TELLER", "Teller", "Whose", "distinct_keys", "needed"]
 
 TELLER = "teller"
-"""Column of the tail's records beside those of the key, which are named by numbers: an index of `Teller`."""
+"""The column with the number of a record's `Teller`; the other columns are the key's, which are named by numbers."""
 PASSED = "passed"
-"""Column: whether the record lies before the first one of a writer that lives, so that this commit passes it."""
+"""Column: whether the record is before the first one of a living writer, so that readers of this commit pass it."""
 
 
 class Whose(IntEnum):
-    """Whose record it is."""
+    """The kind of the commit that wrote a record."""
 
     OWN = 0
-    """Of the commit at work, which names it."""
+    """The record is of the commit in progress, which names it."""
     NAMED = 1
-    """Of an earlier version, which names it."""
+    """The record is of an earlier version, which names it."""
     STRAY = 2
-    """Nobody names it, and its writer has died or failed."""
+    """No version names the record, and its writer has died or failed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Teller:
     """A transaction with records in the tail.
 
     Attributes:
-        whose: Who names it.
+        whose: The kind of its commit.
         commit: A number of its commit, the same for all transactions of the commit.
         repaired_at: If it is a repair: the version whose rows it repeats; None for changes.
     """
@@ -49,23 +49,25 @@ class Teller:
 def needed(
     records: pl.DataFrame, tellers: Sequence[Teller], version: int | None, unsure: Collection[int] = ()
 ) -> pl.DataFrame:
-    """The keys of which a reader would hold something else than the table, each once.
+    """Returns the keys whose rows would be wrong for some reader of the log, each once.
+
+    There are two cases:
 
     - The last record of the key is a stray.
     - The last record is of an earlier version, and a stray before it is passed now. A reader that began with that
-      version has its rows, leaves out its records, and was given the stray: versions could not pass it while a writer
-      lived whose records lie before it.
+      version has its rows, and leaves out its records, but has read the stray: versions could not pass it while there
+      was a living writer with records before it.
 
-    Not among them are keys whose last record is the commit's own, and those that a dead repair has already repeated as
-    they still are: on the version that this commit follows, and neither commit has changed them.
+    Keys whose last record is the commit's own are left out. So are keys that a dead repair has already repeated
+    correctly: it was based on the version that this commit follows, and neither commit has changed them.
 
     Args:
-        records: Of one bucket, in the order of the log: the key's columns, `TELLER`, `PASSED`. Records of writers that
-            live are left out.
-        tellers: What `TELLER` means.
-        version: The version that the commit follows; None if it replaces partitions, or records of the tail are gone,
-            so that nobody can say what an earlier repair rests on.
-        unsure: Commits that replaced partitions: what their repairs say rests on that.
+        records: Records of one bucket, in the order of the log: the key's columns, `TELLER`, `PASSED`. Records of
+            living writers are left out.
+        tellers: The transactions to whose numbers `TELLER` refers.
+        version: The version that the commit follows; None if it replaces partitions, or if records of the tail are
+            gone, so that it is unknown whether an earlier repair is still correct.
+        unsure: Commits that replaced partitions: their repairs depend on that.
     """
     keys = [name for name in records.columns if name not in (TELLER, PASSED)]
     if not tellers:
@@ -90,7 +92,7 @@ def needed(
 
 
 def distinct_keys(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    """Each key once."""
+    """Returns each key once."""
     return pl.concat(frames).unique(maintain_order=True)
 
 
@@ -101,7 +103,7 @@ def _repaired(
     version: int | None,
     unsure: Collection[int],
 ) -> pl.DataFrame:
-    """Keys that a dead repair has repeated as they still are."""
+    """Returns the keys that a dead repair has already repeated correctly."""
     keys = [name for name in records.columns if name not in (TELLER, PASSED)]
     dead = {at: teller for at, teller in enumerate(tellers) if teller.whose is Whose.STRAY}
     holds = [

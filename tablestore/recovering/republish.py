@@ -1,34 +1,37 @@
-"""What the log lost of a committed snapshot, told once more to those who read the log alone (log/PROTOCOL.md 7.7).
+"""Publishes log transactions again that the log has lost although a snapshot names them (PROTOCOL.md 7.7).
 
-A transaction that a snapshot names and that the log aborted (a time-out, a fencing, retention) is never seen by readers
-with ``read_committed``. Its records are written again, in another transaction with the same commit id, and a commit of
-its own puts that one in the lost one's place: so it is done once, by whoever comes first. Our readers go on reading the
-lost one's range, which the snapshot names.
+Readers with ``read_committed`` never see a transaction that a snapshot names and that the log aborted (because of a
+time-out, a fencing, or retention). Its records are written again, in another transaction with the same commit id, and a
+commit of its own replaces the lost one by it: so only the first of several processes does it. Our readers continue to
+read the lost one's range, which the snapshot names.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.delta.commit import touches_nothing
-from filestore.delta.conflict import Proposal
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import LogChanges, Proposal
+from filestore.commit.protocol import attempt_each
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, NotFound, TableStoreError
+from filestore.errors import NotFound
 from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation
-from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
+from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from filestore.table import FileStore
-from log.store import LogBatch, LogConfig, LogStore, LogWriter
-from log.systems import open_log
-from log.transaction_ids import parse_transaction_id
+from log.table.store import LogBatch, LogConfig, LogStore, LogWriter
+from log.table.systems import open_log
+from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
 from tablestore.recovering.lease import lease
 from tablestore.recovering.retelling import balanced, shared_keys, what_is_stored
@@ -49,48 +52,65 @@ def republish(files: FileStore, log: LogConfig, lost: str) -> None:
     Raises:
         Unavailable: storage or log did not answer: the next writer tries again.
     """
-    commit_id = parse_transaction_id(lost)[1]
-    # the lease says that the new transaction's writer lives, and keeps others from doing the same meanwhile
-    with lease(files.location, commit_id):
-        state = files.state()
-        transaction = next((t for t in state.open_transactions if t.id == lost), None)
-        if transaction is None:
-            return
-        with open_log(log, files.ambient) as opened:
-            found = _written_again(files, log, state, transaction)
-            try:
-                _committed(files, state, lost, found)
-            except CommitUnknown:
-                raise  # nobody knows: it must stay
-            except TableStoreError:
-                if found is not None:
-                    opened.end([found], commit=False)
-                raise
-            if found is not None:
-                opened.end([found], commit=True)
+
+    @contextmanager
+    def begin(base: TableState) -> Iterator[_Republication]:
+        # the lease shows that the new transaction's writer lives, and stops others from doing the same meanwhile
+        with lease(files.location, parse_transaction_id(lost)[1]):
+            yield _Republication(files, log, files.state(), lost)
+
+    if files.commit(begin) is not None:
         logger.warning("log transaction %s, which the log had lost, was published again", lost)
 
 
-def _committed(files: FileStore, state: TableState, lost: str, found: LogTransaction | None) -> None:
-    proposal = Proposal(
-        operation=Operation.REPUBLISH,
-        commit_id=files.ambient.new_id(),
-        base_version=state.version,
-        republished={lost: found},
-        notes=() if found else (f"log transaction {lost} could not be published again: its version has expired",),
-    )
-    files.commit(state, proposal, touches_nothing)
+class _Republication:
+    """Writes a lost transaction's records again (`filestore.commit.protocol.Transaction`)."""
+
+    def __init__(self, files: FileStore, log: LogConfig, base: TableState, lost: str) -> None:
+        self.base = base
+        self._files = files
+        self._log = log
+        self._lost = lost
+        self._written: LogTransaction | None = None
+
+    def prepare(self) -> Proposal | None:
+        lost = next((t for t in self.base.log.open if t.id == self._lost), None)
+        if lost is None:
+            return None  # another process has done it
+        self._written = written = _written_again(self._files, self._log, self.base, lost)
+        note = f"log transaction {self._lost} could not be published again: its version has expired"
+        return Proposal(
+            operation=Operation.REPUBLISH,
+            commit_id=self._files.ambient.new_id(),
+            base_version=self.base.version,
+            log=LogChanges(republished={self._lost: written}),
+            notes=() if written else (note,),
+        )
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        return proposal
+
+    def finish(self, committed: Committed) -> None:
+        self._end(commit=True)
+
+    def discard(self, *, again: bool) -> None:
+        attempt_each(f"of the new transaction for {self._lost}", lambda: self._end(commit=False))
+
+    def _end(self, *, commit: bool) -> None:
+        if self._written is not None:
+            with open_log(self._log, self._files.ambient) as log:
+                log.end([self._written], commit=commit)
 
 
 def _written_again(
     files: FileStore, config: LogConfig, state: TableState, lost: LogTransaction
 ) -> LogTransaction | None:
-    """The same records in a new transaction, from the log or from files; None if both are gone."""
+    """Writes the same records in a new transaction, from the log or from files; returns None if both are gone."""
     entry = _commit_of(files, state, parse_transaction_id(lost.id)[1])
     if entry is None:
         return None
     definition = files.definition(entry.version)
-    # compaction removes what was aborted, and of a compacted topic nobody can say whether something is missing
+    # Kafka's compaction removes aborted records, and a compacted topic does not show whether records are missing
     ways = (_from_files,) if config.compacts else (_from_log, _from_files)
     with open_log(replace(config, schema=definition.schema), files.ambient) as log:
         for tell in ways:
@@ -109,7 +129,7 @@ def _written_again(
 
 
 def _commit_of(files: FileStore, state: TableState, commit_id: str) -> Commit | None:
-    """The commit, looked for backwards; None if it has expired."""
+    """Searches backwards for the commit; returns None if it has expired."""
     for version in range(state.version, -1, -1):
         entry = files.log.commit(version)
         if entry is None or entry.commit_id == commit_id:
@@ -119,7 +139,7 @@ def _commit_of(files: FileStore, state: TableState, commit_id: str) -> Commit | 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is published again, from which commit, on which newest version."""
+    """A lost transaction with its commit and the newest version."""
 
     files: FileStore
     log: LogStore
@@ -127,14 +147,14 @@ class _Work:
     entry: Commit
     lost: LogTransaction
     complete: bool
-    """Whether the log tells the rows that were there."""
+    """Whether the log has the rows before each change."""
 
     @property
     def buckets(self) -> list[int]:
         return [part.bucket for part in self.lost.ranges]
 
     def later(self, bucket: int) -> list[LogTransaction]:
-        """What later commits told of a bucket, if whoever reads it applies it by key."""
+        """Returns the log transactions of later commits in a bucket; none for a table without a key."""
         if not self.state.definition.primary_key:
             return []
         entries = self.files.log.commits_after(self.entry.version)
@@ -142,13 +162,13 @@ class _Work:
         return [t for t in told if any(part.bucket == bucket for part in t.ranges)]
 
     def correct(self, writer: LogWriter, bucket: int, keys: pa.Table) -> None:
-        """Later commits' records lie before the new ones: who applies the log in its order must end with theirs."""
+        """Writes the stored rows of keys again, because later commits' records of them are before the new records."""
         rows = what_is_stored(self.files.files(self.state), self.state, keys)
         writer.append(bucket, balanced(rows) if self.complete else rows)
 
 
 def _from_log(work: _Work, writer: LogWriter) -> None:
-    """What was aborted is there until retention takes it."""
+    """Copies the aborted records from the log, where they are until retention removes them."""
     for event in work.log.events([work.lost]):
         if isinstance(event, LogBatch):
             writer.append(event.bucket, event.rows)
@@ -161,7 +181,7 @@ def _from_log(work: _Work, writer: LogWriter) -> None:
 
 
 def _from_files(work: _Work, writer: LogWriter) -> None:
-    """What the commit changed, in the buckets of which the transaction told."""
+    """Derives the changes of the commit from files, in the buckets where the transaction has records."""
     if (message := control_of(work.entry, keyed=bool(work.state.definition.primary_key))) is not None:
         for bucket in work.buckets:
             writer.control(bucket, message)
@@ -178,7 +198,7 @@ def _from_files(work: _Work, writer: LogWriter) -> None:
 def _changes(work: _Work) -> Iterator[tuple[int, pa.Table]]:
     files, version = work.files, work.entry.version
     before, after = files.state(version - 1), files.state(version)
-    compared = Compared(files.files(before), files.files(after), after.definition.schema)
+    compared = VersionPair(files.files(before), files.files(after), after.definition.schema)
     with files.reading(before.version):
         for difference in sorted(differences(before, after), key=lambda d: repr(d.slot)):
             if difference.slot.bucket in work.buckets:

@@ -1,4 +1,4 @@
-"""What the log has to be told once more: keys of which two writers have records, and what the table says of them."""
+"""Finds keys of which two writers have log records, and makes records of the rows that the table has for them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.get import get_rows
 from filestore.rows.frames import arrow_table, frame_of
-from log.store import LogStore
+from log.table.store import LogStore
 
 __all__ = ["balanced", "key_frame", "of_part", "record_keys", "shared_keys", "what_is_stored"]
 
@@ -22,10 +22,10 @@ __all__ = ["balanced", "key_frame", "of_part", "record_keys", "shared_keys", "wh
 def record_keys(
     log: LogStore, transactions: Sequence[LogTransaction], key: Sequence[str], bucket: int
 ) -> Iterator[pa.Table]:
-    """The keys of which transactions have records in a bucket: batches, each key once in a batch.
+    """Yields the keys of transactions' records in a bucket, in batches with each key once.
 
     Raises:
-        NotFound: ``log-gap``: retention has taken some.
+        NotFound: ``log-gap``: retention has removed some.
     """
     for batch in log.read(transactions, bucket=bucket, columns=key):
         yield distinct(pa.Table.from_batches([batch.rows]).select(key))
@@ -38,7 +38,7 @@ def shared_keys(
     key: Sequence[str],
     bucket: int,
 ) -> Iterator[pa.Table]:
-    """Those of `mine` of which `theirs` have records, too. Memory: a batch of each."""
+    """Yields the keys of `mine` of which `theirs` have records, too. It needs the memory of a batch of each."""
     if not mine or not theirs:
         return
     for own in record_keys(log, mine, key, bucket):
@@ -53,7 +53,7 @@ def shared_keys(
 
 
 def what_is_stored(table: TableFiles, state: TableState, keys: pa.Table) -> pa.Table:
-    """What replaying must come to for those keys: their rows as ``+U``, and ``-D`` with the key of those without one.
+    """Returns the records that make a replay end with the table's rows: ``+U`` rows, or ``-D`` for keys without a row.
 
     Args:
         table: The table, with the definition of `state`.
@@ -74,9 +74,9 @@ def what_is_stored(table: TableFiles, state: TableState, keys: pa.Table) -> pa.T
 
 
 def balanced(told: pa.Table) -> pa.Table:
-    """What is told once more, after the opposite of each: nothing is added to complete changes, or taken away.
+    """Returns the records, each preceded by its opposite, so that complete changes add and remove no row in total.
 
-    So whoever applies them by key ends with what is told, and whoever counts rows has the same as before.
+    A reader that applies them by key ends with these records, and a reader that counts rows gets the same as before.
     """
     at = told.schema.get_field_index(KIND_COLUMN)
     gone = pc.equal(told[KIND_COLUMN], str(RowKind.DELETE))
@@ -85,15 +85,15 @@ def balanced(told: pa.Table) -> pa.Table:
 
 
 def key_frame(rows: pa.Table, key: Sequence[str]) -> pl.DataFrame:
-    """The key's columns, named by numbers: what users call them may mean something to polars."""
+    """Returns the key's columns, named by numbers, since users' names may have a meaning for polars."""
     return frame_of(rows.select(list(key)).rename_columns([f"key {at}" for at in range(len(key))]))
 
 
 def of_part(keys: pl.DataFrame, part: int, parts: int) -> pl.DataFrame:
-    """Those of one part of all keys, which has about as many as every other part."""
+    """Returns the keys of one part of all keys; the parts have about the same size."""
     return keys if parts == 1 else keys.filter(keys.hash_rows() % parts == part)
 
 
 def distinct(keys: pa.Table) -> pa.Table:
-    """Each key once."""
+    """Returns each key once."""
     return arrow_table(frame_of(keys).unique(maintain_order=True), keys.schema)

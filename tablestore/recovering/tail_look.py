@@ -1,4 +1,4 @@
-"""A look at the tail of an eventual log: which of its records nobody names, and which keys need a repair for them."""
+"""Reads the tail of an eventual log: which of its records no version names, and which keys therefore need a repair."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import polars as pl
 import pyarrow as pa
 
-from filestore.delta.conflict import Proposal
+from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.table import FileStore
-from log.store import LogBatch, LogControl, LogStore
-from log.tailing import read_until
-from log.transaction_ids import parse_transaction_id
+from log.table.store import LogBatch, LogControl, LogStore
+from log.table.tailing import read_until
+from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.lease import holds_lease
 from tablestore.recovering.needed import PASSED, TELLER, Teller, Whose, needed
 from tablestore.recovering.retelling import key_frame, of_part
@@ -22,39 +22,39 @@ from tablestore.recovering.retelling import key_frame, of_part
 __all__ = ["REPAIR", "BucketTail", "TailLook", "ranges_of", "unnamed"]
 
 REPAIR = "order."
-"""How the last part of a repair's transaction id begins; the version that it follows comes next."""
+"""The prefix of the last part of a repair's transaction id; the version that the repair follows is behind it."""
 
 
 def unnamed(since: int, end: int, named: Iterable[LogRange]) -> int:
-    """How many offsets of a bucket hold records that nobody names. Pure.
+    """Counts the offsets of a bucket with records that no version names. Pure.
 
     Args:
-        since: Where one begins to count; no range lies across it.
+        since: The first offset that is counted; no range contains it and an earlier one.
         end: The log's end.
-        named: The bucket's ranges that lie behind `since`.
+        named: The bucket's ranges; only those from `since` on count.
     """
     return end - since - sum(part.count for part in named if part.start >= since)
 
 
 def ranges_of(transactions: Iterable[LogTransaction], bucket: int) -> list[LogRange]:
-    """Their ranges in a bucket."""
+    """Returns the ranges of transactions in a bucket."""
     return [part for t in transactions for part in t.ranges if part.bucket == bucket]
 
 
 @dataclass(slots=True)
 class BucketTail:
-    """What was found in a bucket's tail."""
+    """The result for a bucket's tail: the end of what was read, and the first record of a living writer."""
 
     looked: int
     living: int | None = None
 
 
 class TailLook:
-    """A look at the tail of each bucket, up to its end as it was when the look began.
+    """Reads the tail of each bucket, up to the log's end as it was at the beginning.
 
     Args:
         files: The table.
-        proposal: The commit at work.
+        proposal: The commit in progress.
         state: The version that it follows.
         commit_id: The commit's id.
         starts: The first offset of each bucket that is kept.
@@ -75,9 +75,9 @@ class TailLook:
         self._commit_id = commit_id
         self._replaces = proposal.operation.replaces_partitions
         self._ends = ends
-        self._trimmed = {b for b in ends if starts[b] > state.log_repaired.get(b, 0)}
-        self._own = {t.id for t in proposal.transactions}
-        self._named = self._own | {t.id for t in state.open_transactions}
+        self._trimmed = {b for b in ends if starts[b] > state.log.repaired.get(b, 0)}
+        self._own = {t.id for t in proposal.log.transactions}
+        self._named = self._own | {t.id for t in state.log.open}
         self._tails: dict[int, int] = {}
         self._tellers: dict[str, int] = {}
         self._listed: list[Teller] = []
@@ -86,19 +86,19 @@ class TailLook:
         self._living: dict[str, bool] = {}
         self.buckets = {bucket: BucketTail(end) for bucket, end in ends.items()}
         self.strays: set[str] = set()
-        named = (*state.open_transactions, *proposal.transactions)
+        named = (*state.log.open, *proposal.log.transactions)
         for bucket, end in ends.items():
-            since = max(state.log_repaired.get(bucket, 0), starts[bucket])
+            since = max(state.log.repaired.get(bucket, 0), starts[bucket])
             if unnamed(since, end, ranges_of(named, bucket)):
                 self._tails[bucket] = since
 
     @property
     def records(self) -> int:
-        """How many records there are to look at."""
+        """How many records have to be read."""
         return sum(self._ends[bucket] - since for bucket, since in self._tails.items())
 
     def needed(self, log: LogStore, part: tuple[int, int]) -> dict[int, pl.DataFrame]:
-        """The keys that need a repair, by bucket: the keys of one part of so many."""
+        """Returns the keys that need a repair, by bucket; only those of one part, given as (number, how many parts)."""
         if not self._tails:
             return {}
         records = self._read(log, part)
@@ -130,7 +130,7 @@ class TailLook:
         return found
 
     def _is_left(self, event: LogBatch | LogControl, begins: int) -> bool:
-        """Whether the record is left to its writer, who lives."""
+        """Whether the record is ignored, because its writer lives."""
         if event.transaction_id in self._named:
             return False
         lives = self._living.get(event.transaction_id)
@@ -142,7 +142,7 @@ class TailLook:
         return lives
 
     def _lives(self, transaction_id: str) -> bool:
-        """Whether its writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
+        """Whether the writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
         commit_id = parse_transaction_id(transaction_id)[1]
         return commit_id != self._commit_id and holds_lease(self._files.location, commit_id)
 

@@ -1,4 +1,17 @@
-"""Tablestore in Spark: `spark_session` makes a session that has what it takes, `SparkStore` is the door.
+"""Tablestore in Spark: `spark_session` makes a session with Delta in place, `SparkStore` reads and writes its tables.
+
+    session      `spark_session`
+    store        `SparkStore`
+    source       ``format("tablestore")``
+    kafka        Kafka tables: reading, writing, streams
+    streaming    the changes of managed tables as streams
+    batch        DataFrames of managed tables: reads, writes, compactions
+    jobs         the runner of all Spark jobs, and its errors
+    opened       the table that options of Spark name
+    interpreter  which Python Spark starts
+
+Methods of `SparkStore` raise the errors of `filestore.errors`. Where the user's own call of Spark runs code of ours, as
+with ``format("tablestore")`` and streaming queries, Spark raises its own exception, and `error_of` finds ours in it.
 
 A program that makes a session of its own imports this package first, even if it needs nothing but the format's name:
 Spark looks for ``format("tablestore")`` with the `python3` of the PATH otherwise, which may lack our packages.
@@ -12,13 +25,18 @@ from typing import TYPE_CHECKING, Any
 from tablestore.spark.interpreter import look_up_with_this_python
 
 if TYPE_CHECKING:
+    from tablestore.spark.jobs.errors import error_of
     from tablestore.spark.session import spark_session
     from tablestore.spark.store import SparkStore
 
-__all__ = ["SparkStore", "spark_session"]
+__all__ = ["SparkStore", "error_of", "spark_session"]
 
-# Each of Spark's workers imports this package to reach `tablestore.spark.write` or `.source`, and needs no more.
-_LAZY = {"SparkStore": "tablestore.spark.store", "spark_session": "tablestore.spark.session"}
+# Each of Spark's workers imports this package for modules below it, and needs none of these.
+_LAZY = {
+    "SparkStore": "tablestore.spark.store",
+    "error_of": "tablestore.spark.jobs.errors",
+    "spark_session": "tablestore.spark.session",
+}
 
 
 look_up_with_this_python()

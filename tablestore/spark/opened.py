@@ -1,6 +1,6 @@
 """The table that a data source's options name, opened in Spark's own processes, which come and go.
 
-`SparkStore` says where the table lies, so those processes need no catalog, which takes a second to import.
+`SparkStore` says which table it is and where, so those processes need no catalog, which takes a second to import.
 """
 
 from __future__ import annotations
@@ -10,40 +10,41 @@ from collections.abc import Mapping
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
 from filestore.storage import LocalStorage
-from tablestore.handle import TableHandle
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name
 
-__all__ = ["location_options", "opened"]
+__all__ = ["identity_options", "opened"]
 
 
-def location_options(handle: TableHandle) -> dict[str, str]:
+def identity_options(table: TableIdentity) -> dict[str, str]:
     """Options that lead to the table without its catalog."""
-    return {"location": handle.location, "tableId": handle.table_id}
+    return {"database": table.database, "table": table.name, "tableId": table.table_id, "location": table.location}
 
 
-def opened(options: Mapping[str, str]) -> TableHandle:
-    """The table that options name.
+def opened(options: Mapping[str, str]) -> OpenedTable:
+    """The table that options name. Its files are opened at their first use.
 
     Args:
-        options: ``path`` (perhaps that of a system table) and either ``catalog`` (and ``token``), or those of
-            `location_options`.
+        options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token``, or
+            those of `identity_options`.
 
     Raises:
         InvalidRequest: ``missing-option``.
-        NotFound: there is no such table.
+        NotFound: the catalog has no such table.
     """
     given = {name.lower(): value for name, value in options.items()}
-    if not given.get("path") or not (given.get("catalog") or given.get("location")):
+    if location := given.get("location"):
+        identity = TableIdentity(given["database"], given["table"], given["tableid"], location)
+        return OpenedTable(identity, LocalStorage(), system_ambient())
+    if not given.get("path") or not given.get("catalog"):
         raise InvalidRequest(
             "format('tablestore') needs .option('catalog', <URL or warehouse>) and the table's name as path, such as "
             ".load('database.table')",
             code="missing-option",
         )
-    path, _ = split_name(given["path"])
-    if location := given.get("location"):
-        database, _, name = path.partition(".")
-        return TableHandle(database, name, given["tableid"], location, LocalStorage(), system_ambient())
     from tablestore.store import connect  # see above
 
+    path, _ = split_name(given["path"])
     with connect(given["catalog"], token=given.get("token")) as store:
-        return store.managed_table(path).handle
+        return store.managed_table(path).opened

@@ -38,14 +38,14 @@ _ON_ONE_MACHINE: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     # what a shuffle writes is read on this machine, where compressing takes longer than the disk does
     "spark.shuffle.compress": "false",
-    # a few cores and no one who waits for a pause: measured, writing takes an eighth less than with G1
+    # on a few cores, where nobody waits for a pause: measured, writing takes an eighth less than with G1
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC",
 }
 
 
 @checked()
 def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on this machine, with Delta; jars are fetched once into a cache. One that is running is given back.
+    """A session on this machine, with Delta; jars are fetched once into a cache. A running session is returned.
 
     Args:
         app: The application's name.
@@ -57,7 +57,7 @@ def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> Spar
     """
     _require_delta(SparkContext._active_spark_context)
     find_java()
-    # Spark starts whatever "python3" is on the path unless told: it may lack our packages
+    # without these Spark starts the "python3" of the path, which may lack our packages
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     jars = ",".join(str(jar) for jar in delta_jars())
@@ -76,7 +76,7 @@ def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> Spar
 
 
 def _require_delta(running: SparkContext | None) -> None:
-    """Spark would give the running session back, which takes no jars and no extensions any more."""
+    """Spark would return the running session, which takes no jars and no extensions any more."""
     if running is None:
         return
     extensions = running.getConf().get("spark.sql.extensions") or ""

@@ -1,7 +1,10 @@
-"""``format("tablestore")``: a table as a Python data source of Spark: rows, and changes as a stream, in and out.
+"""``format("tablestore")``: tables as a Python data source of Spark, in batches and as streams, to read and to write.
 
-Light to import, since `pyspark_tablestore` is imported for every session on the machine, whatever it reads: the readers
-and writers come with their first use.
+Light to import, since `pyspark_tablestore` is imported for every session on the machine, whatever it reads: readers and
+writers are imported at their first use.
+
+Spark calls all this in processes of its own and hands errors on as text: a query raises Spark's `PySparkException` or
+`StreamingQueryException`. `tablestore.spark.error_of` finds the error of `filestore.errors` in it.
 """
 
 from __future__ import annotations
@@ -22,13 +25,13 @@ class TableStoreSource(DataSource):
     """Options: ``path`` (``database.table``), ``catalog``, ``token``; of streams those of `StreamOptions`.
 
     A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
-    With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which it could not
-    tell from inserts. Rows of Kafka tables always have it; their options are those of `KafkaRead`.
+    With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which would
+    look like inserts. Rows of Kafka tables always have it; their options are those of `KafkaRead`.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format`` takes."""
+        """The format's name."""
         return "tablestore"
 
     def schema(self) -> StructType:
@@ -36,19 +39,19 @@ class TableStoreSource(DataSource):
         from filestore.model.rowkind import KIND_COLUMN  # here and below: see above
         from filestore.model.schema import Schema
         from tablestore.following.follow import change_schema
-        from tablestore.spark.kafka_options import kafka_read
+        from tablestore.spark.batch.reading import wants_changes
+        from tablestore.spark.batch.system_tables import system_type
+        from tablestore.spark.kafka.options import kafka_read
         from tablestore.spark.opened import opened
-        from tablestore.spark.reading import wants_changes
-        from tablestore.spark.system import system_type
         from tablestore.system.names import split_name
 
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return system_type(self.options, system)
         if (asked := kafka_read(self.options)) is not None:
-            from tablestore.spark.kafka_reading import kafka_type
+            from tablestore.spark.kafka.reading import kafka_type
 
             return kafka_type(asked)
-        definition = opened(self.options).files().state().definition
+        definition = opened(self.options).definition
         fields = StructType.fromJson(definition.schema.plain().to_delta())
         if not wants_changes(self.options):
             return fields
@@ -59,22 +62,22 @@ class TableStoreSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch read."""
-        from tablestore.spark.kafka_options import kafka_read
-        from tablestore.spark.reading import BatchReader
-        from tablestore.spark.system import SystemReader
+        from tablestore.spark.batch.reading import BatchReader
+        from tablestore.spark.batch.system_tables import SystemReader
+        from tablestore.spark.kafka.options import kafka_read
         from tablestore.system.names import split_name
 
         if (system := split_name(self.options.get("path", ""))[1]) is not None:
             return SystemReader(dict(self.options), system)
         if (asked := kafka_read(self.options)) is not None:
-            from tablestore.spark.kafka_reading import KafkaBatchReader
+            from tablestore.spark.kafka.reading import KafkaBatchReader
 
             return KafkaBatchReader(asked)
         return BatchReader(dict(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A batch write; ``mode("overwrite")`` replaces the whole table, or some partitions (see `BatchWriter`)."""
-        from tablestore.spark.sink import BatchWriter
+        from tablestore.spark.batch.sink import BatchWriter
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))
@@ -82,7 +85,7 @@ class TableStoreSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802  # Spark's name
         """A stream into the table: each micro-batch is one commit."""
-        from tablestore.spark.sink import StreamWriter
+        from tablestore.spark.batch.sink import StreamWriter
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))
@@ -90,13 +93,13 @@ class TableStoreSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """A stream of changes."""
-        from tablestore.spark.changes import ChangeReader
-        from tablestore.spark.kafka_options import kafka_read
+        from tablestore.spark.kafka.options import kafka_read
+        from tablestore.spark.streaming.changes import ChangeReader
         from tablestore.system.names import refuse_system
 
         refuse_system(self.options.get("path", ""))
         if (asked := kafka_read(self.options)) is not None:
-            from tablestore.spark.kafka_reading import KafkaStreamReader
+            from tablestore.spark.kafka.reading import KafkaStreamReader
 
             return KafkaStreamReader(asked)
         return ChangeReader(dict(self.options), schema)

@@ -13,43 +13,41 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from compaction.folding import fold_table
+from compaction.compact import compact_table
 from compaction.in_writer import InWriter
-from compaction.local import compact_table
-from compaction.tombstones import bury
+from compaction.tombstones import clean_tombstones
 from filestore.ambient import system_ambient
 from filestore.arguments import checks_arguments
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.life.retention import tag_of
 from filestore.metrics.meter import NO_METER
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
-from log.connectors.options import CONNECTOR
-from tablestore.defaults import PREFIX, table_defaults
+from filestore.operations.fold import fold_table
+from log.connector.options import CONNECTOR
 from tablestore.following.result_mode import ResultMode
+from tablestore.incoming.moments import in_utc
 from tablestore.kafka_table import KafkaTable
-from tablestore.moments import in_utc
 from tablestore.reading.log_tail import VisibleTail
-from tablestore.spark.compact import spark_changes, spark_compaction, spark_folds
-from tablestore.spark.fresh import read_fresh
+from tablestore.spark.batch.compaction import spark_changes, spark_compaction, spark_folds
+from tablestore.spark.batch.overlays import read_fresh, read_overlaid
+from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.interpreter import work_with_this_python
-from tablestore.spark.kafka_table import SparkKafkaTable
-from tablestore.spark.opened import location_options
-from tablestore.spark.overlay import read_overlaid
-from tablestore.spark.query_id import QueryId
+from tablestore.spark.kafka.table import SparkKafkaTable
+from tablestore.spark.opened import identity_options
 from tablestore.spark.source import TableStoreSource
-from tablestore.spark.stream_metrics import StreamMetrics
-from tablestore.spark.stream_options import StreamOptions
-from tablestore.spark.write import spark_runner
-from tablestore.store import Store
+from tablestore.spark.streaming.metrics import StreamMetrics
+from tablestore.spark.streaming.options import StreamOptions
+from tablestore.spark.streaming.query_id import QueryId
+from tablestore.store import PREFIX, Store, table_defaults
 from tablestore.system.names import split_name
 from tablestore.system.scan import Versions
 from tablestore.table import Table
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.overwrite import Overwrite
-from tablestore.writing.transaction import TableWriter
+from tablestore.writing.writer import TableWriter
 
 __all__ = ["SparkStore"]
 
@@ -126,7 +124,7 @@ class SparkStore:
             InvalidRequest: rows that do not fit. Nothing was changed.
             Conflict: lost against other writers. Nothing was changed.
         """
-        return self._write(self._writer(name), df, overwrite, None)
+        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None)
 
     def read(
         self,
@@ -146,8 +144,9 @@ class SparkStore:
             version: The state of that version.
             timestamp: The state at that time.
             fresh: Also what the log holds beyond the newest snapshot, up to its end as this is called: with
-                ``log.consistency = eventual`` the rows of writers at work, and of those that failed until that is
-                mended. Tasks put them beside the version at once, a task a bucket. Otherwise that is nothing.
+                ``log.consistency = eventual`` those are the rows of writers at work, and of writers that failed
+                until their rows are undone. One job puts them beside the version, a task a bucket. A transactional
+                log holds nothing beyond the snapshot.
             tag: The state that has this tag.
             from_version: Of ``audit_log`` and ``changes``: see `tablestore.Table.system`.
             to_version: Likewise.
@@ -181,21 +180,22 @@ class SparkStore:
         return reader.load(table.location)
 
     def _fresh(self, table: Table, state: TableState) -> DataFrame | None:
-        log = table.handle.log(state.definition)
+        log = table.opened.log_config(state.definition)
         if log is None or not log.eventual:
             return None
         return read_fresh(self.spark, VisibleTail(table.filestore, log), state)
 
     def _system(self, table: Table, name: str, versions: Versions) -> DataFrame:
-        table.system(name, versions.at, from_version=versions.after, to_version=versions.until)  # errors come here
-        reader = self.spark.read.format("tablestore").options(**location_options(table.handle))
+        # raises what is wrong with the request
+        table.system(name, versions.at, from_version=versions.after, to_version=versions.until)
+        reader = self.spark.read.format("tablestore").options(**identity_options(table.opened.identity))
         for option, value in (
             ("version", versions.at),
             ("fromVersion", versions.after),
             ("toVersion", versions.until),
         ):
             reader = reader if value is None else reader.option(option, value)
-        return reader.load(f"{table.handle.identifier}${name}")
+        return reader.load(f"{table.identifier}${name}")
 
     def read_stream(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,
@@ -213,7 +213,7 @@ class SparkStore:
     ) -> DataFrame:
         """The table's changes as a streaming DataFrame with ``_kind``: the snapshot's rows first, then the log.
 
-        Changes of one key keep their order within a micro-batch: they come in one partition. A restarted query goes
+        Changes of one key keep their order within a micro-batch: they are in one partition. A restarted query goes
         on exactly where its checkpoint says. The query's progress shows where it is (``endOffset``) and the newest
         version (``latestOffset``).
 
@@ -224,18 +224,18 @@ class SparkStore:
             timestamp: Likewise.
             version: Likewise.
             tag: Likewise.
-            mode: ``upsert`` or ``changelog``: what it gets of an update, as in `tablestore.Table.follow`.
+            mode: ``upsert`` or ``changelog``: which rows stand for an update, as in `tablestore.Table.follow`.
             max_rows_per_batch: The most rows of a micro-batch, which may end within a version. Files come whole: those
                 of the snapshot, and in mode ``changelog`` the changes of a bucket.
             max_versions_per_batch: The most versions of a micro-batch.
             consumer: An id under which the table knows what the query has still to read, so that it does not expire. A
                 query without a checkpoint goes on where the last one with this id was: a batch may come again.
             on_log_gap: ``fail``, or ``rescan``: if changes are gone, go on from the newest version, as in
-                `tablestore.Table.follow`. If the version before is gone, too, all rows come again, and
-                ``rescans`` in the query's ``endOffset`` grows: rows that were deleted meanwhile are told by nothing.
+                `tablestore.Table.follow`. If the version before is gone, too, all rows are read again, and
+                ``rescans`` in the query's ``endOffset`` grows: there are no deletes of rows deleted meanwhile.
 
         Raises:
-            InvalidRequest: options that do not fit (`tablestore.spark.stream_options`).
+            InvalidRequest: options that do not fit (`tablestore.spark.streaming.options`).
             NotFound: there is no such table.
             Unsupported: with mode ``upsert``: the table has no log (``log.system = none``).
         """
@@ -254,16 +254,16 @@ class SparkStore:
         asked = StreamOptions.parse(options)
         table = self.store.managed_table(name)
         if asked.mode is ResultMode.UPSERT:
-            table.handle.required_log(table.definition)
+            table.opened.required_log()
         if consumer is not None:
             table.consumer(consumer)  # refuses a bad id before anything starts
         self._measure(table)
-        reader = self.spark.readStream.format("tablestore").options(**location_options(table.handle))
+        reader = self.spark.readStream.format("tablestore").options(**identity_options(table.opened.identity))
         return reader.option("changes", "true").options(**options).load(name)
 
     def _measure(self, table: Table) -> None:
-        """Queries that read it are measured, if anybody wants to know."""
-        if table.handle.meter is NO_METER:
+        """Measures queries that read it, if the store has a meter."""
+        if table.opened.meter is NO_METER:
             return
         if self._streams is None:
             self._streams = StreamMetrics()
@@ -284,7 +284,7 @@ class SparkStore:
             checkpoint: Where Spark keeps the query's progress.
             trigger: Spark's trigger, such as ``{"processingTime": "1 second"}`` or ``{"availableNow": True}``.
         """
-        writer = self._writer(name)
+        writer = self._writer(self.store.managed_table(name))
         place = fspath(checkpoint)
         query_id = QueryId(self.spark, place)
 
@@ -313,23 +313,19 @@ class SparkStore:
         store = self.store.managed_table(name).filestore
         folded = fold_table(store, full=full, runner=spark_folds(self.spark))
         compacted = compact_table(store, full=full, runner=spark_compaction(self.spark))
-        return bury(store) or compacted or folded
+        return clean_tombstones(store) or compacted or folded
 
-    def _writer(self, name: str) -> _Writer:
-        """The table's writer; kept, since it knows the newest version and reads only what is newer.
-
-        The catalog is asked each time: a table of that name that was made later has another id.
-        """
-        if (known := self._writers.get(self.store.table_id(name))) is not None:
+    def _writer(self, table: Table) -> _Writer:
+        """The table's writer; kept, since it knows what it has repaired, and compacts beside its commits."""
+        opened = table.opened
+        if (known := self._writers.get(opened.identity.table_id)) is not None:
             return known
-        table = self.store.managed_table(name)
-        handle = table.handle
-        meter = CommitMeter(handle.meter, handle.identifier, handle.ambient)
+        meter = CommitMeter(opened.meter, opened.identity.identifier, opened.ambient)
         writer = _Writer(
-            TableWriter(table.filestore, handle.log, handle.ambient, spark_changes(self.spark), meter),
+            TableWriter(table.filestore, opened.log_config, opened.ambient, spark_changes(self.spark), meter),
             InWriter(table.filestore, spark_compaction(self.spark), spark_folds(self.spark)),
         )
-        return self._writers.setdefault(table.handle.table_id, writer)
+        return self._writers.setdefault(opened.identity.table_id, writer)
 
     def _write(self, writer: _Writer, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
         definition = writer.table.definition
@@ -340,7 +336,7 @@ class SparkStore:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """What is kept for a table that is written."""
+    """What a store keeps of a table that it writes."""
 
     table: TableWriter
     compaction: InWriter

@@ -1,6 +1,6 @@
-"""System tables: what is known of a table, and what changed in it, as tables (tablestore/SYSTEM_TABLES.md).
+"""System tables: metadata and changes of a table, as tables (tablestore/SYSTEM_TABLES.md).
 
-names      how they are called: DB.TABLE$snapshots       metadata   those that are told from the Delta log
-changes    audit_log and changes: rows, planned so       scan       `SystemScan`: the door
-           that tasks can read them
+names      their names: DB.TABLE$snapshots               metadata   those that are read from the Delta log
+changes    audit_log and changes: rows, in parts         scan       `SystemScan` and `system_scan`
+           that tasks can read                           detail     a version's metadata as plain values
 """

@@ -1,7 +1,7 @@
-"""The system tables of rows, ``audit_log`` and ``changes``: planned as parts that can be read one by one, or in tasks.
+"""The system tables of rows, ``audit_log`` and ``changes``: planned as parts that tasks can read one by one.
 
-Parts are picklable and hold metadata only. Rows have the kind first, as in Paimon, and those of the audit log the
-commit that made the change last, as in Delta's change data feed.
+Parts are picklable and have only metadata. Rows begin with the kind, as in Paimon, and those of the audit log end with
+the commit of the change, as in Delta's change data feed.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
-from filestore.reading.difference import Compared, SlotDifference, Spill, changed_rows, differences
+from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences
 from filestore.reading.scan import ScanPlan, scan
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
-from log.store import LogConfig
+from log.table.store import LogConfig
 from tablestore.following.hybrid import FromLog, Replaced, steps
 from tablestore.following.records import RecordReader, definition_after
 
@@ -34,7 +34,7 @@ _VERSIONS_OF_A_PART = 100
 
 
 def changes_schema(definition: TableDefinition) -> pa.Schema:
-    """The columns of ``changes``: ``rowkind`` and the table's.
+    """The columns of ``changes``: ``rowkind`` and those of the table.
 
     Raises:
         Unsupported: the table has a column of that name (``rowkind-column``).
@@ -50,39 +50,39 @@ def changes_schema(definition: TableDefinition) -> pa.Schema:
 
 
 def audit_schema(definition: TableDefinition) -> pa.Schema:
-    """The columns of ``audit_log``: those of ``changes``, and the commit."""
+    """The columns of ``audit_log``: those of ``changes``, and those of the commit."""
     return pa.schema([*changes_schema(definition), *_COMMIT])
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesPart:
-    """What differs in one slot. Picklable."""
+    """The difference in one slot. Picklable."""
 
-    compared: Compared
+    compared: VersionPair
     difference: SlotDifference
     schema: pa.Schema
 
     def rows(self, spill: Spill) -> Iterator[pa.Table]:
-        """The changes, in the order of the key."""
+        """Computes the changes, in the order of the key."""
         for rows in changed_rows(self.compared, self.difference, spill):
             yield _with_kind_first(rows).cast(self.schema)
 
 
 def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[ChangesPart]:
-    """What makes the rows of one version those of another, which may be an earlier one. Reads metadata only.
+    """Plans the changes from the rows of one version to those of another, which may be an earlier one. Reads metadata.
 
-    Rows have the columns that the table has now, whatever it had then; they are those that our readers see, who merge
-    pending runs.
+    Rows have the table's current columns, whatever it had then; they are those that our readers see, with pending runs
+    merged.
     """
     before, after = store.state(from_version), store.state(to_version)
     newest = store.state().definition
-    compared = Compared(store.files(before), store.files(after), newest.schema)
+    compared = VersionPair(store.files(before), store.files(after), newest.schema)
     return [ChangesPart(compared, difference, changes_schema(newest)) for difference in differences(before, after)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Parts of a version's scan whose rows all left, or all came, in one commit."""
+    """Parts of a version's scan whose rows were all removed, or all added, by one commit."""
 
     table: TableFiles
     parts: tuple[ScanPlan, ...]
@@ -91,7 +91,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """What a commit did in the buckets of a part."""
+    """The changes of a commit in the buckets of a part."""
 
     version: int
     timestamp_ms: int
@@ -101,7 +101,7 @@ class _Commit:
 
 @dataclass(frozen=True, slots=True)
 class AuditPart:
-    """The changes that some commits made in one bucket, in their order. Picklable."""
+    """The changes of some commits in one bucket, in their order. Picklable."""
 
     table: TableFiles
     log: LogConfig
@@ -109,7 +109,7 @@ class AuditPart:
     commits: tuple[_Commit, ...]
 
     def rows(self) -> Iterator[pa.Table]:
-        """The changes as they were committed."""
+        """Reads the changes as they were committed."""
         schema, wanted = audit_schema(self.table.definition), self.table.definition.schema
         with RecordReader(self.log, wanted, self.table.ambient) as log:
             for commit in self.commits:
@@ -130,9 +130,9 @@ def _scanned(change: _Rows, wanted: Schema) -> Iterator[pa.Table]:
 
 
 def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_version: int | None) -> list[AuditPart]:
-    """The changes after a version (None: the first retained one) up to another (None: the newest). Reads metadata only.
+    """Plans the changes after a version (None: the first retained one) up to another (None: the newest).
 
-    Rows have the columns that the table has now, whatever it had when they were written.
+    It reads only metadata. Rows have the table's current columns, whatever it had when they were written.
 
     Raises:
         NotFound: there are no such versions.
@@ -140,11 +140,11 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
     """
     newest = store.state()
     last = newest.version if to_version is None else to_version
-    # the rows that older overwrites replaced may be gone, though their log entries are there
+    # the rows that older overwrites replaced may be gone, although their log entries exist
     first = first_retained(newest) if from_version is None else from_version
     if first > last:
         raise InvalidRequest(
-            f"from_version={first} is after to_version={last}: the audit log goes forward only", code="bad-versions"
+            f"from_version={first} is after to_version={last}: the audit log cannot go backward", code="bad-versions"
         )
     store.snapshot(first)
     table, definition = store.files(newest), store.definition(first)
@@ -162,7 +162,7 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
 
 
 def _plan(store: FileStore, commit: Commit, definition: TableDefinition, planned: Mapping[int, list[_Commit]]) -> None:
-    """Adds what a version did to the buckets in which it did it."""
+    """Adds the changes of a version to each bucket that it changed."""
     snapshot = commit.snapshot()
     timestamp_ms = round(snapshot.timestamp.timestamp() * 1000)
     for step in steps([snapshot], keyed=bool(definition.primary_key)):
@@ -176,7 +176,7 @@ def _logged(step: FromLog) -> dict[int, list[FromLog | _Rows]]:
 
 
 def _replaced(store: FileStore, step: Replaced) -> dict[int, list[FromLog | _Rows]]:
-    """In each bucket what left and what came."""
+    """The removed and the added parts of each bucket."""
     before, after = store.state(step.version - 1), store.state(step.version)
     sides = (
         (before, Replaced.left(before, after), RowKind.DELETE),

@@ -1,4 +1,4 @@
-"""System tables that are told from the Delta log: pure functions from a version or commits to rows."""
+"""System tables that are read from the Delta log: pure functions from a version or commits to rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Partition, PendingRun, Slot
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import to_sql
-from log.connectors.secrets import shown
+from log.connector.properties import shown
 
 __all__ = ["OF_A_VERSION", "OF_HISTORY", "TAG_DOMAIN", "schemas_of", "snapshots_of"]
 
@@ -89,11 +89,11 @@ _FILES = pa.schema(
 _ROWS = 10_000
 
 OF_HISTORY: Mapping[str, pa.Schema] = {"snapshots": _SNAPSHOTS, "schemas": _SCHEMAS}
-"""Those that are told from all versions, and their columns."""
+"""The system tables that are read from all versions, with their columns."""
 
 
 def snapshots_of(history: Iterable[Snapshot]) -> Iterator[pa.Table]:
-    """The table ``snapshots``."""
+    """Makes the table ``snapshots``."""
     return _tables(
         _SNAPSHOTS,
         (
@@ -111,7 +111,7 @@ def snapshots_of(history: Iterable[Snapshot]) -> Iterator[pa.Table]:
 
 
 def schemas_of(first: TableState, later: Iterable[Commit]) -> Iterator[pa.Table]:
-    """The table ``schemas``: the definition of the oldest version that there is, and each that came later."""
+    """Makes the table ``schemas``: the definition of the oldest version that exists, and each later one."""
     return _tables(_SCHEMAS, _schema_rows(first, later))
 
 
@@ -179,7 +179,7 @@ def _buckets(state: TableState) -> Iterator[dict[str, Any]]:
 
 
 def _held(state: TableState) -> dict[Slot, tuple[tuple[DataFile, ...], tuple[PendingRun, ...]]]:
-    """What each slot has: files, and runs that are pending."""
+    """The files and pending runs of each slot."""
     files, runs = state.slots(), state.pending()
     return {slot: (files.get(slot, ()), runs.get(slot, ())) for slot in (*files, *runs)}
 
@@ -217,7 +217,7 @@ OF_A_VERSION: Mapping[str, tuple[pa.Schema, Callable[[TableState], Iterator[pa.T
     "buckets": _with_schema(_BUCKETS, _buckets),
     "files": _with_schema(_FILES, _files),
 }
-"""Those that are told from one version: their columns, and the rows of it."""
+"""The system tables that are read from one version: their columns, and their rows."""
 
 
 def _counts(files: Sequence[DataFile], runs: Sequence[PendingRun]) -> dict[str, Any]:
@@ -243,7 +243,7 @@ def _null_first(partition: Partition) -> list[tuple[bool, str]]:
 
 
 def _tables(schema: pa.Schema, rows: Iterable[Mapping[str, Any]]) -> Iterator[pa.Table]:
-    """Rows of metadata, which are few, as tables of at most `_ROWS`."""
+    """Makes tables of at most `_ROWS` rows from rows of metadata, which are few."""
     held: list[Mapping[str, Any]] = []
     for row in rows:
         held.append(row)

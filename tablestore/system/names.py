@@ -1,4 +1,4 @@
-"""How system tables are called. Light to import: names are split before anything else."""
+"""The names of system tables. The module imports quickly, since names are split before anything else."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SYSTEM_TABLES = (
 
 
 def split_name(name: str) -> tuple[str, str | None]:
-    """The table and the system table of ``database.table$system``; None if it is a table itself.
+    """Splits ``database.table$system`` into the table and the system table; None for a name without ``$``.
 
     Raises:
         NotFound: ``no-system-table``.
@@ -36,7 +36,7 @@ def split_name(name: str) -> tuple[str, str | None]:
 
 
 def refuse_system(name: str) -> None:
-    """Refuses a system table where only tables will do.
+    """Refuses a system table where only ordinary tables are possible.
 
     Raises:
         Unsupported: ``system-table``.
@@ -44,5 +44,5 @@ def refuse_system(name: str) -> None:
     table, system = split_name(name)
     if system is not None:
         raise Unsupported(
-            f"{name} is a system table, which is only read, in batches: name {table} itself", code="system-table"
+            f"{name} is a system table, which can only be read, in batches: use {table}", code="system-table"
         )

@@ -1,4 +1,4 @@
-"""`SystemScan`: a system table that is read when its rows are asked for, as `tablestore.Scan` is."""
+"""`SystemScan`: a system table that is read when its rows are requested, as `tablestore.Scan` is."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.reading.difference import on_local_disk
 from filestore.table import FileStore
-from tablestore.handle import TableHandle
-from tablestore.own_log import own_log
+from managed_table.opened import OpenedTable
 from tablestore.reading.results import Results
 from tablestore.system.changes import audit_parts, audit_schema, changes_parts, changes_schema
 from tablestore.system.metadata import OF_A_VERSION, OF_HISTORY, schemas_of, snapshots_of
@@ -27,12 +26,12 @@ _PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Which versions a system table is about.
+    """The versions that a system table is read for.
 
     Attributes:
-        at: Of the tables of one version: which; the newest if None.
-        after: Of ``audit_log`` and ``changes``: the version before the first change.
-        until: Of the same: the version of the last change; the newest if None.
+        at: The version, for tables of one version; the newest if None.
+        after: For ``audit_log`` and ``changes``: the version before the first change.
+        until: For the same tables: the version of the last change; the newest if None.
     """
 
     at: int | None = None
@@ -40,7 +39,7 @@ class Versions:
     until: int | None = None
 
     def check(self, name: str) -> None:
-        """Refuses what the system table does not take.
+        """Refuses versions that the system table does not use.
 
         Raises:
             NotFound: there is no such system table (``no-system-table``).
@@ -52,9 +51,9 @@ class Versions:
             )
         ranged = name in ("audit_log", "changes")
         if self.at is not None and name not in OF_A_VERSION:
-            problem = "takes no version" + (": give from_version and to_version" if ranged else "")
+            problem = "takes no version" + (": pass from_version and to_version" if ranged else "")
         elif (self.after is not None or self.until is not None) and not ranged:
-            problem = "takes no from_version and to_version" + (": give version" if name in OF_A_VERSION else "")
+            problem = "takes no from_version and to_version" + (": pass version" if name in OF_A_VERSION else "")
         elif name == "changes" and self.after is None:
             problem = "needs from_version: the version whose rows are compared with those of to_version, or the newest"
         else:
@@ -64,7 +63,7 @@ class Versions:
 
 @dataclass(frozen=True, slots=True)
 class SystemScan(Results):
-    """A system table's rows.
+    """The rows of a system table.
 
     Attributes:
         schema: Its columns.
@@ -74,13 +73,13 @@ class SystemScan(Results):
     _tables: Callable[[], Iterable[pa.Table]]
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Batches; of ``audit_log`` and ``changes`` of about a row group, so memory stays bounded."""
+        """Yields batches; those of ``audit_log`` and ``changes`` have about a row group, so memory stays bounded."""
         for rows in self._tables():
             yield from rows.to_batches()
 
 
 def system_schema(name: str, definition: TableDefinition) -> pa.Schema:
-    """The columns of a system table of a table."""
+    """Returns the columns of a system table of a table."""
     match name:
         case "audit_log":
             return audit_schema(definition)
@@ -89,13 +88,14 @@ def system_schema(name: str, definition: TableDefinition) -> pa.Schema:
     return OF_HISTORY[name] if name in OF_HISTORY else OF_A_VERSION[name][0]
 
 
-def system_scan(handle: TableHandle, store: FileStore, name: str, versions: Versions) -> SystemScan:
-    """A system table, planned on the versions that there are now. For errors see `tablestore.Table.system`."""
+def system_scan(table: OpenedTable, name: str, versions: Versions) -> SystemScan:
+    """Plans the read of a system table for the existing versions. Errors are those of `tablestore.Table.system`."""
     versions.check(name)
+    store = table.files
     schema = system_schema(name, store.state().definition)
     match name:
         case "audit_log":
-            log = own_log(handle, store)
+            log = table.own_log()
             audited = audit_parts(store, log, versions.after, versions.until)
             return SystemScan(schema, lambda: (rows for part in audited for rows in part.rows()))
         case "changes":
@@ -108,19 +108,19 @@ def system_scan(handle: TableHandle, store: FileStore, name: str, versions: Vers
 
 
 def metadata_rows(store: FileStore, name: str, version: int) -> Iterator[pa.Table]:
-    """The rows of a system table that is told from the Delta log, up to a version."""
+    """Returns the rows of a system table that is read from the Delta log, up to a version."""
     match name:
         case "snapshots":
             return snapshots_of(_history(store, version))
         case "schemas":
-            oldest = store.state(first_retained(store.state()))  # older ones may have expired whose log entries stay
+            oldest = store.state(first_retained(store.state()))  # log entries of older, expired versions may exist
             later = (commit for commit in store.log.commits_after(oldest.version) if commit.version <= version)
             return schemas_of(oldest, later)
     return OF_A_VERSION[name][1](store.state(version))
 
 
 def _history(store: FileStore, version: int) -> Iterator[Snapshot]:
-    """Snapshots from a version on, newest first, read some at a time."""
+    """Yields snapshots from a version on, newest first, reading some at a time."""
     before = version + 1
     while page := store.snapshots(_PAGE, before):
         yield from page

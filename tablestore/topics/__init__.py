@@ -1,1 +1,1 @@
-"""Reading Kafka tables: messages as rows, and the complete changes of topics that tell upserts."""
+"""Reads Kafka tables: messages as rows, and the complete changes of topics with upserts."""

@@ -1,4 +1,4 @@
-"""Complete changes of a Kafka topic that tells upserts: batches of messages go through a normalizer."""
+"""The complete changes of a Kafka topic with upserts: a normalizer computes them from batches of messages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["followed_changes", "scanned_changes", "temporary_state"]
 
 
 def followed_changes(normalizer: Normalizer, batches: Iterable[tuple[pa.Table, Positions]]) -> Iterator[pa.RecordBatch]:
-    """What batches change: first what was taken before and may not have arrived.
+    """Yields the changes of batches, first those that were computed before and may not have been delivered.
 
-    A batch has arrived when the next one is asked for.
+    A batch counts as delivered when the next one is requested.
 
     Args:
-        normalizer: Its state remembers how far this has come.
-        batches: Rows from the normalizer's positions on, and where each batch ends.
+        normalizer: Its state remembers the positions.
+        batches: Rows from the normalizer's positions on, and the positions at the end of each batch.
     """
     if (left := normalizer.undelivered()) is not None:
         yield from left
@@ -37,7 +37,7 @@ def followed_changes(normalizer: Normalizer, batches: Iterable[tuple[pa.Table, P
 def scanned_changes(
     make: Callable[[str], NormalizerSpec], batches: Iterable[pa.Table], ambient: Ambient
 ) -> Iterator[pa.RecordBatch]:
-    """What batches change that begin with nothing; the state lies in a temporary folder and goes with the reader."""
+    """Yields the changes of batches, beginning with an empty state in a temporary folder."""
     with temporary_state() as folder, Normalizer(make(folder), ambient) as normalizer:
         for number, rows in enumerate(batches):
             yield from normalizer.apply(rows, {"batch": number})
@@ -45,6 +45,6 @@ def scanned_changes(
 
 @contextmanager
 def temporary_state() -> Iterator[str]:
-    """A folder for a state that goes with its reader."""
+    """Creates a folder for a state that is removed with its reader."""
     with temporary_folder("tablestore-normalizer-") as folder:
         yield f"{folder}/state"

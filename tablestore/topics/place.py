@@ -1,4 +1,4 @@
-"""The place of a reader that the brokers remember for it, and what follows if the messages there are gone."""
+"""The position of a reader that the brokers store for it, and what happens if the messages there are gone."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from filestore.errors import NotFound
 __all__ = ["ReaderPlace", "place_gone"]
 
 _KEEP_MS = 60 * 60 * 1000
-"""Brokers forget what was not said for a week, or as long as they are set to: a reader that waits says it anew."""
+"""Brokers remove offsets after a week, or the time that they are set to: a waiting reader writes them again."""
 
 
 class ReaderPlace:
-    """Keeps a reader's offsets whenever they have changed, and from time to time while they do not.
+    """Stores a reader's offsets when they have changed, and from time to time if they have not.
 
     Args:
-        write: Keeps offsets.
-        known: What is kept already.
+        write: Stores offsets.
+        known: The offsets that are stored already.
         ambient: The clock.
     """
 
@@ -30,10 +30,10 @@ class ReaderPlace:
         self._written_ms: int | None = None
 
     def reached(self, offsets: Mapping[int, int]) -> None:
-        """All that lies before these offsets was taken.
+        """Stores that everything before these offsets was read.
 
         Raises:
-            Unavailable, InvalidRequest: as `log.kafka.group_offsets.GroupOffsets.write`.
+            Unavailable, InvalidRequest: as `log.kafka.groups.GroupOffsets.write`.
         """
         now_ms = self._ambient.now_ms()
         recent = self._written_ms is not None and now_ms - self._written_ms < _KEEP_MS
@@ -45,14 +45,14 @@ class ReaderPlace:
 
 @contextmanager
 def place_gone(consumer: str) -> Iterator[None]:
-    """Says of an offset that is gone whose place it was, since a reader with that id comes back to it each time."""
+    """Adds the consumer to the error of a missing offset, since a reader with its id would return to it each time."""
     try:
         yield
     except NotFound as error:
         if error.code != "offset-gone":
             raise
         raise NotFound(
-            f"{error}. It is the place of consumer {consumer!r}, and messages after it may be lost: name another "
+            f"{error}. It is the position of consumer {consumer!r}, and messages after it may be lost: name another "
             "consumer, or move the offsets of the group of that name with kafka-consumer-groups --reset-offsets",
             code="offset-gone",
         ) from error

@@ -1,7 +1,8 @@
-"""An endless reader of a Kafka table: its rows as they come, or what they change.
+"""An endless reader of a Kafka table: it returns the rows as they arrive, or their changes.
 
-Where a reader begins is decided, and kept if it has a place of its own, when it is asked for and not with its first
-batch. Otherwise "the latest offset" would be another one after each restart, until the first batch was taken.
+The position at which a reader begins is determined, and stored if the reader has one of its own, when the reader is
+created and not with its first batch. Otherwise "the latest offset" would change with each restart before the first
+batch.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import RowDecoder
+from log.connector.declaration import KafkaDeclaration
+from log.connector.decoding import RowDecoder
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.progress import Positions
 from tablestore.topics.changes import followed_changes, temporary_state
@@ -24,8 +25,8 @@ from tablestore.topics.place import ReaderPlace, place_gone
 from tablestore.topics.spec import spec_of
 
 if TYPE_CHECKING:
-    from log.kafka.declared_reader import Followed
-    from log.kafka.declared_topic import DeclaredTopic
+    from log.connector.reader import Followed
+    from log.connector.topic import ConnectorTopic
 
 __all__ = ["Stop", "TopicReader", "ending_of", "starts_of"]
 
@@ -33,12 +34,12 @@ Stop = threading.Event | Callable[[], bool] | None
 
 
 def ending_of(stop: Stop) -> Callable[[], bool] | None:
-    """What says when a reader is to end; None: never."""
+    """Converts `stop` to a function that says when a reader ends; None: never."""
     return stop.is_set if isinstance(stop, threading.Event) else stop
 
 
-def starts_of(table: KafkaDeclaration, topic: DeclaredTopic, known: dict[int, int]) -> dict[int, int]:
-    """Where a reader goes on: where it was, and at the beginning of partitions that came since; at first as it says."""
+def starts_of(table: KafkaDeclaration, topic: ConnectorTopic, known: dict[int, int]) -> dict[int, int]:
+    """The offsets at which a reader continues: its own, and the first ones of new partitions; at first its options'."""
     partitions = topic.partitions()
     if not known:
         return {r.partition: r.start for r in topic.ranges(partitions, table.startup)}
@@ -47,24 +48,24 @@ def starts_of(table: KafkaDeclaration, topic: DeclaredTopic, known: dict[int, in
 
 @dataclass(frozen=True, slots=True)
 class TopicReader:
-    """Reads a topic on and on.
+    """Reads a topic without an end.
 
     Attributes:
-        table: What its messages are, with the reader's own options.
-        topic: The same.
-        stop: Says when to end; what the topic holds then is still given.
+        table: The declaration of the topic, with the reader's own options.
+        topic: The same topic.
+        stop: Says when to end; messages that the topic has then are still returned.
         ambient: The clock.
-        columns: Which are read; all if None.
+        columns: The columns to read; all if None.
     """
 
     table: KafkaDeclaration
-    topic: DeclaredTopic
+    topic: ConnectorTopic
     stop: Callable[[], bool] | None
     ambient: Ambient
     columns: Sequence[str] | None
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """The rows of messages, as they are."""
+        """Yields the rows of messages unchanged."""
         return self._rows(starts_of(self.table, self.topic, {}))
 
     def _rows(self, starts: Mapping[int, int]) -> Iterator[pa.RecordBatch]:
@@ -73,16 +74,16 @@ class TopicReader:
                 yield from found.rows.to_batches()
 
     def remembered_rows(self, consumer: str, most: int | None) -> Iterator[pa.RecordBatch]:
-        """The same from where the consumer was; rows count as taken once the next are asked for.
+        """Yields the rows from the consumer's position on; rows count as read once the next ones are requested.
 
         Args:
             consumer: The consumer's id.
-            most: The most messages that are taken at once, since the place cannot lie within what was taken at once.
+            most: The largest number of messages to read at once, since a position cannot be inside of a batch.
         """
-        from log.kafka.group_offsets import GroupOffsets  # librdkafka takes 80 ms to load
+        from log.connector.groups import group_offsets  # librdkafka takes 80 ms to load
 
-        self.topic.partitions()  # says why there is no connection, which the group's consumer does not
-        group = GroupOffsets(self.table, consumer, self.ambient)
+        self.topic.partitions()  # its error says why there is no connection, unlike that of the group's consumer
+        group = group_offsets(self.table, consumer, self.ambient)
         known = group.read()
         place = ReaderPlace(group.write, known, self.ambient)
         starts = starts_of(self.table, self.topic, known)
@@ -99,7 +100,7 @@ class TopicReader:
                 place.reached(found.positions)
 
     def complete_changes(self, state: str | None) -> Iterator[pa.RecordBatch]:
-        """What messages change; for the state see `tablestore.KafkaTable.follow`."""
+        """Yields the changes of messages; for the state see `tablestore.KafkaTable.follow`."""
         topic_id, _ = self.topic.identified()
         if state is None:
             return self._forgotten_changes(topic_id, starts_of(self.table, self.topic, {}))
@@ -131,7 +132,7 @@ class TopicReader:
     def _followed(
         self, starts: Mapping[int, int], columns: Sequence[str] | None, most: int | None = None
     ) -> Iterator[Followed]:
-        from log.kafka.declared_reader import follow_from  # librdkafka takes 80 ms to load
+        from log.connector.reader import follow_from  # librdkafka takes 80 ms to load
 
         decoder = RowDecoder.of(self.table, columns)
         return follow_from(self.table, self.topic, starts, self.stop, self.ambient, decoder, most)

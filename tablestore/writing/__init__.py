@@ -1,1 +1,1 @@
-"""Writing across both stores: files, log and snapshot as one commit; and what else makes a version."""
+"""Writing a table's files, log and snapshot as one commit, and the other operations that commit a version."""

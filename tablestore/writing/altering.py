@@ -1,23 +1,21 @@
-"""Changing a table: its files, and what its log takes from its options."""
+"""Changes a table's definition, and the retention of its log with it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compaction.folding import fold_table
-from compaction.rewrite import TableRewrite
-from filestore.alter import alter, plan_alter
 from filestore.model.changes import Change
 from filestore.model.snapshot import Snapshot
-from filestore.table import FileStore
-from log.retention import retention_changed
-from tablestore.handle import TableHandle
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
+from filestore.operations.rewrite import TableRewrite
+from log.table.retention import RetentionChange
+from managed_table.opened import OpenedTable
 
 __all__ = ["alter_table"]
 
 
-def alter_table(handle: TableHandle, files: FileStore, changes: Sequence[Change]) -> Snapshot:
-    """See `tablestore.Table.alter`; the log is first, so that it can refuse."""
-    before, after = files.state().definition, plan_alter(files, changes).definition
-    with retention_changed(handle.log(before), handle.log(after), handle.ambient):
-        return alter(files, changes, TableRewrite, lambda store: fold_table(store, full=True))
+def alter_table(table: OpenedTable, changes: Sequence[Change]) -> Snapshot:
+    """Implements `tablestore.Table.alter`. The log is changed first, so that it can refuse."""
+    retention = RetentionChange(table.log_config, table.ambient)
+    return alter(table.files, changes, TableRewrite, lambda store: fold_table(store, full=True), retention)

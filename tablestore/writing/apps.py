@@ -1,8 +1,8 @@
-"""Callers' own numbers of their writes: one that was written already changes nothing."""
+"""Checks app versions, which are callers' own numbers of their writes: a repeated number changes nothing."""
 
 from __future__ import annotations
 
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.errors import InvalidRequest
 from filestore.model.text import check_text
 
@@ -12,7 +12,7 @@ _RESERVED_APPS = ("tablestore.", "spark.")
 
 
 def app_version(app_id: str, number: int) -> AppVersion:
-    """A caller's own number: ids of the store and of its Spark sink would make the write, or theirs, do nothing."""
+    """Returns a caller's app version; refuses ids of the store and its Spark sink, whose numbers would collide."""
     if not app_id or app_id.startswith(_RESERVED_APPS):
         raise InvalidRequest(
             f"app id {app_id!r} is empty or begins with one of {', '.join(_RESERVED_APPS)}, which the store keeps for "

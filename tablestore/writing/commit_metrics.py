@@ -1,4 +1,4 @@
-"""What is measured of commits."""
+"""Metrics of commits."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class CommitMeter:
     ambient: Ambient
 
     def measured(self, write: Callable[[], Snapshot | None]) -> Snapshot | None:
-        """A write, whatever becomes of it; one that had nothing to do (None) is not counted."""
+        """Runs a write and measures its outcome; a write that had nothing to do (None) is not counted."""
         began_ms = self.ambient.now_ms()
         try:
             snapshot = write()
@@ -88,10 +88,10 @@ class CommitMeter:
         return snapshot
 
     def raced(self, lost: int) -> None:
-        """So many versions were taken by others."""
+        """Counts versions that others committed first."""
         if lost:
             self.meter.add(RACES, (self.table,), lost)
 
     def retried(self, error: Conflict) -> None:
-        """The write is done again."""
+        """Counts a write that begins again."""
         self.meter.add(RETRIES, (self.table, error.code))

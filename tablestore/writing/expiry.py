@@ -1,4 +1,4 @@
-"""Expiry of partitions: what a writer drops, and when it looks for it."""
+"""Expiry of partitions by writers: what they drop, and when they check for it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def expired(state: TableState, now_ms: int) -> Drop:
-    """The partitions of a version that have expired at a time, in milliseconds since 1970.
+    """Returns the partitions of a version that have expired at a time, in milliseconds since 1970.
 
     Raises:
         InvalidRequest: ``no-expiration-time``.
@@ -40,7 +40,7 @@ def expired(state: TableState, now_ms: int) -> Drop:
 
 
 class WriterExpiry:
-    """What a writer does about expired partitions: it drops them after its first write, then once in each interval."""
+    """Drops expired partitions after a writer's first write, and then once in each interval."""
 
     def __init__(self) -> None:
         self._next_ms = 0
@@ -51,11 +51,11 @@ class WriterExpiry:
         options: Callable[[], TableOptions],
         drop: Callable[[Callable[[TableState], Drop]], object],
     ) -> None:
-        """Drops what has expired, if it is time. An error is logged: the write stands, and none may say that it failed.
+        """Drops expired partitions, if it is time. An error is logged, since the write itself has succeeded.
 
         Args:
             ambient: The clock.
-            options: The table's newest options; asked for only if they can matter.
+            options: Returns the table's newest options; it is called only if they can matter.
             drop: `TableWriter.drop_partitions`.
         """
         now = ambient.now_ms()

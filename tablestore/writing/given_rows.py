@@ -1,4 +1,4 @@
-"""Rows that are there as a runner of a write (`tablestore.writing.write_job`)."""
+"""A runner of a write whose rows are in memory (`tablestore.writing.write_job`)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from filestore.sorting.order import sort_rows
-from tablestore.incoming import conform
+from tablestore.incoming.conform import conform
 from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
 
 __all__ = ["given_rows"]
 
 
 def given_rows(rows: pa.Table) -> Runner:
-    """Brings rows in the columns that the table has by then; for errors see `tablestore.incoming.conform`."""
+    """Returns a runner that fits the rows to the table's newest columns; for errors see `conform`."""
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         definition = job.table.definition

@@ -1,4 +1,4 @@
-"""What an overwrite replaces: the whole table, given partitions, or those that its rows turn out to have."""
+"""Decides what an overwrite replaces: the whole table, named partitions, or those that its rows have."""
 
 from __future__ import annotations
 
@@ -19,44 +19,44 @@ from filestore.rows.partitions import partition_set, partitions_of
 __all__ = ["Drop", "Overwrite", "Replacement", "only_in", "parse_spec", "replacement"]
 
 Overwrite: TypeAlias = bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
-"""What users give: False, True (the whole table), ``"dynamic"`` (the partitions that the rows have), or values of
-partition columns, such as ``{"day": "2026-01-31"}``, or several such (those partitions)."""
+"""The argument of users: False, True (the whole table), ``"dynamic"`` (the partitions that the rows have), or values of
+partition columns, such as ``{"day": "2026-01-31"}``, or a list of those (these partitions)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What leaves when an overwrite commits.
+    """The contents that an overwrite removes when it commits.
 
     Attributes:
-        partitions: Everything in them; None: in the partitions that the rows have.
+        partitions: The partitions that are emptied; None for those that the rows have.
     """
 
     partitions: PartitionSet | None
 
     @property
     def bound(self) -> PartitionSet | None:
-        """The partitions that all rows must lie in; None if they may lie anywhere."""
+        """The partitions in which all rows must be; None if rows of all partitions are allowed."""
         return None if self.partitions is None or self.partitions.whole_table else self.partitions
 
     def of(self, slots: Iterable[Slot]) -> PartitionSet:
-        """What leaves for rows in those slots."""
+        """Returns the partitions that rows in those slots replace."""
         return PartitionSet.of(slot.partition for slot in slots) if self.partitions is None else self.partitions
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Partitions that leave.
+    """Partitions to drop.
 
     Attributes:
-        partitions: Which.
-        unless_changed: Only if nobody changes rows in them before: then the choice has to be made again.
+        partitions: The partitions.
+        unless_changed: Whether the choice has to be made again if others change rows in them before the commit.
     """
 
     partitions: PartitionSet
     unless_changed: bool = False
 
     def touches(self, state: TableState) -> frozenset[Slot]:
-        """The slots in which a change undoes the choice: all buckets, since a writer may fill one that is empty."""
+        """Returns the slots where a change invalidates the choice: all buckets, as a writer may fill an empty one."""
         if not self.unless_changed:
             return frozenset()
         buckets = range(state.definition.buckets)
@@ -65,7 +65,7 @@ class Drop:
 
 
 def replacement(overwrite: Overwrite, definition: TableDefinition) -> Replacement | None:
-    """What the argument ``overwrite`` asks for; None for a write that replaces nothing.
+    """Interprets the argument ``overwrite``; returns None for a write that replaces nothing.
 
     In an unpartitioned table ``"dynamic"`` is the whole table, as in Delta.
 
@@ -89,7 +89,7 @@ def replacement(overwrite: Overwrite, definition: TableDefinition) -> Replacemen
 
 
 def parse_spec(text: str) -> dict[str, str | None]:
-    """Values of partition columns from ``day=2026-01-31,region=eu``, or from a JSON object, which can hold null.
+    """Parses values of partition columns from ``day=2026-01-31,region=eu``, or from a JSON object, which can have null.
 
     Raises:
         InvalidRequest: ``bad-partition``.
@@ -124,10 +124,10 @@ def _bad_spec(text: str) -> InvalidRequest:
 def only_in(
     batches: Iterable[pa.RecordBatch], partition_by: Sequence[str], wanted: PartitionSet
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches.
+    """Yields the batches, and checks that all rows are in the wanted partitions.
 
     Raises:
-        InvalidRequest: ``outside-partitions``: a row lies elsewhere.
+        InvalidRequest: ``outside-partitions``: a row is in another partition.
     """
     for batch in batches:
         for partition in partitions_of(pa.Table.from_batches([batch]), partition_by):

@@ -1,159 +1,186 @@
-"""Rolling a table back across both stores: its files, and the changes that lead there in its log.
+"""Rolls a table back: it restores an older version's files, and writes the changes of rows to the log.
 
-History goes on: the rollback is a new version, whose files are those of an older one. A reader of the log gets, for
-each key whose row is another one, what it becomes; of a table without a key, that all rows are replaced. The table's
-definition stays that of now: the older files are read by it.
+The rollback is a new version, whose files are those of an older one. A reader of the log gets the restored row of each
+key whose row differs; for a table without a key it gets a record that all rows are replaced. The table's definition
+does not change: the older files are read by it.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from compaction.folding import fold_table
-from compaction.leftovers import remove
-from compaction.refold import Refolded, refold
-from compaction.replacing import changes_in_threads
-from filestore.delta.conflict import METADATA_CHANGED, RUNS_CAME, Proposal, Rebase
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import FileChanges, LogChanges, Premises, Proposal, RunChanges
+from filestore.commit.protocol import Observer, attempt_each
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
+from filestore.errors import Conflict
+from filestore.files.leftovers import remove
 from filestore.life.consumers import Consumer
 from filestore.life.restore import Restored, as_defined_now, restored
+from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.log_mode import LogMode
 from filestore.model.log_range import LogTransaction
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
-from filestore.reading.replaced_rows import ReplacedRows
-from filestore.table import FileStore
-from log.store import LogConfig, LogWriter
-from log.systems import open_log
+from filestore.operations.fold import fold_table
+from filestore.operations.refold import Refolded, refold
+from filestore.operations.replaced_rows import ReplacedRows
+from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
+from log.table.session import LogSession, log_session
+from log.table.store import LogWriter
 from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
-from tablestore.recovering.recovery import Recovery
+from tablestore.writing.write import WriterTable
 
 __all__ = ["rollback"]
 
-logger = logging.getLogger(__name__)
 
-_ROWS_CHANGED = "rolled-back-rows-changed"
+def rollback(table: WriterTable, version: int, observer: Observer | None = None) -> Snapshot:
+    """Restores the rows of an older version. Columns and options do not change.
 
-_TRY_AGAIN = (RUNS_CAME, "run-gone", "merged-rows-changed", _ROWS_CHANGED)
-"""Conflicts with those who bring runs or fold them meanwhile, or change rows that were told as they were."""
-
-
-def rollback(files: FileStore, log: LogConfig | None, version: int) -> Snapshot:
-    """Makes the table's rows those of an older version again. Columns and options stay those of now.
-
-    Columns that came since are null; those that are gone stay so. The older version is held by a consumer meanwhile, so
-    that it does not expire; runs that are pending in it are folded first.
+    Columns that were added since are null; those that were dropped stay dropped. A consumer holds the older version
+    meanwhile, so that it does not expire; its pending runs are folded first.
 
     Args:
-        files: The table.
-        log: Its log; None for a table without one.
+        table: The table.
         version: The version.
+        observer: Is notified of the outcome.
 
     Returns:
         The new snapshot; the newest one, if its files are those of that version already.
 
     Raises:
         NotFound: ``no-such-version``, ``snapshot-expired``.
-        Unsupported: ``rollback-over-schema``: the older files do not read right with the columns of now.
-        Conflict: the table's definition changed meanwhile, or rows that wait to be merged came or were merged, again
-            and again. No row was changed.
+        Unsupported: ``rollback-over-schema``: the older files cannot be read correctly with the newest columns.
+        Conflict: the table's definition or its rows changed meanwhile, again and again. No row was changed.
         Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
     """
-    recovery = Recovery(files, log, files.ambient)
+    files = table.files
     newest = files.state()
-    recovery.before_write(newest)
     if version == newest.version:
         return files.snapshot(version)
-    commit_id = files.ambient.new_id()
-    with Consumer(files, f"rollback-{commit_id}").register(version, rows=True), _leased(files, log, commit_id):
-        target = refold(files, as_defined_now(files.state(version), newest))
-        try:
-            return _committed(files, log, newest, target, commit_id, recovery)
-        except CommitUnknown:
-            raise  # nobody knows: files must stay
-        except TableStoreError:
-            target.discard(files)
-            raise
-
-
-def _committed(
-    files: FileStore, log: LogConfig | None, newest: TableState, target: Refolded, commit_id: str, recovery: Recovery
-) -> Snapshot:
-    most = newest.definition.options["commit.max-retries"]
-    for attempt in range(most + 1):
-        try:
-            base = _folded(files)
-            _require_definition(base, newest, target.state.version)
-            return _Rollback(files, log, target.state, commit_id, recovery).run(base)
-        except Conflict as error:
-            if error.code not in _TRY_AGAIN or attempt == most:
-                raise
-    raise AssertionError("the loop returns or raises")
-
-
-def _folded(files: FileStore) -> TableState:
-    """What is pending now was written before the rollback, so it goes with the rest."""
-    try:
-        fold_table(files, full=True)
-    except CommitUnknown as error:
-        raise Unavailable(f"the rollback changed nothing, and can be repeated: {error.message}") from error
-    return files.state()
-
-
-def _require_definition(base: TableState, newest: TableState, version: int) -> None:
-    """The target was read by the definition of `newest`."""
-    if base.definition != newest.definition:
-        raise Conflict(
-            f"the table's definition changed after version {newest.version}, while the rollback to version {version} "
-            "was prepared: read the table again and retry",
-            code=METADATA_CHANGED,
-        )
-
-
-def _leased(files: FileStore, log: LogConfig | None, commit_id: str) -> AbstractContextManager[None]:
-    return nullcontext() if log is None else lease(files.location, commit_id)
+    work = _Rollback(table, version)
+    with Consumer(files, f"rollback-{files.ambient.new_id()}").register(version, rows=True):
+        committed = files.commit(work.begin, base=newest, observer=observer)
+    return files.snapshot(work.unchanged) if committed is None else committed.snapshot
 
 
 class _Rollback:
-    """One rollback, worked out anew for the slots that other writers change before it is committed."""
+    """A rollback. It keeps the folded older version over attempts."""
 
-    def __init__(
-        self, files: FileStore, log: LogConfig | None, target: TableState, commit_id: str, recovery: Recovery
-    ) -> None:
-        self._files = files
+    def __init__(self, table: WriterTable, version: int) -> None:
+        self.table = table
+        self.version = version
+        self.unchanged = version
+        """The version whose files are those of the older one already."""
+        self._target: tuple[TableDefinition, Refolded] | None = None
+
+    @contextmanager
+    def begin(self, base: TableState) -> Iterator[_Attempt]:
+        """Begins an attempt under a lease, as a write does."""
+        files = self.table.files
+        with log_session(self.table.log(base.definition), files.ambient) as log:
+            self.table.recovery.before_write(base, log)
+            attempt = _Attempt(self, base, log)
+            with nullcontext() if log is None else lease(files.location, attempt.commit_id):
+                yield attempt
+
+    def target(self, base: TableState) -> TableState:
+        """Returns the older version without pending runs, with the definition of `base`."""
+        if self._target is None or self._target[0] != base.definition:
+            self.discard_target()
+            files = self.table.files
+            refolded = refold(files, as_defined_now(files.state(self.version), base))
+            self._target = base.definition, refolded
+        return self._target[1].state
+
+    def discard_target(self) -> None:
+        """Removes the files of the target that no version names."""
+        if self._target is not None:
+            self._target[1].discard(self.table.files)
+            self._target = None
+
+
+class _Attempt:
+    """One attempt of a rollback (`filestore.commit.protocol.Transaction`)."""
+
+    def __init__(self, work: _Rollback, base: TableState, log: LogSession | None) -> None:
+        self.base = base
+        self.commit_id = work.table.files.ambient.new_id()
         self._log = log
-        self._target = target
-        self._commit_id = commit_id
-        self._recovery = recovery
+        self._work = work
+        self._files = work.table.files
+        self._recovery = work.table.recovery
+        self._target = base
         self._transactions: list[LogTransaction] = []
-        self._changes = ReplacedRows(changes_in_threads)
+        self._changes = ReplacedRows(work.table.changes)
+        self._order = LogOrder(self._files, log, base, self.commit_id)
 
-    def run(self, base: TableState) -> Snapshot:
-        """One attempt, from a version without pending runs."""
-        what = self._restored(base)
+    def prepare(self) -> Proposal | None:
+        """Folds pending runs, and logs the changes to the older version's rows."""
+        if self.base.pending():  # written before the rollback, so it is rolled back with the rest
+            fold_table(self._files, full=True)
+            self.base = self._files.state()
+            self._require_definition()
+            self._order = LogOrder(self._files, self._log, self.base, self.commit_id)
+        self._target = self._work.target(self.base)
+        what = self._restored(self.base)
         if what.nothing:
-            return self._files.snapshot(base.version)
-        self._tell(base, what.slots, f"rollback.{base.version}")
-        self._order = LogOrder(self._files, self._log, base, self._commit_id)
-        try:
-            proposal = self._settled(self._proposal(base, what, what.slots), base)
-            snapshot = self._files.commit(base, proposal, self._again).snapshot
-        except CommitUnknown:
-            raise  # nobody knows: log transactions must stay
-        except TableStoreError:
-            self._discard()
-            raise
-        self._finish(snapshot)
-        return snapshot
+            self._work.unchanged = self.base.version
+            self._work.discard_target()
+            return None
+        self._log_changes(self.base, what.slots, f"rollback.{self.base.version}")
+        return self._completed(self._proposal(self.base, what, what.slots), self.base)
+
+    def _require_definition(self) -> None:
+        """Raises a conflict if the definition changed: the log was opened with the columns of the attempt's version."""
+        if self._log is not None and self._work.table.log(self.base.definition) != self._log.config:
+            raise Conflict(
+                "the table's definition changed while its runs were folded: retry", code="metadata-changed", again=True
+            )
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """Logs slots again in which others changed rows; behind their changes the records restore the same rows."""
+        what = self._restored(state)
+        if changed.rows_changed and self._transactions and _logs_former_rows(state):
+            raise Conflict(
+                "rows changed while a rollback logged the ones that it replaces: retry",
+                code="rolled-back-rows-changed",
+                again=True,
+            )
+        if changed.rows_changed:
+            self._log_changes(state, changed.rows_changed, f"again.{state.version}")
+        again = replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
+        return self._completed(again, state)
+
+    def finish(self, committed: Committed) -> None:
+        """Ends the log transactions, and removes change data that the commit does not name."""
+        snapshot = committed.snapshot
+        ended = attempt_each(
+            f"after version {snapshot.version}",
+            lambda: remove(self._files.files(self._target), self._changes.unused),
+            lambda: self._recovery.commit(snapshot.transactions, self._log),
+        )
+        if not ended:
+            self._recovery.look_again()
+
+    def discard(self, *, again: bool) -> None:
+        """Aborts the log transactions and removes the files."""
+        steps = [
+            lambda: remove(self._files.files(self._target), self._changes.written),
+            lambda: self._recovery.abort(self._transactions, self._log),
+            lambda: self._recovery.abort_strays(self.commit_id, (), self._log),
+        ]
+        if not again:
+            steps.append(self._work.discard_target)
+        if not attempt_each(f"of rollback {self.commit_id}", *steps):
+            self._recovery.look_again()
 
     def _restored(self, base: TableState) -> Restored:
         return restored(base, self._target, self._files.ambient.now_ms())
@@ -161,45 +188,35 @@ class _Rollback:
     def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
         return Proposal(
             operation=Operation.ROLLBACK,
-            commit_id=self._commit_id,
+            commit_id=self.commit_id,
             base_version=base.version,
-            adds=what.adds,
-            vectors=what.vectors,
-            removes=what.removes,
-            changes=self._changes.of_files(self._files.files(base), what.differences(base), changed),
-            tombstones=what.remembered,
-            forgotten=what.forgotten,  # a delete that is rolled back must not make rows late
-            transactions=tuple(self._transactions),
-            ended=self._recovery.ended,
+            files=FileChanges(
+                adds=what.adds,
+                vectors=what.vectors,
+                removes=what.removes,
+                cdc=self._changes.of_files(self._files.files(base), what.differences(base), changed),
+            ),
+            # a delete that is rolled back must not make rows late
+            runs=RunChanges(tombstones=what.remembered, forgotten=what.forgotten),
+            log=LogChanges(transactions=tuple(self._transactions), ended=self._recovery.ended),
+            premises=Premises(all_slots=True, no_pending_runs=True),
             metrics={
                 "restored_version": self._target.version,
                 "files_added": len(what.adds),
                 "files_removed": len(what.removes),
             },
-            whole_table=True,
-            settled=True,
         )
 
-    def _again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        """What was told as upserts stays: behind the others' changes it leads to the same rows where it applies."""
-        what = self._restored(state)
-        if changed.rows_changed and self._transactions and _tells_former_rows(state):
-            raise Conflict("rows changed while it was told which ones a rollback replaces: retry", code=_ROWS_CHANGED)
-        if changed.rows_changed:
-            self._tell(state, changed.rows_changed, f"again.{state.version}")
-        again = replace(self._proposal(state, what, changed.rows_changed), base_version=proposal.base_version)
-        return self._settled(again, state)
+    def _completed(self, proposal: Proposal, state: TableState) -> Proposal:
+        completed = self._order.completed(proposal, state)
+        self._transactions = list(completed.log.transactions)
+        return completed
 
-    def _settled(self, proposal: Proposal, state: TableState) -> Proposal:
-        settled = self._order.settle(proposal, state)
-        self._transactions = list(settled.transactions)
-        return settled
-
-    def _tell(self, base: TableState, slots: frozenset[Slot], attempt: str) -> None:
+    def _log_changes(self, base: TableState, slots: frozenset[Slot], attempt: str) -> None:
         if self._log is None:
             return
-        with open_log(self._log, self._files.ambient) as log:
-            writer = log.begin(f"{base.table_id}/{self._commit_id}/{attempt}")
+        with self._log.lend() as log:
+            writer = log.begin(f"{base.table_id}/{self.commit_id}/{attempt}")
             try:
                 self._write(writer, base, slots)
                 transaction = writer.prepare()
@@ -212,35 +229,18 @@ class _Rollback:
     def _write(self, writer: LogWriter, base: TableState, slots: Iterable[Slot]) -> None:
         assert self._log is not None
         if not base.definition.primary_key:
-            for bucket in range(self._log.buckets):
+            for bucket in range(self._log.config.buckets):
                 writer.control(bucket, {"control": "overwrite"})
             return
-        versions = Compared(self._files.files(base), self._files.files(self._target), base.definition.schema)
-        complete = _tells_former_rows(base)
+        versions = VersionPair(self._files.files(base), self._files.files(self._target), base.definition.schema)
+        complete = _logs_former_rows(base)
         differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
         for difference in sorted(differing, key=lambda difference: repr(difference.slot)):
             for rows in changed_rows(versions, difference, on_local_disk):
                 upserts = pc.not_equal(rows.column(KIND_COLUMN), str(RowKind.UPDATE_BEFORE))
                 writer.append(difference.slot.bucket, rows if complete else rows.filter(upserts))
 
-    def _finish(self, snapshot: Snapshot) -> None:
-        """The snapshot stands, so no error may say that it failed: the next writer mends what is left."""
-        remove(self._files.files(self._target), self._changes.unused)
-        try:
-            self._recovery.commit(snapshot.transactions)
-        except TableStoreError as error:
-            logger.warning("version %d is committed; its log follows later: %s", snapshot.version, error)
 
-    def _discard(self) -> None:
-        remove(self._files.files(self._target), self._changes.written)
-        try:
-            self._recovery.abort(self._transactions)
-            self._recovery.abort_strays(self._commit_id, ())
-        except TableStoreError as error:
-            # the error that led here is the one to tell; the lease's file tells the next writer
-            logger.warning("leftovers of rollback %s stay behind: %s", self._commit_id, error)
-
-
-def _tells_former_rows(state: TableState) -> bool:
+def _logs_former_rows(state: TableState) -> bool:
     """Whether the log has the rows that a change replaces."""
     return bool(state.definition.primary_key) and state.definition.log_mode is LogMode.ALL

@@ -1,4 +1,4 @@
-"""The part of a write that may run anywhere: a task folds sorted rows into new files and prepares a log transaction."""
+"""The tasks of a write, which may run anywhere: each folds sorted rows into files and prepares a log transaction."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from filestore.model.partition_set import PartitionSet
 from filestore.writing.fold import look_again
 from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files
 from filestore.writing.write import write_sorted
-from log.store import LogConfig, LogStore, LogWriter
-from log.systems import open_log
+from log.table.session import LogSession
+from log.table.store import LogStore, LogWriter
 from tablestore.writing.overwrite import only_in
 
 __all__ = ["Runner", "TaskOutcome", "WriteJob"]
@@ -26,7 +26,7 @@ __all__ = ["Runner", "TaskOutcome", "WriteJob"]
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """What one task of a write did, or the error for which another try would be in vain."""
+    """The result of one task of a write, or the error that another attempt would also have."""
 
     results: tuple[SlotResult, ...] = ()
     transaction: LogTransaction | None = None
@@ -35,21 +35,21 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """All that a task needs to know of a write; picklable, so that Spark can send it.
+    """Everything that a task needs to know of a write. It is picklable, so that Spark can send it.
 
     Attributes:
-        table: Where files go.
+        table: The table to which files are written.
         base: Live files by slot; empty for an overwrite, which looks nothing up.
         log: The log to write to; None for a table without one, and for an overwrite.
         transaction_prefix: ``{table uuid}/{commit id}``.
-        producer: What the tasks write down as change data.
+        producer: Which changes the tasks write as change data.
         later: Rows are left as pending runs (``write-mode = merge-on-read``).
-        only: The partitions that all rows must lie in; None if they may lie anywhere.
+        only: The partitions in which all rows must be; None if rows of all partitions are allowed.
     """
 
     table: TableFiles
     base: Mapping[Slot, Sequence[DataFile]]
-    log: LogConfig | None
+    log: LogSession | None
     transaction_prefix: str
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
@@ -71,7 +71,7 @@ class WriteJob:
         )
 
     def run_again(self, earlier: Sequence[SlotResult], attempt: str) -> TaskOutcome:
-        """Works results out again after other commits changed their slots; `base` is the newest."""
+        """Computes results again after other commits changed their slots; `base` is that of the newest version."""
         return self._logged(
             attempt,
             lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
@@ -81,16 +81,16 @@ class WriteJob:
     def _logged(
         self, attempt: str, work: Callable[[ChangeSink | None], Iterable[SlotResult]], keep: set[str]
     ) -> TaskOutcome:
-        """Does the work with a log transaction beside it. After an error its files go, but for those to keep."""
+        """Does the work in a log transaction. After an error it removes the new files, except those to keep."""
         done: list[SlotResult] = []
         try:
             if self.log is None:
                 done.extend(work(None))
                 return TaskOutcome(tuple(done))
-            with open_log(self.log, self.table.ambient) as log:
+            with self.log.lend() as log:
                 return self._with_log(log, attempt, work, done)
         except BaseException:
-            with suppress(TableStoreError):  # the error that led here is the one to tell
+            with suppress(TableStoreError):  # the caller has to see the first error
                 for path in sorted(brought_files(done) - keep):
                     self.table.storage.delete(self.table.path(path))
             raise
@@ -121,4 +121,4 @@ def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
 
 
 Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
-"""Brings a write's rows to `WriteJob.run`, in this process or as a Spark job."""
+"""Calls `WriteJob.run` with a write's rows, in this process or as a Spark job."""

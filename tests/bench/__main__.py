@@ -28,13 +28,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from rich.console import Console
 from rich.table import Table
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.ambient import system_ambient
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore.jars import cache_root
 from tablestore.spark import spark_session
-from tablestore.spark.compact import spark_compaction
+from tablestore.spark.batch.compaction import spark_compaction
 from tests.bench.peers import BUCKETS, LATER, LOGGED, OURS, WAYS, Merge, Ours, Parquet, Peer
 from tests.bench.workload import Workload, workload
 

@@ -17,14 +17,15 @@ from catalog_service.locks import FileLocks
 from catalog_service.repository import Repository
 from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, State
 from catalog_service.service import CatalogService
-from catalog_service.tables import ManagedTables, PhysicalTable
+from catalog_service.tables import ManagedTables
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, InvalidRequest, Unavailable
+from filestore.model.definition import TableDefinition
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from log.store import log_config
-from log.systems import open_log
+from log.table.systems import open_log
+from managed_table.identity import TableIdentity
 from tests.processes import PROCESSES
 
 AMBIENT = system_ambient()
@@ -103,30 +104,30 @@ class TopicLog:
         self._folder = folder
         self._topic = folder / topic
 
-    def _reach(self) -> None:
+    def _broker_policy(self) -> None:
         if (down := self._folder / "down").exists():
             if down.read_text():
                 raise InvalidRequest(down.read_text(), code="log-not-authorized")
             raise Unavailable("the broker does not answer", code="log-unavailable")
 
     def create(self) -> None:
-        self._reach()
+        self._broker_policy()
         self._folder.mkdir(exist_ok=True)
         self._topic.touch()
 
     def drop(self) -> None:
-        self._reach()
+        self._broker_policy()
         self._topic.unlink(missing_ok=True)
 
     def check_adoptable(self) -> None:
         raise AlreadyExists("a topic of somebody else's", code="log-exists")
 
     def exists(self) -> bool:
-        self._reach()
+        self._broker_policy()
         return self._topic.exists()
 
     def identity(self) -> dict[str, str]:
-        self._reach()
+        self._broker_policy()
         assert self._topic.exists()
         return {"system": "kafka", "topic": self._topic.name, "topic_id": "t", "cluster_id": "c"}
 
@@ -141,13 +142,13 @@ class TestTables(ManagedTables):
         self.topics = Path(warehouse) / TOPICS
 
     @contextmanager
-    def _log(self, table: PhysicalTable) -> Iterator[Any]:
-        if table.definition.options["log.system"] != "kafka":
-            with super()._log(table) as log:
+    def _log(self, table: TableIdentity, definition: TableDefinition) -> Iterator[Any]:
+        if definition.options["log.system"] != "kafka":
+            with super()._log(table, definition) as log:
                 yield log
         else:
-            topic = table.definition.options["log.kafka.topic"]
-            yield TopicLog(self.topics, topic or f"{table.database}.{table.name}.{table.table_id}")
+            topic = definition.options["log.kafka.topic"]
+            yield TopicLog(self.topics, topic or f"{table.identifier}.{table.table_id}")
 
 
 def running_service(warehouse: str, fault: Fault | None = None, wait_s: float = 30.0) -> CatalogService:
@@ -219,7 +220,7 @@ def run_and_die(warehouse: str, action: str, log: str, fault: Fault) -> None:
     """Makes a request in a process that the fault kills."""
     process = PROCESSES.Process(target=_run, args=(warehouse, action, log, fault))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == CRASHED, f"exit code {process.exitcode}: the fault did not strike"
 
 
@@ -255,14 +256,14 @@ def _check_table(warehouse: str, row: Any) -> set[str]:
     assert state.table_id == row.table_id
     assert state.definition == row.definition
     system = row.definition.options["log.system"]
-    assert state.log_identity.get("system", "none") == system
+    assert state.log.identity.get("system", "none") == system
     if system == "kafka":
         return {row.definition.options["log.kafka.topic"] or f"{row.database}.{row.name}.{row.table_id}"}
-    config = log_config(row.definition, database=row.database, table=row.name, table_id=row.table_id, location=location)
+    config = TableIdentity(row.database, row.name, row.table_id, location).log_config(row.definition)
     if config is not None:
         with open_log(config, AMBIENT) as log:
             assert log.exists()
-            assert log.identity() == state.log_identity
+            assert log.identity() == state.log.identity
     return set()
 
 

@@ -18,7 +18,7 @@ from catalog_service.server import serving
 from catalog_service.wire import CreateTable
 from filestore.errors import InvalidRequest
 from tests.catalog_service.faults import check
-from tests.sampling import sampled
+from tests.depth import sampled
 
 ID = {"name": "id", "type": "BIGINT"}
 DAY = {"name": "day", "type": "DATE"}

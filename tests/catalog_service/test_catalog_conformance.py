@@ -224,7 +224,7 @@ def test_another_tables_files_are_neither_shown_nor_removed(catalog: Catalog, wa
     items = catalog.create_table("shop", CreateTable.of("items", "id BIGINT"))
     os.rename(orders.location, f"{warehouse}/moved")
     os.rename(items.location, orders.location)
-    with pytest.raises(Corrupt, match=items.table_id) as caught:
+    with pytest.raises(Corrupt, match="contains another table") as caught:
         catalog.get_table("shop", "orders", with_snapshot=True)
     assert caught.value.code == "table-replaced"
     catalog.drop_table("shop", "orders")

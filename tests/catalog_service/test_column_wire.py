@@ -70,7 +70,7 @@ def test_a_key_or_partition_of_metadata_is_refused(primary_key: tuple[str], part
 
 def test_a_managed_table_has_no_metadata_columns() -> None:
     for request in (CreateTable.of("t", TEXT), CreateTable.of("t", parse_table_columns(TEXT))):
-        with pytest.raises(InvalidRequest, match="column 'at' is declared METADATA, and a managed table has none"):
+        with pytest.raises(InvalidRequest, match="column 'at' is declared METADATA, which a managed table cannot have"):
             definition_of(across(request))
     physical = TableColumns(tuple(c for c in parse_table_columns(TEXT).columns if not isinstance(c, MetadataColumn)))
     assert definition_of(CreateTable.of("t", physical)).schema == physical.physical

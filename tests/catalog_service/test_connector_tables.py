@@ -17,8 +17,8 @@ from catalog_service.definitions import decode_definition, definition_of, encode
 from catalog_service.engine import default_database_url, locks_of, migrate, open_engine, writing
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable, Unsupported
 from filestore.model.table_columns import TableColumns
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.options import CONNECTOR_OPTIONS
+from log.connector.declaration import KafkaDeclaration
+from log.connector.options import CONNECTOR_OPTIONS
 from tests.catalog_service.faults import AMBIENT
 from tests.catalog_service.test_migrations import config
 from tests.filestore.test_table_columns import table_columns
@@ -45,7 +45,7 @@ def request(name: str = "payments", **options: str) -> CreateTable:
 
 @pytest.mark.parametrize("option", [*sorted(CONNECTOR_OPTIONS.keys() - {"connector"}), "properties.acks"])
 def test_an_option_of_topics_without_a_connector_says_what_is_missing(option: str) -> None:
-    with pytest.raises(InvalidRequest, match=r"give connector = 'kafka' or 'upsert-kafka', too") as caught:
+    with pytest.raises(InvalidRequest, match=r"set connector = 'kafka' or 'upsert-kafka', too") as caught:
         definition_of(CreateTable.of("payments", "id BIGINT", options={option: "1"}))
     assert caught.value.code == "unknown-option"
 
@@ -135,7 +135,7 @@ def test_a_wrong_declaration_leaves_nothing(catalog: Catalog, changed: dict[str,
 
 def test_partitions_are_the_topics(catalog: Catalog) -> None:
     catalog.create_database("shop")
-    with pytest.raises(InvalidRequest, match="by their key") as caught:
+    with pytest.raises(InvalidRequest, match="by its key") as caught:
         catalog.create_table("shop", CreateTable.of("t", "id BIGINT, d DATE", partition_by=["d"], options=OPTIONS))
     assert caught.value.code == "partition-by"
 

@@ -19,7 +19,7 @@ from tests.catalog_service.faults import (
     running_service,
     with_database,
 )
-from tests.sampling import sampled
+from tests.depth import sampled
 
 # Methods in the order of their calls, as lifecycle.py's head draws it; `call` tells apart calls of one method.
 CREATE = ("table", "check_new", "add_table", "create_log", "create_files", "set_state")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from catalog_service.broker_policy import BrokerPolicy
 from catalog_service.listening import Settings, check_settings
-from catalog_service.reach import Reach
 from catalog_service.security import check_exposure
 from catalog_service.server import run, serving
 from filestore.errors import InvalidRequest
@@ -66,7 +66,7 @@ def test_a_service_calls_allowed_brokers_only(warehouse: str) -> None:
         secret.setblocking(False)
         port = secret.getsockname()[1]
         elsewhere = f"broker:9092,127.0.0.1:{port}"
-        with serving(warehouse, reach=Reach.of(["broker:9092"])) as url:
+        with serving(warehouse, broker_policy=BrokerPolicy.of(["broker:9092"])) as url:
             httpx.post(f"{url}/api/v1/databases", json={"name": "shop"}, trust_env=False).raise_for_status()
             for options in (
                 {"log.system": "kafka", "log.kafka.bootstrap.servers": elsewhere},
@@ -93,9 +93,9 @@ def test_a_service_calls_allowed_brokers_only(warehouse: str) -> None:
 def test_settings_that_run_programs_or_wait_for_hours_are_refused_by_any_service(setting: str) -> None:
     for prefix in ("log.kafka.properties.", "properties."):
         with pytest.raises(InvalidRequest) as caught:
-            Reach().check_options({prefix + setting: "600000"})
+            BrokerPolicy().check_options({prefix + setting: "600000"})
         assert caught.value.code == "client-property"
-    Reach().check_options({"properties.socket.timeout.ms": "60000", "fields.plugin.library.paths": "x"})
+    BrokerPolicy().check_options({"properties.socket.timeout.ms": "60000", "fields.plugin.library.paths": "x"})
 
 
 @pytest.mark.parametrize(
@@ -103,33 +103,45 @@ def test_settings_that_run_programs_or_wait_for_hours_are_refused_by_any_service
     [
         ("broker", ["broker", "BROKER:9092", "broker:1", "SASL_SSL://broker:9"], ["broker2", "a.broker", "broker.a"]),
         ("broker:9092", ["broker", "broker:9092"], ["broker:9093"]),
-        ("*.kafka.local:9092", ["a.kafka.local", "a.b.kafka.local:9092"], ["kafka.local:9092", "a.kafka.local:1"]),
+        ("*.kafka.local:9092", ["a.kafka.local", "B-1.kafka.local:9092"], ["kafka.local:9092", "a.kafka.local:1"]),
+        ("*.kafka.local", ["a.kafka.local:1"], ["a.b.kafka.local:9092", ".kafka.local", "evil:1/a.kafka.local:9092"]),
+        ("broker-*.*.local", ["broker-1.a.local"], ["broker-1.local", "broker-1.a.b.local", "broker-.a.local"]),
+        ("*:9092", ["a.b", "[::1]:9092"], ["a:1", "evil:1/a:9092", "evil:1/:9092"]),
         ("10.0.0.7", ["10.0.0.7:9092"], ["10.0.0.70:9092", "10x0.0.7:9092"]),
         ("[::1]:9092", ["[::1]:9092", "[::1]"], ["1:9092", ":9092", "[::2]:9092"]),
-        ("*", ["anything:1", "[::1]:2"], []),
+        ("*", ["any.thing:1", "[::1]:2"], ["evil:1/a:9092"]),
     ],
 )
 def test_patterns_of_brokers(pattern: str, yes: list[str], no: list[str]) -> None:
-    reach = Reach.of([pattern])
+    policy = BrokerPolicy.of([pattern])
     for broker in yes:
-        reach.check_options({"properties.bootstrap.servers": broker})
+        policy.check_options({"properties.bootstrap.servers": broker})
     for broker in no:
         with pytest.raises(InvalidRequest):
-            reach.check_options({"properties.bootstrap.servers": broker})
+            policy.check_options({"properties.bootstrap.servers": broker})
 
 
 @given(st.text(max_size=20))
 def test_a_pattern_is_refused_or_matches_what_it_spells(text: str) -> None:
     try:
-        reach = Reach.of([text])
+        policy = BrokerPolicy.of([text])
     except InvalidRequest as error:
         assert error.code == "bad-broker-pattern"
     else:
-        reach.check_options({"properties.bootstrap.servers": text.replace("*", "a")})
+        policy.check_options({"properties.bootstrap.servers": text.replace("*", "a")})
+
+
+def test_what_librdkafka_takes_for_a_path_is_no_name_of_a_broker() -> None:
+    """It calls ``evil:1`` for each of these."""
+    policy = BrokerPolicy.of(["*.kafka.local:9092", "broker"])
+    for broker in ("ssl://evil:1/a.kafka.local:9092", "ssl://evil:1/://broker", "ssl://evil:1/.kafka.local:9092"):
+        with pytest.raises(InvalidRequest) as caught:
+            policy.check_options({"properties.bootstrap.servers": broker})
+        assert caught.value.code == "broker-not-allowed"
 
 
 def test_oauth_endpoints_are_calls_too() -> None:
     options = {"properties.sasl.oauthbearer.token.endpoint.url": "http://169.254.169.254/latest"}
-    Reach().check_options(options)
+    BrokerPolicy().check_options(options)
     with pytest.raises(InvalidRequest):
-        Reach.of(["broker:9092"]).check_options(options)
+        BrokerPolicy.of(["broker:9092"]).check_options(options)

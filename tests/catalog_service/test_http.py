@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from catalog_service.server import serving
-from filestore.delta.conflict import Proposal
+from filestore.commit.proposal import Proposal
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
@@ -141,7 +141,7 @@ def write_versions(location: str, count: int) -> None:
     for _ in range(count):
         base = store.state()
         proposal = Proposal(Operation.WRITE, AMBIENT.new_id(), base.version)
-        store.commit(base, proposal, lambda proposal, state, slots: proposal)
+        store.commit_version(base, proposal, lambda proposal, state, slots: proposal)
 
 
 def test_a_page_token_of_another_list(shop: httpx.Client) -> None:

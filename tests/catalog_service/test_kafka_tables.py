@@ -14,15 +14,16 @@ from catalog_service.client import Catalog, CreateTable, EmbeddedCatalog
 from catalog_service.definitions import definition_of
 from catalog_service.engine import default_database_url
 from catalog_service.service import Parts, open_service
-from catalog_service.tables import ManagedTables, PhysicalTable, TableSteps
+from catalog_service.tables import ManagedTables, TableSteps
 from catalog_service.topics import shares_topic
 from catalog_service.wire import CreateDatabase
 from filestore.errors import AlreadyExists, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore import Table
-from tablestore.handle import TableHandle
 from tests.catalog_service.faults import AMBIENT, OPEN, Fault, Faulty, Striker
 from tests.servers.kafka import KafkaBroker
 from tests.waiting import until
@@ -52,7 +53,7 @@ def test_a_topic_comes_and_goes_with_its_table(catalog: Catalog, kafka_broker: K
     topic = f"shop.orders.{info.table_id}"
     assert not info.keeps_topic
     assert partitions(kafka_broker)[topic] == 3
-    identity = FileStore.open(LocalStorage(), info.location, AMBIENT).state().log_identity
+    identity = FileStore.open(LocalStorage(), info.location, AMBIENT).state().log.identity
     assert (identity["system"], identity["topic"]) == ("kafka", topic)
     assert identity["topic_id"]
     assert identity["cluster_id"]
@@ -91,10 +92,10 @@ def test_an_empty_topic_of_the_users_becomes_the_log_and_stays(catalog: Catalog,
     name = topic_of_the_users(kafka_broker)
     request = on_kafka(kafka_broker.bootstrap, **{"log.kafka.topic": name})
     info = catalog.create_table("shop", request)
-    table = Table(TableHandle("shop", "orders", info.table_id, str(info.location), LocalStorage(), AMBIENT))
+    table = Table(OpenedTable(info.identity(), LocalStorage(), AMBIENT))
     table.write(pa.table({"id": [1, 2], "name": ["a", "b"]}))
     assert [row["id"] for row in changes(table, version=0)] == [1, 2]
-    assert table.filestore.state().log_identity["topic"] == name
+    assert table.filestore.state().log.identity["topic"] == name
     assert catalog.get_table("shop", "orders").keeps_topic
     catalog.drop_table("shop", "orders")
     assert name in partitions(kafka_broker)
@@ -159,9 +160,9 @@ def test_of_two_tables_that_take_one_topic_at_once_one_at_most_gets_it(
     class Together:
         """Both have seen the empty topic before either writes its row."""
 
-        def check_new(self, table: PhysicalTable) -> bool:
-            found = steps.check_new(table)
-            both.wait(30)
+        def check_new(self, table: TableIdentity, definition: TableDefinition) -> bool:
+            found = steps.check_new(table, definition)
+            both.wait(300)
             return found
 
         def __getattr__(self, attribute: str) -> Any:

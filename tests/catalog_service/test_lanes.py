@@ -34,7 +34,7 @@ def test_creates_that_wait_for_a_broker_starve_nobody(api: httpx.Client, monkeyp
     def waits(self: CatalogService, database: str, request, **more):
         if "log.system" in request.options:
             arrived.release()
-            answers.wait(60)
+            answers.wait(300)
         return really(self, database, request.model_copy(update={"options": {}}), **more)
 
     api.post("/databases", json={"name": "shop"}).raise_for_status()
@@ -51,7 +51,7 @@ def test_creates_that_wait_for_a_broker_starve_nobody(api: httpx.Client, monkeyp
         ]
         try:
             for _ in range(8):
-                assert arrived.acquire(timeout=30)
+                assert arrived.acquire(timeout=300)
             until(lambda: sum(w.done() for w in waiting) == 100 - 8 - 64, what="the others are refused")
             refused = [w.result() for w in waiting if w.done()]
             assert {(r.status_code, r.json()["code"], r.headers["retry-after"]) for r in refused} == {
@@ -153,11 +153,11 @@ def test_a_service_stops_cleanly_while_a_request_hangs(warehouse: str, stop: sig
         options = {"log.system": "kafka", "log.kafka.bootstrap.servers": broker}
         options |= {"log.kafka.properties.socket.timeout.ms": "60000"}
         hangs = pool.submit(client.post, "/databases/shop/tables", json=table("orders", **options))
-        assert reached.wait(30)
+        assert reached.wait(300)
         running.send_signal(stop)
         answer = hangs.result(30)
         assert (answer.status_code, answer.json()["code"]) == (503, "service-stopping")
-        assert running.wait(30) == 0
+        assert running.wait(300) == 0
         log = running.stderr.read()
         assert "Traceback" not in log, log
         assert '"POST /api/v1/databases" 201' in log, log

@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from catalog_service.lifecycle import DEBT_RETRY_MS
-from catalog_service.tables import PhysicalTable
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Unavailable
+from filestore.model.definition import TableDefinition
+from managed_table.identity import TableIdentity
 from tests.catalog_service import faults
 from tests.catalog_service.faults import KAFKA, TOPICS, Fault, check, orders, restarted, running_service, with_database
 
@@ -147,8 +148,8 @@ def race(warehouse: str, monkeypatch: pytest.MonkeyPatch) -> CreateTable:
     named = {**KAFKA, "log.kafka.topic": "mine"}
     seen = faults.TestTables.check_new
 
-    def check_new(steps: faults.TestTables, table: PhysicalTable) -> bool:
-        found = seen(steps, table)
+    def check_new(steps: faults.TestTables, table: TableIdentity, definition: TableDefinition) -> bool:
+        found = seen(steps, table, definition)
         if table.name == "late":
             running_service(warehouse).create_table("shop", orders("kafka", options=named))
         return found
@@ -177,7 +178,7 @@ def test_the_loser_of_a_topic_is_told_though_it_died_before_it_looked_again(
     warehouse: str, broker: Path, race: CreateTable
 ) -> None:
     with pytest.raises(Unavailable):
-        running_service(warehouse, Fault("naming", call=2, sticky=True)).create_table("shop", race)
+        running_service(warehouse, Fault("tables_with_option", call=2, sticky=True)).create_table("shop", race)
     with pytest.raises(AlreadyExists) as caught:
         running_service(warehouse).create_table("shop", race)
     assert caught.value.code == "log-exists"
@@ -193,5 +194,5 @@ def test_a_database_goes_although_its_logs_wait(warehouse: str, broker: Path) ->
     assert service.list_databases().databases == []
     assert service.create_database(CreateDatabase(name="shop"))[1]
     broker.unlink()
-    service._lifecycle._pay_debts(service._repository.log_debts())
+    service._lifecycle._drop_left_logs(service._repository.log_debts())
     assert check(warehouse) == []

@@ -42,9 +42,9 @@ def test_processes_race_to_create_one_table(warehouse: str, over: str, if_not_ex
         processes = [PROCESSES.Process(target=create_once, args=arguments) for _ in range(count)]
         for process in processes:
             process.start()
-        answers = [results.get(timeout=60) for _ in processes]
+        answers = [results.get(timeout=300) for _ in processes]
         for process in processes:
-            process.join(60)
+            process.join(300)
     ids = [answer for answer in answers if answer != "table-exists"]
     assert len(set(ids)) == 1
     assert len(ids) == (count if if_not_exists else 1)
@@ -54,7 +54,7 @@ def test_processes_race_to_create_one_table(warehouse: str, over: str, if_not_ex
 def create_once(target: str, if_not_exists: bool, barrier: object, results: object) -> None:
     try:
         with connect(target) as catalog:
-            barrier.wait(60)
+            barrier.wait(300)
             results.put(catalog.create_table("shop", ORDERS, if_not_exists=if_not_exists).table_id)
     except AlreadyExists as error:
         results.put(error.code)
@@ -100,7 +100,7 @@ class Slow:
 
     def _wait(self) -> None:
         self.reached.set()
-        assert self.go_on.wait(60)
+        assert self.go_on.wait(300)
 
     def _create(self) -> None:
         try:
@@ -110,12 +110,12 @@ class Slow:
 
     def __enter__(self) -> Slow:
         self._thread.start()
-        assert self.reached.wait(60)
+        assert self.reached.wait(300)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.go_on.set()
-        self._thread.join(60)
+        self._thread.join(300)
         self.service.close()
 
 
@@ -217,11 +217,11 @@ def test_a_lock_dies_with_its_process(tmp_path: Path) -> None:
     holding = PROCESSES.Event()
     process = PROCESSES.Process(target=hold_for_ever, args=(tmp_path, holding))
     process.start()
-    assert holding.wait(60)
+    assert holding.wait(300)
     with locks.try_hold("a") as held:
         assert not held
     process.kill()
-    process.join(60)
+    process.join(300)
     with locks.try_hold("a") as held:
         assert held
     assert os.listdir(tmp_path) == []

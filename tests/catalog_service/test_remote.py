@@ -93,7 +93,10 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
         def serve() -> None:
             for answer in answers:
-                connection, _ = listener.accept()
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return  # the test has ended, and closed the listener
                 with connection:
                     requests.append(connection.recv(65536))
                     if answer:
@@ -101,7 +104,11 @@ def answering(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}", requests
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)  # which wakes a thread that still waits for a connection
+            thread.join(10)
 
 
 def test_a_read_is_repeated() -> None:

@@ -44,7 +44,7 @@ def test_it_prints_its_url_serves_and_stops(warehouse: str, stop: signal.Signals
             catalog.create_database("shop")
             catalog.create_table("shop", CreateTable.of("orders", "id BIGINT"))
             running.send_signal(stop)
-            assert running.wait(30) == 0
+            assert running.wait(300) == 0
         assert running.stdout.read() == ""
     assert check(warehouse) == ["shop.orders"]
 
@@ -57,7 +57,7 @@ def test_two_services_share_a_catalog_and_one_may_be_killed(warehouse: str) -> N
             info = twin.create_table("shop", CreateTable.of("orders", "id BIGINT"))
             assert catalog.get_table("shop", "orders").table_id == info.table_id
         first.kill()
-        first.wait(30)
+        first.wait(300)
         with connect(other) as twin:
             twin.drop_database("shop", cascade=True)
     assert check(warehouse) == []

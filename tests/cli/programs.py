@@ -33,7 +33,7 @@ class Program:
         """What Ctrl-C does."""
         self.process.send_signal(signal.SIGINT)
 
-    def wait(self, seconds: float = 60) -> int:
+    def wait(self, seconds: float = 300) -> int:
         """Its exit code, once it has ended and all it printed was read."""
         code = self.process.wait(seconds)
         self.out.thread.join(seconds)

@@ -10,7 +10,7 @@ import httpx
 import polars as pl
 import pytest
 
-from compaction.local import plan_compaction
+from compaction.compact import plan_compaction
 from tablestore import Store, Table
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
@@ -61,7 +61,7 @@ def test_once_tells_of_a_table_that_failed(run: Run, orders: Table, store: Store
         (("--once", "--database", "nowhere"), 1),
         (("--once", "--catalog", "no/such/folder"), 1),
     ],
-    ids=["two schedules", "metrics of nobody", "no cron", "no database", "no warehouse"],
+    ids=["two schedules", "metrics of nobody", "not a cron", "no database", "no warehouse"],
 )
 def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[str, ...], code: int) -> None:
     result = run("compactor", *arguments)
@@ -73,7 +73,7 @@ def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[st
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: signal.Signals) -> None:
     program = start("compactor", "--every", "0.2", "--metrics-port", "0")
-    program.err.until_any("keeping tables")
+    program.err.until_any("maintaining tables")
     (url,) = re.findall(r"metrics at (http://127.0.0.1:\d+/metrics)", "\n".join(program.err.lines))
     for _ in range(2):
         wear(orders)
@@ -94,7 +94,7 @@ def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: sign
 @pytest.mark.slow
 def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
     first = start("compactor", "--every", "0.1", "--lease", "1")
-    first.err.until_any("keeping tables")
+    first.err.until_any("maintaining tables")
     first.process.kill()
     wear(orders)
     start("compactor", "--cron", "* * * * *")

@@ -113,7 +113,7 @@ def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program]
     assert made.exit_code == 0, made.stderr
     assert "1 changes, version " in made.stderr
     follower = start("ingest", topic, "--into", "shop.items", "--servers", kafka_broker.bootstrap, "--follow")
-    follower.err.until_any("Ctrl-C ends it")
+    follower.err.until_any("Ctrl-C stops it")
     send(2, "cup")
     follower.err.until_any("1 changes")
     follower.interrupt()
@@ -127,7 +127,7 @@ def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program]
 
 
 def test_a_managed_table_needs_no_state(run: Run, orders: Table) -> None:
-    result = run("follow", orders.handle.identifier, "--state", "s")
+    result = run("follow", orders.identifier, "--state", "s")
     assert result.exit_code == 2
     assert "--consumer" in result.stderr
 

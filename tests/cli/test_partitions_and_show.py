@@ -50,7 +50,7 @@ def test_partitions_are_dropped(run: Run, sales: Table) -> None:
     result = run("partitions", "drop", "shop.sales", "region=us", '{"region": null}', "--yes")
     assert "version 2: 2 rows in 2 files dropped" in result.stderr
     assert left(sales) == [1, 3]
-    assert "no rows there" in run("partitions", "drop", "shop.sales", "region=us", "-y").stderr
+    assert "there were no rows" in run("partitions", "drop", "shop.sales", "region=us", "-y").stderr
     assert "error[unknown-partition-column]" in run("partitions", "drop", "shop.sales", "id=1", "-y").stderr
     assert "error[bad-partition]" in run("partitions", "drop", "shop.sales", "us", "-y").stderr
 

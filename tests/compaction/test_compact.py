@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tablestore
-from compaction import local
+from compaction import compact
 from compaction.merge import CompactionResult
 from filestore.errors import Conflict
 from filestore.model.snapshot import Operation
@@ -113,15 +113,15 @@ def test_trigger_leaves_slots_with_few_runs_alone(tmp_path: Path) -> None:
 
 def between(table: Table, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:
     """Runs `action` after the merge has read its inputs and before its commit."""
-    merge = local.compact_slots
+    merge = compact.compact_slots
 
     def hooked(*args: Any) -> list[CompactionResult]:
         made = merge(*args)
-        monkeypatch.setattr(local, "compact_slots", merge)
+        monkeypatch.setattr(compact, "compact_slots", merge)
         action()
         return made
 
-    monkeypatch.setattr(local, "compact_slots", hooked)
+    monkeypatch.setattr(compact, "compact_slots", hooked)
 
 
 def test_upserts_and_deletes_meanwhile_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

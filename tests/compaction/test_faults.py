@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from compaction.local import Runner, commit_compaction, compact_slots, compact_table, plan_compaction
+from compaction.compact import Runner, compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage, Killed
+from tests.proposals import commit_compaction
 from tests.tables import assert_healthy, create, define, read, read_polars, reopen, write
 
 Step = Callable[[FileStore], object]
@@ -130,16 +131,16 @@ def test_a_file_is_never_added_and_removed_by_one_history(folder: Path) -> None:
             }[point]
             if here and not waiting.is_set():
                 waiting.set()
-                assert go_on.wait(30)
+                assert go_on.wait(300)
 
         errors: list[str] = []
         opened = FileStore.open(FaultyStorage(LocalStorage(), hook), store.location, store.ambient)
         thread = threading.Thread(target=_compact, args=(opened, errors))
         thread.start()
-        assert waiting.wait(30)
+        assert waiting.wait(300)
         overwrite(reopen(store))
         go_on.set()
-        thread.join(60)
+        thread.join(300)
         assert errors == ["compaction-conflict"], point
         assert {row["v"] for row in read(reopen(store))} == {5}
         _no_file_lives_and_is_removed(store)

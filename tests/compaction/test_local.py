@@ -11,19 +11,20 @@ import deltalake
 import polars as pl
 import pytest
 
-from compaction import local
+from compaction import compact
 from compaction.choice import sorted_runs
-from compaction.local import compact_slots, compact_table, plan_compaction
+from compaction.compact import compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
+from filestore.commit.plan import commit_info
+from filestore.commit.proposal import Proposal
 from filestore.delta.actions import add_action, encode, remove_action
-from filestore.delta.commit import commit_info
-from filestore.delta.conflict import Proposal
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.faults import FailAt, FaultyStorage
+from tests.proposals import commit_compaction
 from tests.tables import assert_healthy, create, define, prepare, read, read_polars, reopen, write
 
 Rows = list[dict[str, Any]]
@@ -41,7 +42,7 @@ def filled(folder: Path, batches: int = 6, **options: object) -> FileStore:
     return store
 
 
-def during(store: FileStore, *steps: Callable[[FileStore], object]) -> local.Runner:
+def during(store: FileStore, *steps: Callable[[FileStore], object]) -> compact.Runner:
     """A runner that lets others work between the merging and the commit."""
 
     def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
@@ -99,7 +100,7 @@ def test_large_slots_become_runs_of_files_of_the_target_size(folder: Path) -> No
 
 def test_it_is_no_change_of_data_and_leaves_the_log_alone(folder: Path) -> None:
     store = filled(folder)
-    offsets = store.state().log_offsets
+    offsets = store.state().log.offsets
     snapshot = compact_table(store, full=True)
     assert snapshot is not None
     lines = (Path(store.location) / f"_delta_log/{snapshot.version:020d}.json").read_text().splitlines()
@@ -108,7 +109,7 @@ def test_it_is_no_change_of_data_and_leaves_the_log_alone(folder: Path) -> None:
     assert changes
     assert not any(changes)
     assert snapshot.transactions == ()
-    assert store.state().log_offsets == offsets
+    assert store.state().log.offsets == offsets
     history = deltalake.DeltaTable(store.location).history(1)
     assert history[0]["operation"] == "COMPACT"
 
@@ -271,7 +272,7 @@ def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool)
     def one_partition(other: FileStore) -> None:
         tasks = [t for t in plan_compaction(other.state(), full=True) if t.slot.partition == (("p", "a"),)]
         state = other.state()
-        local.commit_compaction(other, state, compact_slots(other.files(state), tasks))
+        commit_compaction(other, state, compact_slots(other.files(state), tasks))
         if also:
             write(other, [{"p": "b", "id": 29, "v": 9}])
 
@@ -351,4 +352,4 @@ def test_files_that_cannot_be_removed_do_not_hide_the_conflict(folder: Path, cap
     overwrite = during(store, lambda other: write(other, rows(range(3), 1), overwrite=True))
     with pytest.raises(Conflict):
         compact_table(opened, full=True, runner=overwrite)
-    assert "stays behind" in caplog.text
+    assert "could not be removed" in caplog.text

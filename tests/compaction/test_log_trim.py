@@ -14,10 +14,11 @@ from compaction.duties import LIFE
 from compaction.log_trim import needed_from, trim_log
 from filestore.errors import NotFound
 from filestore.model.log_range import LogRange, LogTransaction
-from filestore.table import FileStore
-from log.store import LogStore
-from log.systems import open_log
+from log.table.store import LogStore
+from log.table.systems import open_log
+from managed_table.opened import OpenedTable
 from tablestore import Store, Table
+from tests.opened import opened_again
 
 HOUR = 3_600_000
 
@@ -30,15 +31,15 @@ def make(store: Store, **options: str) -> Table:
     return table
 
 
-def in_hours(table: Table, hours: float) -> FileStore:
-    now = table.filestore.ambient.now_ms() + int(hours * HOUR)
-    return FileStore.open(table.filestore.storage, table.location, replace(table.filestore.ambient, now_ms=lambda: now))
+def in_hours(table: Table, hours: float) -> OpenedTable:
+    now = table.opened.ambient.now_ms() + int(hours * HOUR)
+    return opened_again(table.opened, ambient=replace(table.opened.ambient, now_ms=lambda: now))
 
 
 def opened(table: Table) -> LogStore:
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
-    return open_log(config, table.handle.ambient)
+    return open_log(config, table.opened.ambient)
 
 
 def changed(table: Table, after: int) -> int:
@@ -54,7 +55,7 @@ def test_what_is_younger_than_the_retention_stays(store: Store) -> None:
 def test_what_is_older_goes_and_readers_that_need_it_are_told(store: Store) -> None:
     table = make(store)
     assert LIFE.due(table.filestore.state(), 0)
-    said = LIFE.perform(in_hours(table, 1.1), lambda: None, store._catalog.get_table("shop", "t"))
+    said = LIFE.perform(in_hours(table, 1.1), lambda: None)
     assert said == "12 old records of the log removed"
     assert trim_log(in_hours(table, 1.1)) == 0
     with pytest.raises(NotFound, match='scan="full"') as caught:
@@ -88,7 +89,7 @@ def test_what_leads_on_from_a_held_version_stays(store: Store, holder: str) -> N
 def test_records_of_a_transaction_that_has_not_ended_stay(store: Store) -> None:
     table = make(store)
     with opened(table) as log:
-        writer = log.begin(f"{table.handle.table_id}/a-long-job/0.0")
+        writer = log.begin(f"{table.opened.identity.table_id}/a-long-job/0.0")
         writer.append(0, pa.table({"id": [1], "_kind": ["+I"]}))
         transaction = writer.prepare()
         assert transaction is not None
@@ -103,17 +104,17 @@ def test_records_of_an_eventual_log_stay_until_they_were_looked_at(store: Store)
     table = make(store, **{"log.consistency": "eventual"})
     table.write(pa.table({"id": [1]}))
     with opened(table) as log:
-        writer = log.begin(f"{table.handle.table_id}/a-dead-job/0.0")
+        writer = log.begin(f"{table.opened.identity.table_id}/a-dead-job/0.0")
         for bucket in range(2):
             writer.append(bucket, pa.table({"id": [bucket + 100], "_kind": ["+I"]}))
         assert writer.prepare() is not None
         writer.abort()
-        repaired = table.filestore.state().log_repaired
+        repaired = table.filestore.state().log.repaired
         assert trim_log(in_hours(table, 2)) == sum(repaired.values())
         assert log.start_offsets() == repaired
-        assert table.recover().mended
+        assert table.recover().repaired
         assert trim_log(in_hours(table, 2)) > 0
-        assert log.start_offsets() == table.filestore.state().log_repaired == log.end_offsets()
+        assert log.start_offsets() == table.filestore.state().log.repaired == log.end_offsets()
 
 
 @given(

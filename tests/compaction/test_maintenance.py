@@ -18,6 +18,7 @@ from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
 from filestore.storage import FileInfo
 from filestore.table import FileStore
+from tests.opened import under_a_name
 from tests.tables import assert_healthy, create, define, prepare, seeded, write
 
 KEEP = {"snapshot_num__retained_min": 1, "snapshot_time__retained": "0 ms", "checkpoint_interval": 4}
@@ -29,7 +30,7 @@ def test_maintenance_waits_until_an_expiry_frees_something(folder: Path) -> None
     store = create(folder / "t", define("id BIGINT", **KEEP))
     for number in range(5):
         write(store, [{"id": number}])
-    assert maintain(store).expiry.versions == 0
+    assert maintain(under_a_name(store)).expiry.versions == 0
     assert (store.state().version, first_retained(store.state())) == (5, 0)
     done = expire(store)
     assert (done.versions, done.first) == (5, 5)
@@ -64,9 +65,9 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
     named = [file for slot in pending_slots(state) for file in overlay_slot(table, slot, overlay)]
     commit_overlay(table, state, state.pending(), named, overlay)
     written = max(info.modified_ms for info in store.storage.walk(overlay))
-    assert maintain(later(store, written + DAY)).overlays == 0
+    assert maintain(under_a_name(later(store, written + DAY))).overlays == 0
     assert Path(overlay).is_dir()
-    assert maintain(later(store, written + DAY + 1)).overlays == 1
+    assert maintain(under_a_name(later(store, written + DAY + 1))).overlays == 1
     assert not Path(overlay).exists()
 
 

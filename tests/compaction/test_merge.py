@@ -187,7 +187,6 @@ _BIG = """
 import resource, sys
 import numpy as np, pyarrow as pa
 from compaction.merge import compact_slot
-from filestore.delta.conflict import Proposal
 from tests.tables import create, define, write
 
 rows, files = 60_000, 12

@@ -10,15 +10,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule, run_state_machine_as_test
 
 from compaction.choice import sorted_runs
-from compaction.local import commit_compaction, compact_slots, compact_table, plan_compaction
+from compaction.compact import compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Unavailable
+from tests.depth import Depth, sampled
 from tests.faults import FailAt, Killed
 from tests.model.model import SHAPES, Shape
 from tests.model.steps import faults, rows_of
 from tests.model.test_model import Machine
-from tests.sampling import sampled
+from tests.proposals import commit_compaction
 
 Begun = tuple[TableState, list[CompactionResult]]
 
@@ -106,6 +107,6 @@ def test_no_compaction_changes_a_row(shape: Shape) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
-def test_no_compaction_changes_a_row_in_a_long_life(shape: Shape) -> None:
-    run(shape, examples=settings.default.max_examples * 3 // 10, steps=25)
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=2), ids=list(SHAPES))
+def test_no_compaction_changes_a_row_in_a_long_life(shape: Shape, depth: Depth) -> None:
+    run(shape, examples=depth.times(5, deep=30), steps=25)

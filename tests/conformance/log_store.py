@@ -17,10 +17,10 @@ from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, 
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.schema import Column, Schema
-from log.rows import BATCH_ROWS
-from log.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, LogTail, log_config
-from log.systems import open_log
-from tests.log.processes import WriterProcess, write_in_processes
+from log.slices import BATCH_ROWS
+from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, LogTail, log_config
+from log.table.systems import open_log
+from tests.log.table.processes import WriterProcess, write_in_processes
 from tests.waiting import until
 
 __all__ = [
@@ -93,7 +93,7 @@ def prepared(log: LogStore, config: LogConfig, bucket: int, rows: pa.Table) -> L
 
 
 class LogStoreTests:
-    """The contract of `log.store.LogStore`."""
+    """The contract of `log.table.store.LogStore`."""
 
     @pytest.fixture
     def config(self) -> LogConfig:

@@ -42,7 +42,7 @@ class TestDemo:
             "flights: 336,776 rows, one for each (year, month, day, carrier, flight, origin)",
             "every row has arrived",
             "each version names the log offsets that it covers",
-            "no change came twice",
+            "no change arrived twice",
             "the changes, replayed, give the table, row for row",
             "delta-spark reads 336,764 rows",
             "polars reads 336,764 rows",

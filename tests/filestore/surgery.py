@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
-from filestore.alter import alter
 from filestore.checks.report import Invariant
 from filestore.delta.vectors import VectorFileBuilder
 from filestore.model.changes import AddColumn, Change, RenameColumn, SetOption
+from filestore.operations.alter import alter
 from filestore.table import FileStore
 from tests.tables import read, write
 

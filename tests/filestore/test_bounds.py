@@ -16,7 +16,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.evolution import evolve
 from filestore.model.schema import Column
 from filestore.model.sql import parse_columns
-from log.connectors.declaration import KafkaDeclaration
+from log.connector.declaration import KafkaDeclaration
 
 LONG = "c" * (bounds.COMMENT_MAX + 1)
 NESTED = "STRUCT<a: " * bounds.DEPTH_MAX + "INT" + ">" * bounds.DEPTH_MAX

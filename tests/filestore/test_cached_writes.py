@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 from collections.abc import Mapping, Sequence
@@ -16,9 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from compaction.folding import fold_table
-from compaction.local import compact_table
-from filestore.alter import alter
+from compaction.compact import compact_table
 from filestore.ambient import system_ambient
 from filestore.cache.columns import LookupCache
 from filestore.delta.state import TableState
@@ -26,13 +25,15 @@ from filestore.files import row_groups
 from filestore.files.writer import TableFiles
 from filestore.lookup.file_lookup import FileLookup
 from filestore.model.change_text import parse_changes
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import sampled
 from tests.faults import FaultyStorage
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.processes import PROCESSES
-from tests.sampling import sampled
 from tests.tables import Clock, assert_healthy, create, define, in_order, prepare, read, reopen, seeded, write
 
 HOUR = 3_600_000
@@ -101,8 +102,7 @@ def history(kind: type[FileStore], folder: Path, options: Mapping[str, object], 
     return contents(folder)
 
 
-@pytest.mark.parametrize("kind", sampled(KINDS, 3))
-@pytest.mark.parametrize("limits", LIMITS)
+@pytest.mark.parametrize(("kind", "limits"), sampled(itertools.product(KINDS, LIMITS), 9, test=3, names=2))
 @settings(max_examples=min(10, settings.default.max_examples // 2))
 @given(steps=STEPS)
 def test_a_table_is_the_same_byte_by_byte(kind: str, limits: str, steps: list[Any]) -> None:

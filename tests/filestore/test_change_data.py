@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.changelog.images import recorded
 from filestore.errors import InvalidRequest
 from filestore.merge.deduplicate import ORDINAL_COLUMN
@@ -23,6 +23,7 @@ from filestore.model.definition import TableDefinition
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.changes import Changes, assert_exact, by_deltalake
+from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
@@ -334,13 +335,12 @@ def test_what_merge_on_write_cannot_do_is_refused(options: Mapping[str, object])
 
 
 @pytest.mark.slow
-def test_a_failure_at_any_call_leaves_no_half_change(folder: Path) -> None:
+def test_a_failure_at_any_call_leaves_no_half_change(folder: Path, depth: Depth) -> None:
     """Storage fails before or after each call of a write that looks again: then all of it is there, or nothing."""
     for after in (False, True):
-        number, fired = 0, True
-        while fired:
-            number += 1
-            fired = _fails_whole(folder / f"{after}-{number}", FailAt(number, Killed("injected"), after))
+        for number in depth.counting(7):
+            if not _fails_whole(folder / f"{after}-{number}", FailAt(number, Killed("injected"), after)):
+                break
 
 
 def _fails_whole(folder: Path, fault: FailAt) -> bool:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from filestore.commit.conflict import Clear, Done, Rebase, judge
+from filestore.commit.plan import commit_info, plan_actions
+from filestore.commit.proposal import AppVersion, LogChanges, Proposal
 from filestore.delta.actions import Action, add_action, metadata_action, protocol_action, remove_action, txn_action
-from filestore.delta.commit import commit_info, plan_actions
-from filestore.delta.conflict import AppVersion, Clear, Done, Proposal, Rebase, judge
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
@@ -17,6 +18,7 @@ from filestore.model.files import DataFile, DeletionVector, Slot
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
+from tests.proposals import propose
 from tests.tables import define
 
 A, B = Slot((("p", "x"),), 0), Slot((("p", "x"),), 1)
@@ -35,7 +37,7 @@ def state(*files: DataFile, version: int = 5, **more: Any) -> TableState:
 
 
 def proposal(operation: Operation = Operation.WRITE, **more: Any) -> Proposal:
-    return Proposal(operation, "mine", 4, **more)
+    return propose(operation, "mine", 4, **more)
 
 
 def commit(*actions: Action, commit_id: str = "theirs", version: int = 5) -> Commit:
@@ -51,10 +53,10 @@ def removes(slot: Slot) -> Commit:
     return commit(remove_action(data_file("old", slot), 1, data_change=True))
 
 
-UPSERT = proposal(touches=frozenset([A]))
+UPSERT = proposal(slots=frozenset([A]))
 APPEND = proposal(adds=(data_file("mine"),))
 OVERWRITE = proposal(Operation.OVERWRITE, replaces=ALL_PARTITIONS)
-COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.parquet",))
+COMPACTION = proposal(Operation.COMPACT, slots=frozenset([A]), removes=("old.parquet",))
 
 
 @pytest.mark.parametrize("between", [adds, removes], ids=["adds", "removes"])
@@ -68,7 +70,7 @@ COMPACTION = proposal(Operation.COMPACT, touches=frozenset([A]), removes=("old.p
         (OVERWRITE, A, Clear()),
         (COMPACTION, A, Rebase(frozenset([A]), frozenset([A]))),
         (COMPACTION, B, Clear()),
-        (proposal(touches=frozenset([A, B])), B, Rebase(frozenset([B]), frozenset([B]))),
+        (proposal(slots=frozenset([A, B])), B, Rebase(frozenset([B]), frozenset([B]))),
     ],
     ids=[
         "upsert-its-slot",
@@ -189,20 +191,20 @@ def test_offsets_are_repeated_and_never_go_back() -> None:
     one = LogTransaction("t1", (LogRange(0, 10, 15, 5), LogRange(1, 5, 9, 2)))
     mine = proposal(transactions=(one,), app=AppVersion("query", 4))
     after = before.next(6, plan_actions(mine, before, 1))
-    assert after.log_offsets == {0: 15, 1: 20}
+    assert after.log.offsets == {0: 15, 1: 20}
     assert after.app_versions["query"] == 4
-    assert [t.id for t in after.open_transactions] == ["t1"]
+    assert [t.id for t in after.log.open] == ["t1"]
 
 
 def test_ended_transactions_leave_the_list_and_nothing_is_written_when_nothing_changes() -> None:
     one, two = LogTransaction("t1", (LogRange(0, 0, 1, 1),), 7, 2), LogTransaction("t2", (LogRange(0, 1, 2, 1),))
     before = state()
-    first = before.next(6, plan_actions(proposal(transactions=(one,), log_identity={"topic": "x"}), before, 1))
-    assert first.open_transactions == (one,)
-    assert first.log_identity == {"topic": "x"}
+    first = before.next(6, plan_actions(proposal(transactions=(one,), identity={"topic": "x"}), before, 1))
+    assert first.log.open == (one,)
+    assert first.log.identity == {"topic": "x"}
     second = first.next(7, plan_actions(proposal(transactions=(two,), ended=frozenset(["t1"])), first, 1))
-    assert second.open_transactions == (two,)
-    assert second.log_identity == {"topic": "x"}
+    assert second.log.open == (two,)
+    assert second.log.identity == {"topic": "x"}
     assert "domainMetadata" not in kinds(plan_actions(proposal(ended=frozenset(["t1"])), second, 1))
 
 
@@ -212,11 +214,11 @@ def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:
     mine = proposal(Operation.REPUBLISH, republished={"t1": again})
     actions = plan_actions(mine, before, 1)
     after = before.next(7, actions)
-    assert after.open_transactions == (again,)
-    assert after.log_offsets == {0: 6}
+    assert after.log.open == (again,)
+    assert after.log.offsets == {0: 6}
     snapshot = Commit(7, tuple(actions)).snapshot()
     assert (snapshot.republished, snapshot.transactions) == ({"t1": again}, ())
-    assert before.next(7, plan_actions(proposal(republished={"t1": None}), before, 1)).open_transactions == ()
+    assert before.next(7, plan_actions(proposal(republished={"t1": None}), before, 1)).log.open == ()
     with pytest.raises(Conflict) as caught:
         plan_actions(mine, after, 1)
     assert caught.value.code == "already-republished"
@@ -224,23 +226,23 @@ def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:
 
 def test_a_log_in_its_own_order_keeps_what_lies_behind_what_was_mended() -> None:
     early, late = LogTransaction("t1", (LogRange(0, 0, 5, 5),)), LogTransaction("t2", (LogRange(0, 5, 9, 3),))
-    mine = proposal(transactions=(early, late), in_log_order=True, log_repaired={0: 5})
+    mine = proposal(transactions=(early, late), log_order=True, repaired={0: 5})
     after = state().next(6, plan_actions(mine, state(), 1))
-    assert after.open_transactions == (late,)
-    assert after.log_repaired == {0: 5}
-    older = proposal(in_log_order=True, log_repaired={0: 3, 1: 2})
-    assert after.next(7, plan_actions(older, after, 1)).log_repaired == {0: 5, 1: 2}
+    assert after.log.open == (late,)
+    assert after.log.repaired == {0: 5}
+    older = proposal(log_order=True, repaired={0: 3, 1: 2})
+    assert after.next(7, plan_actions(older, after, 1)).log.repaired == {0: 5, 1: 2}
 
 
 @pytest.mark.parametrize("in_log_order", [True, False])
 def test_a_commit_in_log_order_looks_at_every_commit_that_has_records(in_log_order: bool) -> None:
     told = LogTransaction("t1", (LogRange(0, 0, 1, 1),))
     theirs = Proposal(Operation.WRITE, "theirs", 4)
-    between = [Commit(6, tuple(plan_actions(replace(theirs, transactions=(told,)), state(), 1)))]
-    found = judge(proposal(in_log_order=in_log_order), state(), between)
+    between = [Commit(6, tuple(plan_actions(replace(theirs, log=LogChanges(transactions=(told,))), state(), 1)))]
+    found = judge(proposal(log_order=in_log_order), state(), between)
     assert found == (Rebase(frozenset()) if in_log_order else Clear())
     silent = [Commit(6, tuple(plan_actions(theirs, state(), 1)))]
-    assert judge(proposal(in_log_order=in_log_order), state(), silent) == Clear()
+    assert judge(proposal(log_order=in_log_order), state(), silent) == Clear()
 
 
 def test_an_overwrite_that_tells_its_changes_looks_at_what_it_replaces() -> None:
@@ -251,5 +253,5 @@ def test_an_overwrite_that_tells_its_changes_looks_at_what_it_replaces() -> None
         (True, NO_PARTITIONS, Clear()),
         (False, ALL_PARTITIONS, Clear()),
     ):
-        overwrite = proposal(Operation.OVERWRITE, replaces=replaces, compared=compared)
+        overwrite = proposal(Operation.OVERWRITE, replaces=replaces, replaced_slots=compared)
         assert judge(overwrite, state(), [adds(A)]) == found

@@ -102,5 +102,5 @@ def test_definitions_survive_delta() -> None:
 
 
 def test_a_foreign_delta_table_is_refused() -> None:
-    with pytest.raises(Corrupt, match="did not make it"):
+    with pytest.raises(Corrupt, match="did not create it"):
         TableDefinition.from_delta({"id": "x", "configuration": {}})

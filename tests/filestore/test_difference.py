@@ -13,18 +13,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import filestore.reading.difference
-from compaction.folding import commit_folds, fold_slots, fold_table, plan_folds
-from compaction.local import compact_table
-from filestore.delta.conflict import Proposal
+from compaction.compact import compact_table
+from filestore.commit.proposal import FileChanges, Proposal
 from filestore.model.partition_set import PartitionSet
 from filestore.model.snapshot import Operation
-from filestore.reading.difference import Compared, changed_rows, differences, on_local_disk
+from filestore.operations.fold import fold_slots, fold_table, plan_folds
+from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.table import FileStore
+from tests.depth import sampled
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape, tiny_row_groups
 from tests.model.steps import rows_of
-from tests.sampling import sampled
+from tests.proposals import commit_folds
 from tests.tables import create, define, in_order, prepare, read, seeded, write
 
 Row = dict[str, Any]
@@ -33,7 +34,7 @@ Row = dict[str, Any]
 def told(store: FileStore, before: int, after: int) -> list[Row]:
     """The changes from one version to another."""
     old, new = store.state(before), store.state(after)
-    compared = Compared(store.files(old), store.files(new), store.state().definition.schema)
+    compared = VersionPair(store.files(old), store.files(new), store.state().definition.schema)
     found = differences(old, new)
     return [row for one in found for rows in changed_rows(compared, one, on_local_disk) for row in rows.to_pylist()]
 
@@ -54,10 +55,9 @@ def applied(rows: list[Row], changes: list[Row]) -> list[Row]:
 
 def drop(store: FileStore, specs: list[tuple[tuple[str, str | None], ...]]) -> None:
     state = store.state()
-    proposal = Proposal(
-        Operation.DROP_PARTITION, store.ambient.new_id(), state.version, replaces=PartitionSet.of(specs)
-    )
-    store.commit(state, proposal, lambda *_: pytest.fail("a drop is never rebased"))
+    files = FileChanges(replaces=PartitionSet.of(specs))
+    proposal = Proposal(Operation.DROP_PARTITION, store.ambient.new_id(), state.version, files=files)
+    store.commit_version(state, proposal, lambda *_: pytest.fail("a drop is never rebased"))
 
 
 def check(store: FileStore, keyed: bool, read: Callable[[FileStore, int], list[Row]] = read) -> None:

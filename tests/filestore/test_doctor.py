@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,8 +15,9 @@ from filestore.model.partition_set import NO_PARTITIONS
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import sampled
 from tests.filestore.surgery import DAMAGES, Damage
-from tests.sampling import sampled
+from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, prepare, reopen, seeded, write
 
 COLUMNS = "id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE"
@@ -37,9 +40,18 @@ def filled(folder: Path, changelog: str) -> FileStore:
     return made
 
 
+@pytest.fixture(scope="module")
+def whole() -> Iterator[dict[str, FileStore]]:
+    """Tables to copy and to damage, by their changelog's producer."""
+    with memory_folder() as folder:
+        yield {changelog: filled(folder / changelog, changelog) for changelog in ("none", "lookup")}
+
+
 @pytest.mark.parametrize(("code", "damage"), sampled(DAMAGES.values(), 4, names=2), ids=list(DAMAGES))
-def test_damage_is_found(folder: Path, code: Invariant, damage: Damage) -> None:
-    store = filled(folder / "t", "lookup" if code.startswith("change-") else "none")
+def test_damage_is_found(whole: dict[str, FileStore], folder: Path, code: Invariant, damage: Damage) -> None:
+    template = whole["lookup" if code.startswith("change-") else "none"]
+    shutil.copytree(template.location, folder / "t")
+    store = FileStore.open(LocalStorage(), str(folder / "t"), seeded(4))
     damage(store)
     report = examine(reopen_blind(store))
     found = {finding.code for finding in report.findings}
@@ -112,7 +124,10 @@ def test_a_key_in_two_files_is_found_among_many_files(folder: Path) -> None:
     # a writer that did not look its keys up
     blind = prepare(store, [{"id": 12_345, "v": 3}], overwrite=True, base=base)
     blind.proposal = replace(
-        blind.proposal, operation=Operation.WRITE, replaces=NO_PARTITIONS, base_version=store.state().version
+        blind.proposal,
+        operation=Operation.WRITE,
+        files=replace(blind.proposal.files, replaces=NO_PARTITIONS),
+        base_version=store.state().version,
     )
     blind.base = store.state()
     blind.commit()

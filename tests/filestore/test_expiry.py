@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore import layout
 from filestore.ambient import Ambient
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from filestore.life.consumers import Consumer, consumers_of, forget_consumer
@@ -24,6 +24,7 @@ from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.interleaving import interleave
@@ -397,15 +398,14 @@ CHANGING = {"write_new", "replace", "delete"}
     ids=["error-before", "error-after", "kill"],
 )
 def test_an_expiry_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated(
-    template: tuple[FileStore, dict[int, Rows]], kind: type[BaseException], after: bool
+    template: tuple[FileStore, dict[int, Rows]], kind: type[BaseException], after: bool, depth: Depth
 ) -> None:
     """After a call that only reads, nothing is as it was not before it."""
     store, before = template
     calls = calls_of_an_expiry(store)
     assert len([call for call in calls if call.operation in CHANGING]) > 25
-    for place, call in enumerate(calls):
-        if after and call.operation not in CHANGING:
-            continue
+    placed = [(n, c) for n, c in enumerate(calls) if not after or c.operation in CHANGING]
+    for place, call in depth.sample(placed, 6):
         number = sum(earlier.operation == call.operation for earlier in calls[: place + 1])
         storage = FaultyStorage(LocalStorage())
         with copied(store, storage) as failing:

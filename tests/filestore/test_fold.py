@@ -128,7 +128,7 @@ def test_a_row_without_its_kind_is_said_to_have_none(folder: Path) -> None:
     """Found by a stranger, with dicts of which some had a kind: "column '_kind' holds 'None'"."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
     for kind, shown in ((None, "null"), ("-d", "'-d'")):
-        with pytest.raises(InvalidRequest, match=f"'_kind' holds {shown} in some row; give each row one of"):
+        with pytest.raises(InvalidRequest, match=f"'_kind' contains {shown} in some row; give each row one of"):
             write(store, [{"id": 1, KIND_COLUMN: "-D"}, {"id": 2, KIND_COLUMN: kind}])
 
 

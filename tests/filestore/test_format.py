@@ -9,8 +9,8 @@ import pytest
 
 import filestore
 from filestore.checks.report import Invariant
+from filestore.commit.conflict import judge
 from filestore.delta.actions import protocol_action
-from filestore.delta.conflict import judge
 from filestore.model import types
 from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_type
@@ -74,7 +74,7 @@ def test_the_table_of_conflicts_is_the_code_s() -> None:
     page = TEXT.split("\n## 6.")[1].split("\n\n")[2]
     in_page = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
     in_page.pop(1)
-    doc = docstring(ROOT / "delta" / "conflict.py")
+    doc = docstring(ROOT / "commit" / "conflict.py")
     for row in in_page[1:4]:
         assert row[0].split(" or ")[0] in doc
     assert len(in_page) == 6

@@ -15,11 +15,11 @@ from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
 from filestore.reading.get import get_rows
 from filestore.table import FileStore
+from tests.depth import sampled
 from tests.faults import FaultyStorage
 from tests.filestore.arrays import KEY_TYPES, key_values
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
-from tests.sampling import sampled
 from tests.tables import NO_LOG, create, define, read, reopen, to_arrow, write
 
 KEYS: list[tuple[list[pa.DataType], int]] = [

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.alter import alter
 from filestore.errors import Corrupt, NotFound
 from filestore.files import footers, row_groups
 from filestore.files.live_rows import read_file
 from filestore.files.parquet import ParquetReader
 from filestore.model.change_text import parse_changes
+from filestore.operations.alter import alter
 from filestore.reading.scan import plan_scan, scan, scan_table
 from filestore.rows.frames import polars_schema
 from filestore.storage import LocalStorage

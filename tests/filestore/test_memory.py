@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.ambient import system_ambient
-from filestore.delta.conflict import Proposal
+from filestore.commit.proposal import Premises, Proposal
 from filestore.doctor import examine
 from filestore.model.snapshot import Operation
 from filestore.sorting.chunks import BUCKET_COLUMN
@@ -66,8 +66,8 @@ def commit(store: FileStore, batches: Iterator[pa.RecordBatch]) -> None:
     base = store.state()
     result = WriteResult(tuple(write_sorted(store.files(base), base.slots(), batches)))
     touches = frozenset(r.slot for r in result.results)
-    proposal = Proposal(Operation.WRITE, store.ambient.new_id(), base.version, touches=touches)
-    store.commit(base, result.apply(proposal), lambda *_: proposal)
+    proposal = Proposal(Operation.WRITE, store.ambient.new_id(), base.version, premises=Premises(slots=touches))
+    store.commit_version(base, result.apply(proposal), lambda *_: proposal)
 
 
 def measure(location: str, rows: int) -> dict[str, int]:

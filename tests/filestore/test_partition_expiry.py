@@ -169,7 +169,7 @@ def test_durations(text: str, time: timedelta) -> None:
 
 @pytest.mark.parametrize("text", ["7", "d", "-1 d", "1.5 h", "1 y", "1 d 2 h", ""])
 def test_bad_durations(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="it takes a time such as '7 d'"):
+    with pytest.raises(InvalidRequest, match="it takes a duration such as '7 d'"):
         TableOptions.parse({"partition.expiration-time": text})
 
 

@@ -18,16 +18,16 @@ from hypothesis import strategies as st
 
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
-from filestore.files.row_groups import Stretch
+from filestore.files.row_groups import DecodeBatch
 from filestore.model.schema import Schema
 from filestore.reading import scan as scan_module
 from filestore.reading.predicate import Predicate
 from filestore.reading.scan import ScanPlan, plan_scan, scan, scan_frames, scan_table
 from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
+from tests.depth import sampled
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
-from tests.sampling import sampled
 from tests.tables import assert_healthy, create, define, to_arrow, write
 
 COLUMNS = (
@@ -282,7 +282,7 @@ def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatc
     seen = []
     frame = scan_module._frame
 
-    def counted(plan: ScanPlan, stretch: Stretch, keys: Any) -> pl.DataFrame | None:
+    def counted(plan: ScanPlan, stretch: DecodeBatch, keys: Any) -> pl.DataFrame | None:
         seen.extend(stretch.parts)
         return frame(plan, stretch, keys)
 

@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from compaction.folding import fold_table
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.ambient import Ambient
 from filestore.doctor import Invariant, examine
 from filestore.errors import Conflict, Corrupt, NotFound, Unavailable
@@ -24,6 +23,7 @@ from filestore.files.parquet import ParquetReader
 from filestore.life.consumers import Consumer
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans, remove_orphans
+from filestore.operations.fold import fold_table
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.storage import FileInfo, LocalStorage
 from filestore.table import FileStore

@@ -1,4 +1,4 @@
-"""Metadata columns as they are declared: in SQL, in Arrow, and refused (FLIP-107; log/METADATA.md)."""
+"""Metadata columns as they are declared: in SQL, in Arrow, and refused (FLIP-107; log/connector/METADATA.md)."""
 
 from __future__ import annotations
 
@@ -126,9 +126,9 @@ REFUSED = {
     "x INT, a INT METADATA FROM ' b'": ("metadata-key", "spaces at its ends"),
     "x INT, a INT METADATA FROM 'b' 'c'": ("bad-column-list", "cannot read the column list"),
     "x INT, a INT METADATA METADATA": ("bad-column-list", "second METADATA"),
-    "x INT, a INT VIRTUAL": ("bad-column-list", "no METADATA is right before it"),
-    "x INT, a INT METADATA NOT NULL VIRTUAL": ("bad-column-list", "no METADATA is right before it"),
-    "x INT, a INT VIRTUAL METADATA": ("bad-column-list", "no METADATA is right before it"),
+    "x INT, a INT VIRTUAL": ("bad-column-list", "VIRTUAL is not directly after METADATA"),
+    "x INT, a INT METADATA NOT NULL VIRTUAL": ("bad-column-list", "VIRTUAL is not directly after METADATA"),
+    "x INT, a INT VIRTUAL METADATA": ("bad-column-list", "VIRTUAL is not directly after METADATA"),
     "x INT, a METADATA": ("bad-column-list", "column 'a' has no type"),
     "x INT, a METADATA INT": ("bad-column-list", "cannot read the column list"),
     "x INT, a INT `METADATA`": ("bad-column-list", "cannot read the column list"),
@@ -195,6 +195,6 @@ def test_keys_are_text(make: Callable[[], object]) -> None:
 
 
 def test_a_type_alone_is_a_type() -> None:
-    with pytest.raises(InvalidRequest, match="column 'a': 'INT METADATA' is no type") as caught:
+    with pytest.raises(InvalidRequest, match="column 'a': 'INT METADATA' is not a type") as caught:
         parse_type("INT METADATA", "a")
     assert caught.value.code == "unsupported-type"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filestore.errors import Conflict
 from tablestore import Table
-from tests.integration.crashing import address, reach
+from tests.integration.crashing import reach
 from tests.processes import PROCESSES
 from tests.warehouses import Row, to_arrow
 
@@ -29,31 +28,28 @@ class Told:
     rows: list[Row]
 
 
-def contend(table: Table, folder: Path, seed: int, writers: int, seconds: float) -> list[Told]:
-    """Runs writers for that long; gives all that they were told."""
+def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -> list[Told]:
+    """Runs writers that try so many commits each; returns all that they were told."""
     files = [folder / f"writer-{n}.json" for n in range(writers)]
     start = PROCESSES.Barrier(writers)
     running = [
-        PROCESSES.Process(target=_write, args=(address(table), seed, n, seconds, start, str(files[n])))
+        PROCESSES.Process(target=_write, args=(table.opened.identity, seed, n, commits, start, str(files[n])))
         for n in range(writers)
     ]
     for process in running:
         process.start()
     for process in running:
-        process.join(seconds + 120)
+        process.join(240)
     assert [p.exitcode for p in running] == [0] * writers
     return [Told(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
 
 
-def _write(where: Any, seed: int, writer: int, seconds: float, start: Any, file: str) -> None:
+def _write(where: Any, seed: int, writer: int, commits: int, start: Any, file: str) -> None:
     dice = random.Random(f"{seed}.{writer}")
     table = reach(where)
     with open(file, "w") as told:
-        start.wait(60)
-        until = time.monotonic() + seconds
-        number = 0
-        while time.monotonic() < until:
-            number += 1
+        start.wait(300)
+        for number in range(1, commits + 1):
             rows = _batch(dice, writer, number)
             try:
                 snapshot = table.write(to_arrow(table, rows))

@@ -13,14 +13,12 @@ from typing import Any
 
 import pandas  # noqa: F401  # which pyarrow imports with its first array: once here, not in each child
 
-import tablestore.recovering.order
-import tablestore.recovering.recovery
-import tablestore.writing.transaction
-import tablestore.writing.write_job
+import log.table.session
 from filestore.ambient import system_ambient
 from filestore.storage import LocalStorage
-from log.systems import open_log
-from tablestore.handle import TableHandle
+from log.table.systems import open_log
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore.table import Table
 from tests.faults import Call, FaultyStorage
 from tests.processes import PROCESSES
@@ -33,7 +31,6 @@ __all__ = [
     "Row",
     "acknowledge",
     "acknowledged",
-    "address",
     "after",
     "batch",
     "die_writing",
@@ -79,9 +76,9 @@ class Death:
 
 def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, until: int | None = None) -> bool:
     """A process that writes batches from `start` on until it dies; whether it did, or came to the batch `until`."""
-    process = PROCESSES.Process(target=_write, args=(address(table), seed, start, str(acks), death, until))
+    process = PROCESSES.Process(target=_write, args=(table.opened.identity, seed, start, str(acks), death, until))
     process.start()
-    process.join(60)
+    process.join(300)
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -90,26 +87,19 @@ def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, u
     return process.exitcode != 0
 
 
-def address(table: Table) -> tuple[str, str, str, str]:
-    handle = table.handle
-    return handle.database, handle.name, handle.table_id, handle.location
-
-
-def reach(address: tuple[str, str, str, str], strike: Callable[[], None] = lambda: None) -> Table:
+def reach(table: TableIdentity, strike: Callable[[], None] = lambda: None) -> Table:
     """A table in another process, on a storage that strikes before and after each call."""
 
     def hook(call: Call) -> None:
         if call.operation != "append" or call.done:  # of which a file has many
             strike()
 
-    return Table(TableHandle(*address, FaultyStorage(LocalStorage(), hook), system_ambient()))
+    return Table(OpenedTable(table, FaultyStorage(LocalStorage(), hook), system_ambient()))
 
 
-def _write(
-    address: tuple[str, str, str, str], seed: int, start: int, acks: str, death: Death, until: int | None
-) -> None:
+def _write(table: TableIdentity, seed: int, start: int, acks: str, death: Death, until: int | None) -> None:
     with struck(Countdown(death.call)) as strike:
-        write_on(reach(address, strike), seed, start, Path(acks), until)
+        write_on(reach(table, strike), seed, start, Path(acks), until)
 
 
 def write_on(table: Table, seed: int, start: int, acks: Path, until: int | None = None) -> None:
@@ -148,24 +138,15 @@ class Countdown:
 class struck(AbstractContextManager[Callable[[], None]]):  # noqa: N801  # reads as a verb
     """While it lasts, logs that writers open strike before and after each call, too."""
 
-    MODULES = (
-        tablestore.writing.transaction,
-        tablestore.recovering.recovery,
-        tablestore.writing.write_job,
-        tablestore.recovering.order,
-    )
-
     def __init__(self, strike: Callable[[], None]) -> None:
         self._strike = strike
 
     def __enter__(self) -> Callable[[], None]:
-        for module in self.MODULES:
-            module.open_log = lambda *how: _Struck(open_log(*how), self._strike)
+        log.table.session.open_log = lambda *how: _Struck(open_log(*how), self._strike)
         return self._strike
 
     def __exit__(self, *exc: object) -> None:
-        for module in self.MODULES:
-            module.open_log = open_log
+        log.table.session.open_log = open_log
 
 
 class _Struck:

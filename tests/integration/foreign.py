@@ -15,14 +15,14 @@ from tablestore import Table
 
 __all__ = ["ForeignConsumer"]
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 class ForeignConsumer(AbstractContextManager["ForeignConsumer"]):
     """Reads a table's topic from the beginning and goes on; keeps each record's value."""
 
     def __init__(self, table: Table) -> None:
-        config = table.handle.log(table.definition)
+        config = table.opened.log_config()
         assert config is not None
         self._table = table
         self.values: list[dict[str, Any]] = []

@@ -16,8 +16,9 @@ from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
 from log.kafka.transactions import TransactionClient
-from log.kafka.writer import KafkaLogWriter
-from tablestore.handle import TableHandle
+from log.table.on_kafka.writer import KafkaLogWriter
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore.table import Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
@@ -109,31 +110,31 @@ class _Points:
         return stack
 
 
-def _write_all(addresses: Sequence[Any], seed: int, number: int, point: str, reached: Any) -> None:
+def _write_all(tables: Sequence[TableIdentity], seed: int, number: int, point: str, reached: Any) -> None:
     points = _Points(point, reached.release)
 
-    def write(address: Any, own: int) -> None:
+    def write(table: TableIdentity, own: int) -> None:
         while True:  # until the point holds it: a broker that has just begun again may answer too late
             points.begin()
-            table = Table(TableHandle(*address, FaultyStorage(LocalStorage(), points.storage), system_ambient()))
+            opened = Table(OpenedTable(table, FaultyStorage(LocalStorage(), points.storage), system_ambient()))
             with suppress(Unavailable):
-                write_tasks(table, large_batch(seed + own, number))
+                write_tasks(opened, large_batch(seed + own, number))
 
     with points.watching():
-        for own, address in enumerate(addresses):
-            threading.Thread(target=write, args=(address, own), daemon=True).start()
+        for own, table in enumerate(tables):
+            threading.Thread(target=write, args=(table, own), daemon=True).start()
         threading.Event().wait()
 
 
-def standing_still(addresses: Sequence[Any], seed: int, number: int, point: str) -> Any:
+def standing_still(tables: Sequence[TableIdentity], seed: int, number: int, point: str) -> Any:
     """A process whose writers, one a table, have all come to the point with their batch of that number."""
     reached = PROCESSES.Semaphore(0)
-    process = PROCESSES.Process(target=_write_all, args=(addresses, seed, number, point, reached))
+    process = PROCESSES.Process(target=_write_all, args=(tables, seed, number, point, reached))
     process.start()
     until = time.monotonic() + SECONDS
-    for at in range(len(addresses)):
+    for at in range(len(tables)):
         if not reached.acquire(timeout=max(0.0, until - time.monotonic())):
             process.kill()
             process.join()
-            raise AssertionError(f"{at} of {len(addresses)} writers came to {point} (exit code {process.exitcode})")
+            raise AssertionError(f"{at} of {len(tables)} writers came to {point} (exit code {process.exitcode})")
     return process

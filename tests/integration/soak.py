@@ -34,7 +34,7 @@ from rich.console import Console
 import tablestore
 from filestore.errors import Unavailable
 from filestore.model.rowkind import KIND_COLUMN
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Table
 from tests.servers.kafka import KafkaBroker, die_with_the_parent
 from tests.waiting import until
@@ -147,8 +147,8 @@ def kept_changes(kept: Path) -> pl.DataFrame:
 
 def logged(table: Table) -> pl.DataFrame:
     """What the log holds of all snapshots, in their order."""
-    config = table.handle.required_log(table.definition)
-    with open_log(config, table.handle.ambient) as log:
+    config = table.opened.required_log()
+    with open_log(config, table.opened.ambient) as log:
         transactions = [t for snapshot in reversed(table.snapshots()) for t in snapshot.transactions]
         return pl.concat([pl.from_arrow(b.rows) for b in log.read(transactions)])  # type: ignore[type-var]
 

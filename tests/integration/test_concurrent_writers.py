@@ -11,10 +11,11 @@ import pyarrow as pa
 import pytest
 
 from tablestore import Store, Table
+from tests.depth import Depth, sampled
 from tests.integration.contending import Told, contend, history
 from tests.integration.foreign import ForeignConsumer
 from tests.logorder import applied
-from tests.sampling import sampled
+from tests.opened import again
 from tests.servers.kafka import KafkaBroker
 from tests.tables import in_order
 from tests.warehouses import assert_whole, changes, open_in_log, replay, rows
@@ -49,14 +50,14 @@ def modelled(told: list[Told], sequence: bool) -> list[dict[str, Any]]:
     return in_order({name: value for name, value in row.items() if name != "_kind"} for row in rows)
 
 
-def run(table: Table, folder: Path, seed: int, seconds: float, sequence: bool = False) -> None:
+def run(table: Table, folder: Path, seed: int, commits: int, sequence: bool = False) -> None:
     reader = LiveReader(table)
     reader.start()
     try:
-        told = contend(table, folder, seed, WRITERS, seconds)
+        told = contend(table, folder, seed, WRITERS, commits)
     finally:
         reader.finished.set()
-        reader.join(60)
+        reader.join(300)
     newest = table.filestore.state().version
     acknowledged = history(told)
     lost = len(told) - len(acknowledged)
@@ -76,15 +77,15 @@ def sequence(request: pytest.FixtureRequest) -> bool:
     return request.param == "sequence-field"
 
 
-@pytest.fixture(params=[pytest.param(30.0, marks=pytest.mark.slow), 2.0], ids=["long", "short"])
-def seconds(request: pytest.FixtureRequest) -> float:
+@pytest.fixture(params=[pytest.param(100, marks=pytest.mark.deep), 8], ids=["long", "short"])
+def commits(request: pytest.FixtureRequest) -> int:
     return request.param  # type: ignore[no-any-return]
 
 
-def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: bool, seconds: float) -> None:
+def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: bool, commits: int) -> None:
     options = {"bucket": "2"} | ({"sequence.field": "at"} if sequence else {})
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
-    run(table, folder, seed, seconds, sequence)
+    run(table, folder, seed, commits, sequence)
     assert open_in_log(table) == []
 
 
@@ -94,11 +95,11 @@ def test_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed:
     options |= {"sequence.field": "at"} if sequence else {}
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     with ForeignConsumer(table) as foreign:
-        run(table, folder, seed, 5.0, sequence)
+        run(table, folder, seed, 6, sequence)
         foreign.catch_up()
 
 
-ROUNDS, RECORDS = 20, 800
+RECORDS = 800
 
 
 @pytest.mark.slow
@@ -112,13 +113,14 @@ ROUNDS, RECORDS = 20, 800
     ids=["transactional", "plain", "eventual"],
 )
 def test_rounds_of_two_writers_of_one_bucket(
-    store: Store, kafka_broker: KafkaBroker, seed: int, options: dict[str, str]
+    store: Store, kafka_broker: KafkaBroker, seed: int, options: dict[str, str], depth: Depth
 ) -> None:
     """The race that lost half of the records in Flink Table Store: commits in another order than the log's."""
     options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap, "bucket": "1"} | options
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     dice = random.Random(seed)
-    for number in range(ROUNDS):
+    rounds = depth.times(5, deep=20)
+    for number in range(rounds):
         start = threading.Barrier(2)
         writers = [
             threading.Thread(target=_write_half, args=(table, start, writer, number, dice.randrange(1 << 30)))
@@ -127,12 +129,12 @@ def test_rounds_of_two_writers_of_one_bucket(
         for thread in writers:
             thread.start()
         for thread in writers:
-            thread.join(60)
+            thread.join(300)
     told = sum(r.count for s in table.snapshots() for t in s.transactions for r in t.ranges)
-    assert len(table.snapshots()) == 1 + 2 * ROUNDS
-    assert told >= ROUNDS * RECORDS, "nothing is lost"
+    assert len(table.snapshots()) == 1 + 2 * rounds
+    assert told >= rounds * RECORDS, "nothing is lost"
     found = assert_whole(table)
-    for version in range(0, 2 * ROUNDS + 1, 7):
+    for version in range(0, 2 * rounds + 1, 5):
         started = [{**row, "_kind": "+I"} for row in rows(table, version)] + changes(table, version=version)
         assert replay(started, ["id"]) == found, version
     if options.get("log.consistency") == "eventual":
@@ -143,6 +145,6 @@ def _write_half(table: Table, start: threading.Barrier, writer: int, number: int
     """Half of a round's records; two thirds of their keys are the other half's, too."""
     ids = random.Random(seed).sample(range(600), RECORDS // 2)
     batch = pa.table({"id": ids, "writer": [writer] * len(ids), "number": [number] * len(ids), "at": range(len(ids))})
-    own = Table(table.handle)
-    start.wait(60)
+    own = again(table)
+    start.wait(300)
     own.write(batch)

@@ -36,7 +36,7 @@ def test_from_a_service_through_kafka_and_spark_and_back(
             primary_key=["id"],
             options={"bucket": "2"},
         )
-        topic = f"shop.orders.{orders.handle.table_id}"
+        topic = f"shop.orders.{orders.opened.identity.table_id}"
         assert topic in AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
         lake = SparkStore(spark, store)
 

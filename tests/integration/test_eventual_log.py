@@ -8,7 +8,6 @@ import random
 import signal
 import threading
 from collections import Counter
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,13 +15,14 @@ import pytest
 
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
-from log.store import LogBatch
+from log.table.store import LogBatch
 from tablestore import Store, Table
-from tablestore.following.follow import Follower, How
-from tablestore.following.starting import Asked
+from tablestore.following.follow import Follower, FollowOptions
+from tablestore.following.starting import StartOptions
 from tests.faults import Call, FailAt, FaultyStorage
-from tests.integration.crashing import address, reach
+from tests.integration.crashing import reach
 from tests.logorder import applied, events
+from tests.opened import again
 from tests.processes import PROCESSES
 from tests.warehouses import assert_whole, changes, replay, rows
 
@@ -46,7 +46,7 @@ def make(store: Store, request: pytest.FixtureRequest, **options: str) -> Table:
 
 def on(table: Table, storage: Any = None) -> Table:
     """The table as another process has it."""
-    return Table(replace(table.handle, storage=storage or LocalStorage()))
+    return again(table, storage=storage or LocalStorage())
 
 
 def put(table: Table, *ids: int, name: str = "a", **how: Any) -> int:
@@ -62,7 +62,9 @@ def assert_right(table: Table) -> None:
     found = assert_whole(table)
     assert applied(table) == found
     newest = table.filestore.state().version
-    by_versions = Follower(table.filestore, table.handle.log(table.definition)).follow(Asked(version=0), How(), newest)
+    by_versions = Follower(table.filestore, table.opened.log_config()).follow(
+        StartOptions(version=0), FollowOptions(), newest
+    )
     assert replay([row for batch in by_versions for row in batch.to_pylist()], ["id"]) == found
     for version in range(newest + 1):
         begun = [{**row, "_kind": "+I"} for row in rows(table, version)]
@@ -79,9 +81,9 @@ def write_and_die(where: Any, ids: list[int], name: str, how: dict[str, Any]) ->
 
 def die(table: Table, *ids: int, name: str = "never", **how: Any) -> None:
     """A writer that dies between its records and its snapshot."""
-    process = PROCESSES.Process(target=write_and_die, args=(address(table), list(ids), name, how))
+    process = PROCESSES.Process(target=write_and_die, args=(table.opened.identity, list(ids), name, how))
     process.start()
-    process.join(60)
+    process.join(300)
     assert process.exitcode == -signal.SIGKILL
 
 
@@ -104,8 +106,8 @@ def test_a_quiet_commit_tells_nothing_twice(table: Table) -> None:
         put(table, 1, number)
     assert len([row for e in events(table) if isinstance(e, LogBatch) for row in e.rows.to_pylist()]) == 5
     state = table.filestore.state()
-    assert state.open_transactions == ()
-    assert state.log_repaired == {b: state.log_offsets.get(b, 0) for b in range(2)}
+    assert state.log.open == ()
+    assert state.log.repaired == {b: state.log.offsets.get(b, 0) for b in range(2)}
 
 
 @pytest.mark.parametrize("healer", ["the next write", "recover"])
@@ -115,12 +117,12 @@ def test_what_a_dead_writer_told_is_taken_back(table: Table, healer: str) -> Non
     die(table, 2, 3, 4)
     assert applied(table) != rows(table)
     if healer == "recover":
-        assert len(on(table).recover().mended) == 1
+        assert len(on(table).recover().repaired) == 1
     else:
         put(on(table), 9)
     assert_right(table)
     version = table.filestore.state().version
-    assert on(table).recover().mended == ()
+    assert on(table).recover().repaired == ()
     assert table.filestore.state().version == version, "what is mended is not mended again"
 
 
@@ -151,7 +153,7 @@ def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
     for _ in range(4):
         die(table, 1)
     assert records(table) == 5, "each put the key behind the others' records"
-    assert len(on(table).recover().mended) == 4
+    assert len(on(table).recover().repaired) == 4
     assert records(table) == 6
     assert_right(table)
 
@@ -171,7 +173,7 @@ def test_a_control_record_of_a_dead_writer_does_not_hold_readers_up(table: Table
     """There is no key to repair, and readers waited for the next write."""
     put(table, 1, 2)
     die(table, overwrite=True)
-    assert len(on(table).recover().mended) == 1
+    assert len(on(table).recover().repaired) == 1
     assert_right(table)
 
 
@@ -241,7 +243,7 @@ def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
 
     def others() -> None:
         put(on(table), 2, 5, name="other")
-        assert table.filestore.state().log_repaired != table.filestore.state().log_offsets
+        assert table.filestore.state().log.repaired != table.filestore.state().log.offsets
 
     put(between(table, others), 1, 2, 3, name="living")
     assert_right(table)
@@ -283,6 +285,6 @@ def test_rounds_of_two_writers_and_deaths(table: Table, seed: int) -> None:
         if number % 2:
             die(table, *dice.sample(range(30), 8))
         for thread in threads:
-            thread.join(60)
+            thread.join(300)
     on(table).recover()
     assert_right(table)

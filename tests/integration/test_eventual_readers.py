@@ -12,13 +12,14 @@ import pytest
 
 from filestore.errors import NotFound, Unavailable
 from filestore.storage import LocalStorage
-from log.embedded_tail import EmbeddedTail
-from log.systems import open_log
+from log.table.embedded.tail import EmbeddedTail
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.follow import Following
 from tablestore.following.gaps import truncates
 from tests.faults import Call, FaultyStorage
 from tests.integration.test_eventual_log import between, die, make, on, put
+from tests.opened import again
 from tests.warehouses import replay, rows
 
 Row = dict[str, Any]
@@ -130,9 +131,9 @@ def test_a_consumer_goes_on_where_it_was(table: Table) -> None:
 def test_a_gap_is_an_error_or_a_new_beginning(table: Table) -> None:
     put(table, 1, 2, 3, 4)
     put(table, 2, 3, name="b")
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
-    with open_log(config, table.handle.ambient) as log:
+    with open_log(config, table.opened.ambient) as log:
         log.trim(log.end_offsets())
     stop = table.filestore.state().version
     with pytest.raises(NotFound, match='scan="full"') as caught:
@@ -149,7 +150,7 @@ def test_a_log_that_gives_nothing_of_what_versions_cover_is_an_error(store: Stor
     )
     put(table, 1)
     hours = itertools.count(0, 3_600_000)
-    later = Table(replace(table.handle, ambient=replace(table.handle.ambient, now_ms=lambda: next(hours))))
+    later = again(table, ambient=replace(table.opened.ambient, now_ms=lambda: next(hours)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EmbeddedTail, "poll", lambda *_: [])
         with pytest.raises(Unavailable, match="is its server running") as caught:
@@ -195,12 +196,12 @@ def test_followers_of_two_writers_and_deaths_end_with_the_table(table: Table) ->
     for thread in threads:
         thread.start()
     for thread in threads[2:]:
-        thread.join(60)
+        thread.join(300)
     die(table, 3, 50)
     table.recover()
     stop.set()
     for thread in threads[:2]:
-        thread.join(60)
+        thread.join(300)
         assert not thread.is_alive()
     for came in found.values():
         assert replay(came, ["id"]) == rows(table)

@@ -17,7 +17,7 @@ import pytest
 
 from filestore.errors import NotFound
 from filestore.rows.bucketing import bucket_of
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.follow import Following
 from tests.integration.test_eventual_log import between, on
@@ -52,10 +52,10 @@ def table(store: Store, request: pytest.FixtureRequest) -> Table:
 
 def truncate(table: Table, version: int) -> None:
     """Takes away what the version covers."""
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
-    with open_log(config, table.handle.ambient) as log:
-        log.trim(table.filestore.state(version).log_offsets)
+    with open_log(config, table.opened.ambient) as log:
+        log.trim(table.filestore.state(version).log.offsets)
 
 
 @dataclass

@@ -14,7 +14,7 @@ import pytest
 import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.model.snapshot import Operation
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.integration.foreign import ForeignConsumer
 from tests.integration.test_eventual_log import delete, die, on, put
@@ -80,7 +80,7 @@ def test_transactional_tells_again_what_the_broker_aborted_of_a_snapshot(
         writer.recover()
         patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         put(writer, 2, 3, name="lost")
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     with open_log(config, system_ambient()) as log:
         assert len(log.abort_unnamed(lambda _: True)) == 1

@@ -6,18 +6,18 @@ The zombie's commit is refused, before and after the broker's death, and after r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 from filestore.ambient import system_ambient
 from filestore.errors import TableStoreError, Unavailable
 from filestore.storage import LocalStorage
-from log.kafka.transactions import INVALID_PRODUCER_EPOCH, PRODUCER_FENCED, TransactionClient
-from log.store import LogConfig
-from log.systems import open_log
+from log.kafka.transactions import TransactionClient
+from log.table.store import LogConfig
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.faults import Call, FaultyStorage
 from tests.integration.foreign import ForeignConsumer
@@ -29,14 +29,12 @@ from tests.warehouses import assert_whole, changes, replay
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]
 
 KEY = ["id"]
-FENCED = {INVALID_PRODUCER_EPOCH, PRODUCER_FENCED}
+FENCED = {KafkaError.INVALID_PRODUCER_EPOCH, KafkaError.PRODUCER_FENCED}
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One to kill."""
-    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as broker:
-        yield broker
+@pytest.fixture
+def broker(mortal_broker: KafkaBroker) -> KafkaBroker:
+    return mortal_broker
 
 
 @pytest.fixture
@@ -51,7 +49,7 @@ def table(store: Store, broker: KafkaBroker) -> Table:
 
 
 def config_of(table: Table) -> LogConfig:
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     return config
 
@@ -95,7 +93,7 @@ def assert_each_once(table: Table) -> None:
 def test_a_zombies_commit_is_refused_before_and_after_the_brokers_death(table: Table, broker: KafkaBroker) -> None:
     """It had flushed; a successor with its transactional id then fences it, and the broker dies and remembers that."""
     put(table, 1)
-    name = f"{table.handle.table_id}/{system_ambient().new_id()}/0.0"
+    name = f"{table.opened.identity.table_id}/{system_ambient().new_id()}/0.0"
     with open_log(config_of(table), system_ambient()) as log, open_log(config_of(table), system_ambient()) as other:
         zombie = log.begin(name)
         zombie.append(0, row_batch(70))
@@ -120,7 +118,7 @@ def test_a_zombie_that_has_not_flushed_writes_no_snapshot(table: Table) -> None:
     """The janitor takes it for dead and fences it between its records and its flush: its write fails as a whole."""
     put(table, 1)
     with open_log(config_of(table), system_ambient()) as log, open_log(config_of(table), system_ambient()) as other:
-        zombie = log.begin(f"{table.handle.table_id}/{system_ambient().new_id()}/0.0")
+        zombie = log.begin(f"{table.opened.identity.table_id}/{system_ambient().new_id()}/0.0")
         zombie.append(0, row_batch(70))
         zombie._sender.producer.flush(5.0)  # type: ignore[attr-defined]  # what librdkafka does in time
         assert len(other.abort_unnamed(lambda _: True)) == 1

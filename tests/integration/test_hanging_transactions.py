@@ -9,7 +9,7 @@ import pytest
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
 from filestore.storage import LocalStorage
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.logcare.duty import LOG
 from tests.conformance.log_store import changes
@@ -33,9 +33,9 @@ def hanging(store: Store, careless: KafkaBroker) -> Table:
     columns = "id BIGINT, name STRING, price DECIMAL(20, 2)"
     table = store.create_table("shop.orders", columns, primary_key=["id"], options=options)
     table.write(changes([1]).drop_columns(["_kind"]))
-    (transaction,) = table.filestore.state().open_transactions
+    (transaction,) = table.filestore.state().log.open
     (told,) = transaction.ranges
-    config = table.handle.required_log(table.definition)
+    config = table.opened.required_log()
     with open_log(config, system_ambient()) as log:
         assert log.end([transaction], commit=True).ended == (transaction.id,)
     write_late(config, 1 - told.bucket, transaction, changes([7]))
@@ -49,7 +49,7 @@ def held_back(table: Table) -> int:
 def test_recover_ends_what_hangs(hanging: Table) -> None:
     assert held_back(hanging) == 1
     (ended,) = hanging.recover().completed
-    assert ended.startswith(f"{hanging.handle.table_id}/")
+    assert ended.startswith(f"{hanging.opened.identity.table_id}/")
     assert held_back(hanging) == 0
     assert hanging.recover().completed == ()
     assert [row["id"] for row in rows(hanging)] == [1]

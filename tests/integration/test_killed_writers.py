@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tablestore import Store, Table
+from tests.depth import Depth
 from tests.integration.crashing import (
     APP,
     KEYS,
@@ -75,12 +76,13 @@ def crash(store: Store, table: Table, seed: int, rounds: int, acks: Path) -> Non
 
 
 @pytest.mark.slow
-def test_fifty_deaths_of_a_writer(store: Store, folder: Path, seed: int) -> None:
+def test_many_deaths_of_a_writer(store: Store, folder: Path, seed: int, depth: Depth) -> None:
+    rounds = depth.times(10, deep=50)
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})
     acks = folder / "acks"
-    crash(store, table, seed, 50, acks)
+    crash(store, table, seed, rounds, acks)
     done = acknowledged(acks)
-    assert done > 25, "the writers got somewhere"
+    assert done > rounds // 2, "the writers got somewhere"
     write_on(store.table("shop.orders"), seed, done - 1, acks, until=done + 1)  # the first one is there already
     assert assert_whole(table) == by_value(after(seed, range(done + 1)))
     assert open_in_log(table) == [], "what the dead had prepared is ended or aborted"
@@ -89,21 +91,21 @@ def test_fifty_deaths_of_a_writer(store: Store, folder: Path, seed: int) -> None
 
 
 @pytest.mark.slow
-def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int) -> None:
+def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int, depth: Depth) -> None:
     """Fault test 1: at every call of storage and log, before and after it."""
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})
     acks = folder / "acks"
     write_on(table, seed, 0, acks, until=2)
-    call, number, seen = 0, 2, set()
-    died = True
-    while died:
-        call += 1
+    number, seen = 2, set()
+    for call in depth.counting(8):
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
         known = table.filestore.state().app_versions[APP] + 1
         seen.add(known - number)
         assert rows(table) == by_value(after(seed, range(known))), f"seed {seed}, call {call}"
         assert_healthy(table.filestore)
         number = known
+        if not died:
+            break
     assert call > 40
     assert seen == {0, 1}, "none or all"
     write_on(table, seed, number, acks, until=number + 1)
@@ -112,22 +114,22 @@ def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int) -
 
 
 @pytest.mark.slow
-def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder: Path, seed: int) -> None:
+def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder: Path, seed: int, depth: Depth) -> None:
     """After each a janitor comes: whoever applies the log in its order holds the table."""
     options = {"bucket": "2", "log.consistency": "eventual"}
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     acks = folder / "acks"
     write_on(table, seed, 0, acks, until=2)
-    call, number, mended = 0, 2, 0
-    died = True
-    while died:
-        call += 1
+    number, mended = 2, 0
+    for call in depth.counting(8):
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
         number = table.filestore.state().app_versions[APP] + 1
-        mended += len(store.table("shop.orders").recover().mended)
+        mended += len(store.table("shop.orders").recover().repaired)
         assert rows(table) == by_value(after(seed, range(number))), f"seed {seed}, call {call}"
         assert applied(table) == rows(table), f"seed {seed}, call {call}"
         assert_healthy(table.filestore)
+        if not died:
+            break
     assert call > 40
     assert mended > 0
     assert_whole(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +15,14 @@ import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.errors import Unavailable
 from filestore.storage import LocalStorage
-from log.systems import open_log
+from log.table.session import LogSession
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.recovering.lease import holds_lease
 from tests.faults import FailAt, FaultyStorage
-from tests.integration.crashing import address, reach
+from tests.integration.crashing import reach
 from tests.integration.foreign import ForeignConsumer
+from tests.opened import again
 from tests.processes import PROCESSES
 from tests.servers.kafka import KafkaBroker
 from tests.waiting import until
@@ -39,7 +40,13 @@ def put(table: Table, *ids: int, name: str = "a", **how: Any) -> int:
 
 def on(table: Table, storage: Any) -> Table:
     """The table on another storage, as another process has it."""
-    return Table(replace(table.handle, storage=storage))
+    return again(table, storage=storage)
+
+
+def session_of(table: Table) -> LogSession:
+    config = table.opened.log_config()
+    assert config is not None
+    return LogSession(config, table.opened.ambient)
 
 
 @pytest.fixture
@@ -98,8 +105,8 @@ def test_snapshot_written_log_not(table: Table, foreign: ForeignConsumer, monkey
     put(table, 1)
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
-        writer.writer()._recovery.before_write(table.filestore.state())
-        patch.setattr(tablestore.recovering.recovery, "open_log", unreachable)
+        writer.writer()._recovery.before_write(table.filestore.state(), session_of(table))
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", unreachable)
         assert put(writer, 2, 3) == 2
     assert len(assert_whole(table)) == 3
     foreign.poll()
@@ -114,7 +121,7 @@ def test_a_repeated_batch_rolls_the_log_forward(
 ) -> None:
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
-        writer.writer()._recovery.before_write(table.filestore.state())
+        writer.writer()._recovery.before_write(table.filestore.state(), session_of(table))
         patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         put(writer, 1, app=("query", 0))
     foreign.poll()
@@ -142,16 +149,16 @@ def test_a_writer_that_is_stopped_for_long_keeps_its_transaction_until_it_dies(
 ) -> None:
     """Only death tells: a time-out would abort what a slow writer commits later."""
     at_commit = PROCESSES.Event()
-    stopped = PROCESSES.Process(target=wait_before_commit, args=(address(table), "slow", at_commit))
+    stopped = PROCESSES.Process(target=wait_before_commit, args=(table.opened.identity, "slow", at_commit))
     stopped.start()
     try:
-        assert at_commit.wait(60)
+        assert at_commit.wait(300)
         until(lambda: Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
         put(on(table, LocalStorage()), 1, 2)
         foreign.poll()
         assert foreign.values == [], "held back by the open transaction"
         os.kill(stopped.pid, signal.SIGCONT if end == "goes-on" else signal.SIGKILL)
-        stopped.join(60)
+        stopped.join(300)
     finally:
         if stopped.is_alive():
             stopped.kill()
@@ -168,7 +175,7 @@ def test_a_living_writers_lease_is_seen_by_others(table: Table) -> None:
 
     def hook(call: Any) -> None:
         if call.operation == "write_new" and call.path.endswith(".json") and not call.done:
-            config = table.handle.log(table.definition)
+            config = table.opened.log_config()
             with open_log(config, system_ambient()) as log:
                 log.abort_unnamed(lambda id_: seen.append(holds_lease(table.location, id_.split("/")[1])) or False)
 

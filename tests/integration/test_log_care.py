@@ -15,13 +15,14 @@ from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
 from filestore.errors import Corrupt
 from filestore.storage import LocalStorage
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.cli import app
 from tablestore.logcare.duty import LOG
 from tablestore.logcare.status import BucketLog
 from tests.integration.test_eventual_log import die, put
 from tests.logorder import applied
+from tests.opened import again
 from tests.servers.kafka import KafkaBroker
 from tests.warehouses import open_in_log, rows
 
@@ -44,10 +45,10 @@ def test_the_log_says_where_it_stands(dead: Table) -> None:
     eventual = dead.definition.options["log.consistency"] == "eventual"
     (waits,) = dead.log_status()[0].waits_for
     assert dead.log_status() == {0: BucketLog(start=0, covered=2, stable=2, end=4, waits_for=(waits,))}
-    assert (waits.bucket, waits.start, waits.is_of(dead.handle.table_id)) == (0, 2, True)
+    assert (waits.bucket, waits.start, waits.is_of(dead.opened.identity.table_id)) == (0, 2, True)
     assert waits.since_ms is not None
     assert waits.since_ms > dead.snapshots(1)[0].timestamp.timestamp() * 1000 - 1
-    assert "it ends with that writer, or by recover" in waits.described(dead.handle.table_id, "log")
+    assert "it ends with that writer, or by recover" in waits.described(dead.opened.identity.table_id, "log")
     assert dead.log_status()[0].held_back == 2
     dead.recover()
     assert dead.log_status() == {0: BucketLog(0, 6 if eventual else 2, 6 if eventual else 4, 6 if eventual else 4)}
@@ -67,7 +68,7 @@ def test_an_open_transaction_of_another_program_is_reported(
     }
     table = store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
     put(table, 1)
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     before_ms = system_ambient().now_ms()
     other = f"other-{uuid.uuid4()}"
@@ -119,12 +120,12 @@ def test_nobody_takes_another_log_for_the_tables(store: Store) -> None:
     """The log's folder is replaced by one that was made later: its offsets mean other records."""
     table = store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"])
     put(table, 1)
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     shutil.rmtree(Path(config.location))
     with open_log(config, system_ambient()) as log:
         log.create()
-    fresh = Table(table.handle)
+    fresh = again(table)
     for use in (
         lambda: put(fresh, 2),
         fresh.recover,

@@ -1,4 +1,4 @@
-"""Twenty deaths at each point between log and snapshot: after recovery the log is what the snapshots say, exactly."""
+"""Writers die at each point between log and snapshot: after recovery the log is what the snapshots say, exactly."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -16,23 +16,20 @@ from confluent_kafka import Consumer, TopicPartition
 
 from filestore.errors import Unavailable
 from tablestore import Store, Table
-from tests.integration.crashing import address
+from tests.depth import Depth
 from tests.integration.log_deaths import COMMITTED, POINTS, large_batch, rows_after, standing_still, write_tasks
 from tests.servers.kafka import KafkaBroker
 from tests.warehouses import changes, replay, rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(900)]
 
-TABLES = 20
 SECONDS = 120.0
 Value = dict[str, Any]
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """A broker to kill."""
-    with KafkaBroker(tmp_path_factory.mktemp("mortal")) as broker:
-        yield broker
+@pytest.fixture
+def broker(mortal_broker: KafkaBroker) -> KafkaBroker:
+    return mortal_broker
 
 
 MODES = {
@@ -42,7 +39,7 @@ MODES = {
 }
 
 
-def make_tables(store: Store, broker: KafkaBroker, mode: str) -> list[Table]:
+def make_tables(store: Store, broker: KafkaBroker, mode: str, count: int) -> list[Table]:
     options = {
         "bucket": "2",
         "log.system": "kafka",
@@ -52,12 +49,12 @@ def make_tables(store: Store, broker: KafkaBroker, mode: str) -> list[Table]:
     }
     return [
         store.create_table(f"shop.t{n}", "id BIGINT, batch BIGINT", primary_key=["id"], options=options)
-        for n in range(TABLES)
+        for n in range(count)
     ]
 
 
 def topic_of(table: Table) -> str:
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     return str(config.topic)
 
@@ -115,7 +112,7 @@ def caught_up(tables: Sequence[Table]) -> dict[str, list[Value]]:
 
 def _standing(table: Table) -> str:
     """What is known of a log that holds its readers back."""
-    open_ = [t.id for t in table.filestore.state().open_transactions]
+    open_ = [t.id for t in table.filestore.state().log.open]
     return f"{topic_of(table)}: {table.log_status()}, open: {open_}"
 
 
@@ -131,8 +128,8 @@ def by_id(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 class Fleet:
     """Tables that live through the same deaths, and what was written to each."""
 
-    def __init__(self, store: Store, broker: KafkaBroker, seed: int, mode: str) -> None:
-        self.tables = make_tables(store, broker, mode)
+    def __init__(self, store: Store, broker: KafkaBroker, seed: int, mode: str, count: int) -> None:
+        self.tables = make_tables(store, broker, mode, count)
         self._broker = broker
         self._seed = seed
         self._mode = mode
@@ -147,7 +144,7 @@ class Fleet:
 
     def die(self, number: int, point: str, killed: str) -> None:
         """All writers die at a point; then a janitor mends half of the tables, and a write the others."""
-        process = standing_still([address(t) for t in self.tables], self._seed, number, point)
+        process = standing_still([t.opened.identity for t in self.tables], self._seed, number, point)
         if killed == "broker":
             self._broker.kill()
         process.kill()
@@ -158,7 +155,7 @@ class Fleet:
             for numbers in self._written:
                 numbers.append(number)
         with ThreadPoolExecutor(4) as pool:  # each waits for the broker most of the time
-            list(pool.map(lambda own: self._mend(own, number), range(TABLES)))
+            list(pool.map(lambda own: self._mend(own, number), range(len(self.tables))))
 
     def _mend(self, own: int, number: int) -> None:
         until = time.monotonic() + SECONDS
@@ -198,12 +195,14 @@ class Fleet:
     ("mode", "killed"),
     [pytest.param(mode, killed, id=f"{mode}-{killed}") for mode in MODES for killed in ("writer", "broker")],
 )
-def test_deaths_between_log_and_snapshot(store: Store, broker: KafkaBroker, seed: int, mode: str, killed: str) -> None:
-    fleet = Fleet(store, broker, seed, mode)
-    for own in range(TABLES):
+def test_deaths_between_log_and_snapshot(
+    store: Store, broker: KafkaBroker, seed: int, mode: str, killed: str, depth: Depth
+) -> None:
+    fleet = Fleet(store, broker, seed, mode, count=depth.times(4, deep=20))
+    for own in range(len(fleet.tables)):
         fleet.write(own, 0)
     points = [point for point in POINTS if mode == "transactions" or point != "between-ends"]
-    for number, point in enumerate(points, start=1):
+    for number, point in enumerate(depth.sample(points, 2) if killed == "broker" else points, start=1):
         fleet.die(number, point, killed)
         fleet.check(point)
     fleet.check_readers()

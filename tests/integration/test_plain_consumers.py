@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from filestore.ambient import system_ambient
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.integration.test_eventual_log import between, delete, on, put
-from tests.log.foreign import foreign_values
+from tests.log.table.foreign import foreign_values
 from tests.servers.kafka import KafkaBroker
 from tests.warehouses import rows
 
@@ -40,7 +40,7 @@ def raced(store: Store, broker: KafkaBroker, options: dict[str, str]) -> Table:
 
 
 def messages(table: Table) -> list[dict[str, Any]]:
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     table.recover()
     with open_log(config, system_ambient()) as log:

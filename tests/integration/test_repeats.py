@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from log.store import LogBatch
+from log.table.store import LogBatch
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.bothlogs import both_logs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +15,11 @@ from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unavailable
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.storage import LocalStorage
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage
 from tests.integration.foreign import ForeignConsumer
+from tests.opened import again
 from tests.servers.kafka import KafkaBroker
 from tests.tables import assert_healthy
 from tests.waiting import until
@@ -50,7 +50,7 @@ def put(table: Table, *ids: int, name: str = "a", **how: Any) -> Snapshot:
 
 def on(table: Table, storage: Any = None) -> Table:
     """The table as another process has it."""
-    return Table(replace(table.handle, storage=storage or LocalStorage()))
+    return again(table, storage=storage or LocalStorage())
 
 
 def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, **how: Any) -> Snapshot:
@@ -60,7 +60,7 @@ def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, *
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
         snapshot = put(writer, *ids, name=name, **how)
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     with open_log(config, system_ambient()) as log:
         if trim:
@@ -124,7 +124,7 @@ def test_what_retention_took_before_it_was_committed_is_published_from_files(
 def test_what_retention_takes_after_it_was_committed_is_not_lost(table: Table, foreign: ForeignConsumer) -> None:
     put(table, 1)
     foreign.catch_up()
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
     with open_log(config, system_ambient()) as log:
         log.trim(log.end_offsets())
@@ -233,7 +233,7 @@ def test_two_that_come_at_once_publish_it_once(table: Table, foreign: ForeignCon
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(300)
     assert len(republished(table)) == 1
     put(on(table), 3)
     assert delivers(foreign, lost.commit_id, 1, 2)

@@ -7,15 +7,16 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.depth import Depth
 from tests.integration.soak import soak
 
-pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.kafka, pytest.mark.timeout(900)]
 
-SECONDS, EVERY, RATE = 20, 6, 1000
+RATE = 1000
 
 
-def test_writer_broker_and_reader_die_and_nothing_is_lost_or_doubled(folder: Path) -> None:
-    told = soak(folder, SECONDS, RATE, EVERY, Console())
+def test_writer_broker_and_reader_die_and_nothing_is_lost_or_doubled(folder: Path, depth: Depth) -> None:
+    told = soak(folder, depth.times(6, deep=60), RATE, depth.times(2, deep=6), Console())
     assert min(told.deaths[name] for name in ("writer", "broker", "reader")) >= 1
     assert told.commits > sum(told.deaths.values()), "work was done between the deaths"
     assert told.records >= told.commits * RATE * 0.8  # a delete of what is not there is no change

@@ -10,14 +10,15 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.errors import NotFound
 from filestore.life.consumers import Consumer, consumers_of
 from filestore.life.expiry import expire
 from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.table import FileStore
-from tablestore.writing.rollback import rollback
+from tablestore.writing.writer import TableWriter
+from tests.depth import Depth
 from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, read, read_deltalake, read_polars, reopen, seeded, write
 
@@ -139,7 +140,7 @@ class Life(RuleBasedStateMachine):
     def roll_back(self, back: int) -> None:
         version = max(0, self.store.state().version - back)
         try:
-            rollback(self.store, None, version)
+            TableWriter(self.store, lambda _: None, self.store.ambient).rollback(version)
         except NotFound as error:
             assert error.code == "snapshot-expired"
             assert not self.promised(version)
@@ -192,5 +193,5 @@ def test_any_life_of_a_table_keeps_what_it_promises() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_any_long_life_of_a_table_keeps_what_it_promises() -> None:
-    run(settings.default.max_examples // 2, 40)
+def test_any_long_life_of_a_table_keeps_what_it_promises(depth: Depth) -> None:
+    run(depth.times(6, deep=50), 40)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
@@ -17,6 +16,7 @@ from filestore.errors import Conflict
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import Depth
 from tests.model.model import apply_rows, living
 from tests.processes import PROCESSES
 from tests.tables import (
@@ -107,11 +107,11 @@ def run_threads(folder: Path, writers: int, commits: int, sequence: str | None, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sequence", [None, "s"])
-def test_sixteen_writers(folder: Path, sequence: str | None) -> None:
-    run_threads(folder, 16, 4, sequence, seed=random.randrange(10**6))
+def test_sixteen_writers(folder: Path, sequence: str | None, depth: Depth) -> None:
+    run_threads(folder, 16, depth.times(2, deep=4), sequence, seed=random.randrange(10**6))
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("sequence", [None, "s"])
 def test_sixteen_writers_with_many_commits(folder: Path, sequence: str | None) -> None:
@@ -127,34 +127,23 @@ def line_up(barrier: Barrier) -> None:
     _STARTING_LINE.append(barrier)
 
 
-def process_work(location: str, number: int, seconds: float, seed: int) -> list[Attempt]:
-    """What one process does: it writes until its time is over, and a few times at least."""
+def process_work(location: str, number: int, commits: int, seed: int) -> list[Attempt]:
+    """What one process does."""
     store = FileStore.open(LocalStorage(), location, system_ambient())
     _STARTING_LINE[0].wait(timeout=120)
-    dice, end, done = random.Random(f"{seed}/{number}"), time.monotonic() + seconds, list[Attempt]()
-    while time.monotonic() < end or len(done) < 5:
-        done.append(attempt(store, dice, f"{number}/{len(done)}"))
-    return done
-
-
-def run_processes(folder: Path, seconds: float) -> None:
-    seed = random.randrange(10**6)
-    print(f"seed {seed}")
-    store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
-    with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4),)) as pool:
-        futures = [pool.submit(process_work, store.location, number, seconds, seed) for number in range(4)]
-        attempts = [a for future in futures for a in future.result()]
-    print(f"{len(attempts)} commits, {sum(a.version is None for a in attempts)} conflicts")
-    check(store, attempts, "s")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_four_processes(folder: Path) -> None:
-    run_processes(folder, 5)
+    dice = random.Random(f"{seed}/{number}")
+    return [attempt(store, dice, f"{number}/{n}") for n in range(commits)]
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_four_processes_for_long(folder: Path) -> None:
-    run_processes(folder, 30)
+def test_four_processes(folder: Path, depth: Depth) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    commits = depth.times(10, deep=100)
+    store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
+    with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4),)) as pool:
+        futures = [pool.submit(process_work, store.location, number, commits, seed) for number in range(4)]
+        attempts = [a for future in futures for a in future.result()]
+    print(f"{len(attempts)} commits, {sum(a.version is None for a in attempts)} conflicts")
+    check(store, attempts, "s")

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.depth import sampled
 from tests.faults import Call
 from tests.model.model import SHAPES, Model, Shape, tiny_row_groups
-from tests.sampling import sampled
 
 Rows = list[dict[str, Any]]
 KEYS = range(6)

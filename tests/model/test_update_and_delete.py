@@ -14,14 +14,16 @@ from typing import Any
 
 import pytest
 
-from compaction.folding import commit_folds, fold_slots, fold_table, plan_folds
-from compaction.local import commit_compaction, compact_slots, compact_table, plan_compaction
+from compaction.compact import compact_slots, compact_table, plan_compaction
 from filestore.errors import Conflict
+from filestore.operations.fold import fold_slots, fold_table, plan_folds
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import Depth
 from tests.faults import Call, FaultyStorage
 from tests.folders import memory_folder
+from tests.proposals import commit_compaction, commit_folds
 from tests.tables import (
     PreparedWrite,
     assert_healthy,
@@ -178,8 +180,8 @@ def test_one_commits_just_before_the_other_puts_its_entry(
 @pytest.mark.slow
 @modes
 @sequences
-def test_update_delete_and_compaction_in_all_orders(later: bool, sequence: str) -> None:
-    for order in orders(THREE):
+def test_update_delete_and_compaction_in_all_orders(later: bool, sequence: str, depth: Depth) -> None:
+    for order in depth.sample(orders(THREE), 8):
         with memory_folder() as folder:
             race = begin(folder, later, sequence)
             for step in order:

@@ -238,10 +238,10 @@ def test_a_sqlite_file_read_without_locks_notices_that_another_process_wrote_it(
 
 def changed_meanwhile(path: str) -> list[bool]:
     with closing(open_sqlite(Path(path), create=False)) as reader:
-        assert reader.stands_in
-        found = [reader.undisturbed()]
+        assert reader.is_fallback
+        found = [reader.read_was_consistent()]
         os.utime(path, ns=(1, 1))
-        return [*found, reader.undisturbed()]
+        return [*found, reader.read_was_consistent()]
 
 
 def test_changes_that_wait_in_a_log_are_read_on_a_full_disk_too(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_a_drop_just_before_a_writes_lease_leaves_the_name_free(store: Store, mo
         store.drop_table("shop.orders")
         return lease(location, commit_id)
 
-    monkeypatch.setattr("tablestore.writing.transaction.lease", drop_and_lease)
+    monkeypatch.setattr("tablestore.writing.write.lease", drop_and_lease)
     with pytest.raises(NotFound) as caught:
         put(orders, 1)
     assert caught.value.code == "table-replaced"

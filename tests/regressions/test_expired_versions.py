@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from filestore.alter import alter
 from filestore.doctor import Invariant, examine
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans
 from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
+from filestore.operations.alter import alter
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tablestore.writing.rollback import rollback
+from tablestore.writing.writer import TableWriter
 from tests.faults import Call, FaultyStorage
 from tests.tables import Clock, create, define, reopen, seeded, write
 
@@ -102,6 +102,6 @@ def test_a_file_that_a_rollback_brings_back_has_the_columns_of_its_own_time(fold
     target = store.state()
     write(store, [{"id": 2, "v": 2, "w": 2}], overwrite=True)
     assert expire(store).log_entries, "the entries that brought the files are gone"
-    rollback(store, None, target.version)
+    TableWriter(store, lambda _: None, store.ambient).rollback(target.version)
     assert store.state().files.keys() == target.files.keys()
     assert not examine(store).problems

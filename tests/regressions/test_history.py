@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from filestore import layout
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.errors import Corrupt, NotFound, Unsupported
 from tests.filestore.surgery import edit_entry
 from tests.tables import assert_healthy, create, define, prepare, reopen, write

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.errors import InvalidRequest
 from tablestore import Store
 from tests.tables import assert_healthy, create, define, prepare, read, reopen, write

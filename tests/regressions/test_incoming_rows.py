@@ -10,7 +10,7 @@ import pytest
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
-from tablestore.incoming import conform
+from tablestore.incoming.conform import conform
 from tests.tables import define
 
 ORDERS = define("id BIGINT, name STRING", ["id"])

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from compaction.folding import fold_table
-from filestore.alter import alter
 from filestore.errors import InvalidRequest
 from filestore.model.changes import AddColumn, RenameColumn
 from filestore.model.own_columns import is_own
 from filestore.model.schema import Schema
 from filestore.model.sql import parse_columns, parse_table_columns
-from log.connectors.declaration import KafkaDeclaration
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
+from log.connector.declaration import KafkaDeclaration
 from tests.tables import assert_healthy, create, define, read, write
 
 MONGO = "_id STRING, `_class` STRING, _s STRUCT<_id: INT, _row: INT>, __v INT"

@@ -71,7 +71,7 @@ def test_a_normalizer_tells_the_update(folder: Any) -> None:
 def test_a_record_with_other_bits_is_no_repeat() -> None:
     repeats = Repeats(["id"], 1)
     left = [
-        repeats.left_out(0, f"t/c/{attempt}.0", pa.table({"id": [1], "d": [value], "_kind": ["+I"]})).num_rows
+        repeats.without_repeats(0, f"t/c/{attempt}.0", pa.table({"id": [1], "d": [value], "_kind": ["+I"]})).num_rows
         for attempt, value in enumerate([-0.0, 0.0, 0.0])
     ]
     assert left == [1, 1, 0]

@@ -14,15 +14,14 @@ from pyspark.sql.types import StructType
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.spark.opened import location_options
-from tablestore.spark.sink import BatchWriter, _Staged
-from tablestore.spark.staging import stage
+from tablestore.spark.batch.sink import BatchWriter, _Staged, stage
+from tablestore.spark.opened import identity_options
 from tests.faults import FailAt, FaultyStorage
 from tests.warehouses import orphans, rows
 
 
 def writer_of(table: Table) -> BatchWriter:
-    options = {"path": table.handle.identifier, **location_options(table.handle)}
+    options = {"path": table.identifier, **identity_options(table.opened.identity)}
     return BatchWriter(options, StructType.fromJson(table.definition.schema.to_delta()), overwrite=False)
 
 

@@ -11,7 +11,7 @@ import pytest
 from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
 from tablestore import Store
-from tablestore.fitting import fit
+from tablestore.incoming.fitting import fit
 
 NOON = datetime.datetime(2024, 1, 1, 12, tzinfo=datetime.UTC)
 MIDNIGHT = NOON.replace(hour=0)

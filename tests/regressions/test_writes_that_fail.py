@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.errors import Corrupt, InvalidRequest, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Table
@@ -140,7 +140,7 @@ def test_once_the_snapshot_stands_no_error_says_that_it_failed(orders: Table, sp
     spy.failing.clear()
     on(orders, LocalStorage()).write(runner(orders, 3))
     assert open_in_log(orders) == []
-    assert orders.filestore.state().open_transactions[-1].id.endswith("0.0")
+    assert orders.filestore.state().log.open[-1].id.endswith("0.0")
     assert len(assert_whole(orders, leftovers=False)) == 3
 
 
@@ -157,7 +157,7 @@ def test_a_repeated_write_of_an_app_rolls_the_log_forward_too(orders: Table, spy
 def test_transactions_that_have_ended_leave_the_tables_list(orders: Table) -> None:
     for i in range(5):
         put(orders, i)
-    assert len(orders.filestore.state().open_transactions) == 1, "only those of the newest commit"
+    assert len(orders.filestore.state().log.open) == 1, "only those of the newest commit"
     assert len(orders._writer._recovery.ended) <= 2, "and are forgotten here, too"
 
 

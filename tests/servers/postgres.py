@@ -68,7 +68,7 @@ class PostgresServer:
     ) -> None:
         assert self._process is not None
         self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(30)
+        self._process.wait(300)
         shutil.rmtree(self._folder)
 
     def _answers(self) -> bool:

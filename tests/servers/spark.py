@@ -17,6 +17,8 @@ ROOT = Path(__file__).parent.parent.parent
 SETTINGS = {
     "spark.master": "local[2,3]",  # two cores, and three attempts for a task
     "spark.driver.memory": "1g",
+    # the JVM's first compiler alone: each test has queries of its own, and compiling them twice took half of the time
+    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "3",
     "spark.databricks.delta.snapshotPartitions": "1",
 }

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from compaction.folding import fold_table
-from compaction.local import compact_table
-from compaction.tombstones import bury
+from compaction.compact import compact_table
+from compaction.tombstones import clean_tombstones
 from filestore.errors import CommitUnknown, TableStoreError, Unavailable
 from filestore.life.retention import first_retained, tags_of
 from filestore.model.snapshot import Snapshot
+from filestore.operations.fold import fold_table
 from tablestore import Table
-from tablestore.handle import TableHandle
 from tests.faults import Killed
+from tests.opened import again
 from tests.simulation.faults import Process, Work, World
 from tests.simulation.oracle import Alter, Drop, Oracle, Overwrite, Write
 from tests.simulation.shapes import Row
@@ -114,9 +114,8 @@ class Actor:
     def _opened(self) -> Table:
         if self.table is None:
             assert self.process is not None
-            reader, process = self.oracle.reader.handle, self.process
-            handle = TableHandle("sim", "t", reader.table_id, reader.location, process.storage, process.ambient)
-            self.table = Table(handle)
+            process = self.process
+            self.table = again(self.oracle.reader, storage=process.storage, ambient=process.ambient)
         return self.table
 
 
@@ -180,7 +179,7 @@ def _compact(actor: Actor) -> Deed:
 
 
 def _bury(actor: Actor) -> Deed:
-    return Deed("bury", lambda table: bury(table.filestore), _LOST)
+    return Deed("clean_tombstones", lambda table: clean_tombstones(table.filestore), _LOST)
 
 
 def _expire(actor: Actor) -> Deed:

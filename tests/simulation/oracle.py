@@ -14,8 +14,9 @@ from typing import Any
 from filestore.ambient import Ambient
 from filestore.layout import parse_log_entry
 from filestore.model.snapshot import Operation
+from managed_table.identity import TableIdentity
+from managed_table.opened import OpenedTable
 from tablestore import Table
-from tablestore.handle import TableHandle
 from tests.model.model import difference
 from tests.simulation.faults import Work, World
 from tests.simulation.shapes import Held, Row, Shape
@@ -179,4 +180,4 @@ class Oracle:
 def raw_reader(world: World, location: str, table_id: str) -> Table:
     """The table, on the storage that does not fail; it neither waits nor takes from the seed."""
     ambient = Ambient(lambda: world.now_ms, lambda: "0" * 36, lambda: 0.0, lambda _: None)
-    return Table(TableHandle("sim", "t", table_id, location, world.storage, ambient))
+    return Table(OpenedTable(TableIdentity("sim", "t", table_id, location), world.storage, ambient))

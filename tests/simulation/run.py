@@ -17,9 +17,9 @@ from filestore import layout
 from filestore.errors import TableStoreError
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tablestore import Table
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
+from tests.opened import again
 from tests.simulation.actors import Actor, keeper, reader, retained, writer
 from tests.simulation.faults import Odds, Process, World
 from tests.simulation.memory import scanned_from
@@ -166,8 +166,7 @@ class _Run:
         """Days later nothing is left over."""
         process = Process(self.world, "janitor")
         self.world.odds = Odds(0, 0, 0)
-        handle = replace(self.oracle.reader.handle, storage=process.storage, ambient=process.ambient)
-        table = Table(handle)
+        table = again(self.oracle.reader, storage=process.storage, ambient=process.ambient)
         for _ in range(2):
             table.compact(full=True)
             self.world.now_ms += 10 * DAY_MS
@@ -184,4 +183,4 @@ class _Run:
             self.world.storage.copy_to(folder, LOCATION)
             assert in_order(read_polars(str(folder))) == expected
             assert in_order(read_deltalake(str(folder))) == expected
-            assert_healthy(FileStore.open(LocalStorage(), str(folder), self.oracle.reader.handle.ambient))
+            assert_healthy(FileStore.open(LocalStorage(), str(folder), self.oracle.reader.opened.ambient))

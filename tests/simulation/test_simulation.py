@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import pytest
 
-from filestore.delta.conflict import Clear
+from filestore.commit.conflict import Clear
 from filestore.model.snapshot import Operation
 from tests.simulation.run import SimulationFailed, simulate
 from tests.simulation.shapes import SHAPES
@@ -44,8 +44,8 @@ def test_a_seed_gives_the_same_run_in_another_process_whatever_its_hashes_are() 
 @pytest.mark.parametrize(
     ("shape", "what", "instead"),
     [
-        ("deduplicate", "filestore.delta.commit.judge", lambda *_: Clear()),
-        ("aggregation", "filestore.delta.commit.judge", lambda *_: Clear()),
+        ("deduplicate", "filestore.commit.loop.judge", lambda *_: Clear()),
+        ("aggregation", "filestore.commit.loop.judge", lambda *_: Clear()),
         pytest.param("deduplicate", "filestore.life.expiry.holds", lambda *_: [], marks=pytest.mark.slow),
         ("sequence", "filestore.merge.deduplicate.beats", lambda new, _: _all(new)),
         ("partitions", "filestore.life.orphans.history_of", lambda *_: _Nothing()),
@@ -68,7 +68,7 @@ def _all(new: Any) -> Any:
     return np.ones(len(new), dtype=np.bool_)
 
 
-@pytest.mark.slow
+@pytest.mark.deep
 def test_long_lives_have_everything_in_them() -> None:
     """Each kind of commit, fault and conflict, so that none of them is left out unseen."""
     counts, operations = Counter[str](), Counter[str]()

@@ -35,7 +35,7 @@ class Task:
         if self._thread.ident is None:
             self._thread.start()
         self._go.release()
-        assert self._back.acquire(timeout=60), "a task hangs"
+        assert self._back.acquire(timeout=300), "a task hangs"
 
     def wait(self) -> None:
         """Called by the task: gives its turn away."""
@@ -105,7 +105,7 @@ class _Inline(Executor):
 def single_threaded() -> Iterator[None]:
     """Threads of the kernel do their work where they are asked for it, on every machine as on one with two cores."""
     with ExitStack() as stack:
-        for module in ("compaction.threads", "filestore.reading.scan"):
+        for module in ("filestore.threads", "filestore.reading.scan"):
             stack.enter_context(patch(f"{module}.ThreadPoolExecutor", _Inline))
         stack.enter_context(patch.object(os, "cpu_count", lambda: 2))
         yield

@@ -33,7 +33,7 @@ def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) 
         env={n: v for n, v in os.environ.items() if n not in left_out} | {"PATH": f"{foreign}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     first, second, third, refused = done.stdout.splitlines()

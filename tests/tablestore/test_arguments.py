@@ -29,7 +29,7 @@ from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.consumers import Consumer
 from tablestore import Ingestion, KafkaTable, Normalizer, NormalizerSpec, Pace, Store, Table
 from tablestore.spark import SparkStore, spark_session
-from tablestore.spark.kafka_table import SparkKafkaTable
+from tablestore.spark.kafka.table import SparkKafkaTable
 from tests.warehouses import warehouse
 
 CLASSES = [Store, Table, KafkaTable, Normalizer, NormalizerSpec, Ingestion, Consumer, EmbeddedCatalog, HttpCatalog]

@@ -13,8 +13,8 @@ import tablestore
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.table_options import TableOptions
 from tablestore import Store, Table
-from tablestore.defaults import table_defaults
-from tablestore.following.starting import Asked
+from tablestore.following.starting import StartOptions
+from tablestore.store import table_defaults
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -51,12 +51,12 @@ def test_a_reader_begins_as_it_asks_and_else_as_the_table_says() -> None:
     ms = int(AT.timestamp() * 1000)
     own = TableOptions.parse({"log.scan": "from-timestamp", "log.scan.timestamp-millis": str(ms)})
     later = AT.replace(year=2027)
-    assert Asked().resolved(TableOptions()) == Asked("full")
-    assert Asked().resolved(own) == Asked("from-timestamp", AT)
-    assert Asked("latest").resolved(own) == Asked("latest")
-    assert Asked(timestamp=later).resolved(own) == Asked("from-timestamp", later)
-    assert Asked(version=3).resolved(own) == Asked(version=3)
-    assert Asked(tag="a").resolved(own) == Asked(tag="a")
+    assert StartOptions().resolved(TableOptions()) == StartOptions("full")
+    assert StartOptions().resolved(own) == StartOptions("from-timestamp", AT)
+    assert StartOptions("latest").resolved(own) == StartOptions("latest")
+    assert StartOptions(timestamp=later).resolved(own) == StartOptions("from-timestamp", later)
+    assert StartOptions(version=3).resolved(own) == StartOptions(version=3)
+    assert StartOptions(tag="a").resolved(own) == StartOptions(tag="a")
 
 
 def test_followers_begin_where_the_table_says(store: Store) -> None:

@@ -11,19 +11,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from compaction.folding import fold_table
-from compaction.rewrite import TableRewrite
-from filestore.alter import alter
 from filestore.checks.report import Invariant
 from filestore.doctor import examine
 from filestore.errors import Conflict, NotFound, Unavailable, Unsupported
 from filestore.model.changes import AddColumn, Change, DropColumn, RenameColumn, SetOption, UnsetOption, WidenColumn
 from filestore.model.snapshot import Operation
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
+from filestore.operations.rewrite import TableRewrite
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
-from tablestore.writing.rollback import rollback
+from tablestore.writing.writer import TableWriter
+from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed
+from tests.opened import again
 from tests.tables import assert_healthy, read_deltalake
 from tests.tablestore.test_merge_on_read import overlay_of
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, to_arrow, warehouse
@@ -148,9 +150,9 @@ def racing(table: Table, *acts: Any) -> FileStore:
 
     def others_first(call: Call) -> None:
         if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and waiting:
-            waiting.pop(0)(Table(table.handle))
+            waiting.pop(0)(again(table))
 
-    return FileStore.open(FaultyStorage(LocalStorage(), others_first), table.location, table.handle.ambient)
+    return FileStore.open(FaultyStorage(LocalStorage(), others_first), table.location, table.opened.ambient)
 
 
 def fold(store: FileStore) -> None:
@@ -178,7 +180,7 @@ def test_a_rollback_takes_runs_that_come_meanwhile_back_too(store: Store) -> Non
     table.compact(full=True)
     version = put(table, {"id": 1, "a": 2}) - 1
     acts = [lambda t, n=n: put(t, {"id": n, "a": 99}) for n in (1, 2, 1)]
-    rollback(racing(table, *acts), table.handle.log(table.definition), version)
+    TableWriter(racing(table, *acts), table.opened.log_config, table.opened.ambient).rollback(version)
     assert [(row["id"], row["a"]) for row in rows(table)] == [(1, 1)]
     assert replay(changes(table, version=0), ["id"]) == rows(table)
     assert_whole(table, leftovers=False)
@@ -197,7 +199,7 @@ def test_a_change_that_never_gets_through_leaves_no_file(store: Store) -> None:
 
 def on(table: Table, decide: Callable[[Call], None] | None = None) -> FileStore:
     storage = FaultyStorage(LocalStorage()) if decide is None else FaultyStorage(LocalStorage(), decide)
-    return FileStore.open(storage, table.location, table.handle.ambient)
+    return FileStore.open(storage, table.location, table.opened.ambient)
 
 
 def waiting(store: Store) -> Table:
@@ -209,15 +211,18 @@ def waiting(store: Store) -> Table:
 
 
 @pytest.mark.slow
-def test_a_fault_at_any_call_of_a_change_that_folds_leaves_the_table_whole() -> None:
+def test_a_fault_at_any_call_of_a_change_that_folds_leaves_the_table_whole(depth: Depth) -> None:
     with warehouse() as store:
         counted = on(waiting(store))
         alter(counted, CHANGES, TableRewrite, fold)
         calls = counted.storage.calls  # type: ignore[attr-defined]
     for error, after in ((Unavailable("the storage is away"), False), (Killed(), True)):
-        for number, call in enumerate(calls, start=1):
-            if after and call.operation in ("read", "open_read", "exists", "list_names"):
-                continue  # the same as before it
+        numbered = [
+            (number, call)
+            for number, call in enumerate(calls, start=1)
+            if not after or call.operation not in ("read", "open_read", "exists", "list_names")  # the same as before it
+        ]
+        for number, _ in depth.sample(numbered, 8):
             with warehouse() as store:
                 table = waiting(store)
                 fault = FailAt(number, error, after=after)
@@ -239,9 +244,8 @@ def test_a_fault_at_any_call_of_a_change_that_folds_leaves_the_table_whole() -> 
 def test_a_write_that_waits_loses_against_a_change_and_is_done_again(store: Store) -> None:
     table = make(store, "metadata", **LATER)
     put(table, {"id": 1, "a": 1})
-    handle = table.handle
     storage = racing(table, lambda t: t.alter(AddColumn("n", "INT", first=True), DropColumn("f"))).storage
-    late = Table(type(handle)(handle.database, handle.name, handle.table_id, handle.location, storage, handle.ambient))
+    late = again(table, storage=storage)
     late.write(pl.DataFrame({"id": [1, 9], "a": [7, 9]}))
     assert {row["id"]: row["a"] for row in rows(table)} == {1: 7, 9: 9}
     assert_healthy(table.filestore)

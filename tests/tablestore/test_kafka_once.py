@@ -9,9 +9,9 @@ import pytest
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, Unavailable
-from log.connectors.declaration import KafkaDeclaration
-from log.kafka.declared_once import Numbered
-from log.kafka.declared_writer import DeclaredWriter
+from log.connector.declaration import KafkaDeclaration
+from log.connector.groups import Numbered
+from log.connector.writer import ConnectorWriter
 from tablestore import KafkaTable, Store
 from tests.servers.kafka import KafkaBroker
 from tests.warehouses import warehouse
@@ -39,8 +39,8 @@ def table(kafka_broker: KafkaBroker) -> Iterator[Callable[[str], KafkaTable]]:
         yield made
 
 
-def writer(table: KafkaTable) -> DeclaredWriter:
-    return DeclaredWriter(table.declaration, system_ambient())
+def writer(table: KafkaTable) -> ConnectorWriter:
+    return ConnectorWriter(table.declaration, system_ambient())
 
 
 def ids(table: KafkaTable) -> list[int]:
@@ -104,7 +104,7 @@ def test_a_try_that_died_with_its_transaction_open_holds_up_nobody(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr("log.kafka.declared_writer._Sink.give_up", dies)
+        patch.setattr("log.connector.writer._Sink.give_up", dies)
         writer(topic).write(dying(topic.declaration), Numbered("q", 0))
     assert writer(topic).write([some(1)], Numbered("q", 0)) == 1
     assert ids(topic) == [1]

@@ -22,7 +22,7 @@ from kafka.partitioner.default import murmur2
 
 from filestore.ambient import system_ambient
 from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
-from log.connectors.ranges import PartitionRange
+from log.connector.ranges import PartitionRange
 from tablestore import KafkaTable, Store
 from tablestore.topics.ranges import changes_of_range
 from tablestore.topics.spec import spec_of
@@ -263,7 +263,7 @@ def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
     table.write(pa.table({"id": [1], "v": [None], "_kind": ["-D"]}))
     until(lambda: len(seen) == 3, what="what came")
     stop.set()
-    reader.join(30)
+    reader.join(300)
     assert not reader.is_alive()
     assert by_id(seen)[1] == {"v": None, "id": 1, "_kind": "-D"}
     already = threading.Event()
@@ -340,7 +340,7 @@ def test_a_consumers_place_moves_with_each_batch_and_a_gap_is_noticed(topics: To
     with closing(follow()) as third:
         assert next(third)["id"].to_pylist() == [2, 3]
     trim(4)
-    with pytest.raises(NotFound, match=f"place of consumer '{consumer}'") as caught:
+    with pytest.raises(NotFound, match=f"position of consumer '{consumer}'") as caught:
         list(follow())
     assert caught.value.code == "offset-gone"
 
@@ -358,7 +358,7 @@ def test_a_gap_before_the_first_batch_was_taken_is_noticed(topics: Topics) -> No
 
 
 def test_a_consumer_of_upserts_that_are_completed_has_its_place_with_the_rows(topics: Topics) -> None:
-    with pytest.raises(InvalidRequest, match="the place lies in the folder state") as caught:
+    with pytest.raises(InvalidRequest, match="the folder in state has the position") as caught:
         next(topics.table(KEYED, UPSERT, 2).follow(mode="changelog", consumer="report"))
     assert caught.value.code == "consumer-unused"
 
@@ -396,7 +396,7 @@ def test_a_follower_sees_transactions_whole_and_ends_behind_their_markers(topics
         table.write(pa.table({"id": range(first, first + 10), "v": ["a"] * 10}))
         until(lambda: len(seen) == first + 10, what="all of it")  # noqa: B023
     stop.set()
-    reader.join(30)
+    reader.join(300)
     assert not reader.is_alive()
     assert sorted(seen) == list(range(20))
 
@@ -432,7 +432,7 @@ def test_a_follower_finds_new_partitions(topics: Topics) -> None:
     foreign.flush()
     until(lambda: len(seen) >= 4, what="a row of each partition")
     stop.set()
-    reader.join(30)
+    reader.join(300)
     assert Counter(seen) == Counter(range(4))
 
 

@@ -1,9 +1,8 @@
-"""What the log of a table tells: upserts that lead to its rows, or complete changes (log/PROTOCOL.md section 3.3)."""
+"""What the log of a table tells: upserts that lead to its rows, or complete changes (PROTOCOL.md section 3.3)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,17 +12,18 @@ from hypothesis import strategies as st
 
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.pieces import Planner
 from tablestore.following.records import RecordReader
 from tablestore.following.result_mode import ResultMode
 from tablestore.following.walk import Walk
-from tablestore.incoming import conform
+from tablestore.incoming.conform import conform
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.bothlogs import both_logs
+from tests.depth import sampled
 from tests.faults import Call, FaultyStorage
-from tests.sampling import sampled
+from tests.opened import again
 from tests.warehouses import warehouse
 
 Key = tuple[str, int]
@@ -85,7 +85,7 @@ def told(table: Table, after: int, until: int) -> list[dict[str, Any]]:
     walk = Walk(files)
     planner = Planner(walk, ResultMode.UPSERT, True, wanted, by_bucket=False)
     found = []
-    with RecordReader(table.handle.required_log(table.definition), wanted, files.ambient) as records:
+    with RecordReader(table.opened.required_log(), wanted, files.ambient) as records:
         for version in range(after + 1, until + 1):
             commit = files.log.commit(version)
             assert commit is not None
@@ -235,7 +235,7 @@ def test_a_rollback_tells_the_rows_that_others_put_there_meanwhile(store: Store,
             OTHERS[other](writer)
 
     storage.hook = others_first
-    Table(replace(table.handle, storage=storage)).rollback(1)
+    again(table, storage=storage).rollback(1)
     newest = writer.snapshots()[0].version
     assert _values(writer, newest) == {1: 10, 2: 20}
     for version in range(1, newest + 1):
@@ -266,8 +266,8 @@ def test_a_compaction_leaves_the_log_alone(store: Store, log_options: dict[str, 
 
 
 def _ends(table: Table) -> Mapping[int, int]:
-    config = table.handle.required_log(table.definition)
-    with open_log(config, table.handle.ambient) as log:
+    config = table.opened.required_log()
+    with open_log(config, table.opened.ambient) as log:
         return log.end_offsets()
 
 

@@ -267,7 +267,7 @@ def test_partitions_and_composite_keys(store: Store) -> None:
     ("options", "problem"),
     [
         ({"fields.n.aggregate-function": "sum"}, "not deduplicate"),
-        ({**SUMS, "fields.zz.aggregate-function": "sum"}, "no column of values"),
+        ({**SUMS, "fields.zz.aggregate-function": "sum"}, "not a value column"),
         ({**SUMS, "fields.n.aggregate-function": "smu"}, "it takes 'sum'"),
         ({**SUMS, "fields.n.aggregate-functon": "sum"}, "did you mean 'fields.n.aggregate-function'"),
         ({**SUMS, "fields.n.aggregate-function": "listagg"}, "takes strings"),
@@ -277,8 +277,8 @@ def test_partitions_and_composite_keys(store: Store) -> None:
         ({**SUMS, "fields.n.sequence-group": "t"}, "partial-update"),
         ({"merge-engine": "first-row", "sequence.field": "n"}, "leave sequence.field out"),
         ({"merge-engine": "partial-update", "fields.n,n.sequence-group": "t"}, "two sequence groups"),
-        ({"merge-engine": "partial-update", "fields.n.sequence-group": "id"}, "no column of values"),
-        ({"merge-engine": "partial-update", "aggregation.remove-record-on-delete": "true"}, "no meaning"),
+        ({"merge-engine": "partial-update", "fields.n.sequence-group": "id"}, "not a value column"),
+        ({"merge-engine": "partial-update", "aggregation.remove-record-on-delete": "true"}, "has no effect"),
         ({**SUMS, "ignore-delete": "true", "aggregation.remove-record-on-delete": "true"}, "contradict"),
         ({**SUMS, "sequence.field": "n"}, "orders the rows"),
     ],
@@ -290,5 +290,5 @@ def test_options_that_do_not_fit_are_refused(store: Store, options: dict[str, st
 
 
 def test_an_engine_needs_a_key(store: Store) -> None:
-    with pytest.raises(InvalidRequest, match="give the table a primary key"):
+    with pytest.raises(InvalidRequest, match="declare a primary key"):
         make(store, SUMS, primary_key=[])

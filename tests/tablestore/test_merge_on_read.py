@@ -13,14 +13,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.folding import FoldTask, commit_folds, fold_runs, fold_slots, fold_table, plan_folds
 from filestore.errors import Conflict, InvalidRequest
 from filestore.files.writer import TableFiles
+from filestore.operations.fold import FoldTask, fold_runs, fold_slots, fold_table, plan_folds
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
 from filestore.writing.slot_result import SlotResult
 from tablestore import Store, Table
-from tests.sampling import sampled
+from tests.depth import sampled
+from tests.proposals import commit_folds
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 
@@ -238,7 +239,7 @@ class TestRefusals:
     def test_what_the_engine_cannot_merge_is_refused_when_it_is_written(self, store: Store) -> None:
         table = make(store, **LATER, **NO_LOG, **{"merge-engine": "aggregation", "fields.n.aggregate-function": "max"})
         put(table, (1, 1, "a"))
-        with pytest.raises(InvalidRequest, match="cannot take them back"):
+        with pytest.raises(InvalidRequest, match="cannot retract them"):
             put(table, (1, 1, "a", "-D"))
         assert table.filestore.state().version == 1
         assert_whole(table, leftovers=False)
@@ -279,7 +280,7 @@ class TestRaces:
         base = table.filestore.state()
         tasks = plan_folds(base, 0, full=True)
         results = [fold_runs(table.filestore.files(base), task) for task in tasks]
-        from compaction.local import compact_table
+        from compaction.compact import compact_table
 
         assert compact_table(table.filestore, full=True) is not None
         commit_folds(table.filestore, base, tasks, results)

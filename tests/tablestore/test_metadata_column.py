@@ -35,12 +35,12 @@ def test_fields_say_what_sql_says() -> None:
     [
         ({"name": ""}, "bad-column-name", "empty"),
         ({"name": "_Kind"}, "bad-column-name", "'_Kind'"),
-        ({"name": 7}, "bad-argument", "the argument name is 7 (type int); give a text"),
+        ({"name": 7}, "bad-argument", "the argument name is 7 (type int); pass a text"),
         ({"key": ""}, "metadata-key", "the metadata key ''"),
         ({"key": 7}, "bad-argument", "the argument key is 7"),
         ({"comment": 7}, "bad-argument", "the argument comment is 7"),
         ({"type": "TIME"}, "unsupported-type", "'at' has type TIME"),
-        ({"type": "INT METADATA"}, "unsupported-type", "is no type"),
+        ({"type": "INT METADATA"}, "unsupported-type", "is not a type"),
         ({"type": pa.time32("s")}, "unsupported-type", "column 'at'"),
         ({"type": int}, "bad-argument", "the argument type is"),
     ],
@@ -62,7 +62,7 @@ def test_a_managed_table_refuses_them_and_nothing_is_made(store: Store) -> None:
     orders = store.create_table("shop.orders", "id BIGINT, metadata STRING", primary_key=["id"])
     with pytest.raises(InvalidRequest, match="column 'at' is declared METADATA"):
         orders.alter("ADD COLUMN at TIMESTAMP METADATA FROM 'timestamp' VIRTUAL")
-    with pytest.raises(InvalidRequest, match="is no type"):
+    with pytest.raises(InvalidRequest, match="is not a type"):
         orders.alter("ALTER COLUMN id TYPE BIGINT METADATA")
     orders.write(pl.DataFrame({"id": [1], "metadata": ["m"]}))
     assert orders.scan().to_arrow().to_pylist() == [{"id": 1, "metadata": "m"}]

@@ -21,10 +21,10 @@ from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tablestore.spark.staging import merged, remove, stage
+from tablestore.spark.batch.sink import merged, remove, stage
 from tablestore.writing.write_job import WriteJob
+from tests.depth import sampled
 from tests.faults import FailAt, FaultyStorage
-from tests.sampling import sampled
 from tests.warehouses import assert_whole, orphans, to_arrow
 
 SHAPES: dict[str, dict[str, Any]] = {

@@ -14,7 +14,7 @@ from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN
 from tablestore import Store
-from tablestore.spark.write import _in_order
+from tablestore.spark.batch.writing import _in_order
 
 ROWS = 500
 

@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.folding import fold_table
-from compaction.tombstones import bury, plan_burials
+from compaction.tombstones import clean_tombstones, plan_tombstone_cleanups
 from filestore.doctor import examine
 from filestore.model.files import Tombstones
 from filestore.model.snapshot import Operation
+from filestore.operations.fold import fold_table
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage
+from tests.opened import again
 from tests.warehouses import assert_whole, changes, orphans, replay, rows, warehouse
 from tests.writers import sorted_batches
 
@@ -88,11 +89,11 @@ def test_after_the_retention_a_late_row_is_taken_and_the_run_forgotten(store: St
     table = make(store, **{"sequence.tombstone-retention": "1 h"})
     put(table, (1, 7, "", "-D"))
     put(table, (2, 7, "", "-D"))
-    now = table.handle.ambient.now_ms()
-    assert plan_burials(table.filestore.state(), now + 3_000_000) == []
+    now = table.opened.ambient.now_ms()
+    assert plan_tombstone_cleanups(table.filestore.state(), now + 3_000_000) == []
     table.filestore.ambient = replace(table.filestore.ambient, now_ms=lambda: now + 4_000_000)
     assert len(remembered(table)) == 2
-    assert bury(table.filestore) is not None
+    assert clean_tombstones(table.filestore) is not None
     assert remembered(table) == []
     put(table, (1, 6, "late", "+I"))
     assert [row["name"] for row in assert_whole(table)] == ["late"]
@@ -142,9 +143,9 @@ def test_a_rollback_takes_deletes_back_of_keys_that_had_no_row(table: Table) -> 
 def test_a_rollback_does_not_bring_back_what_is_too_old_to_be_remembered(store: Store) -> None:
     table = make(store, **{"sequence.tombstone-retention": "1 h"})
     put(table, (1, 7, "", "-D"))
-    now = table.handle.ambient.now_ms()
+    now = table.opened.ambient.now_ms()
     table.filestore.ambient = replace(table.filestore.ambient, now_ms=lambda: now + 4_000_000)
-    assert bury(table.filestore) is not None
+    assert clean_tombstones(table.filestore) is not None
     version = table.filestore.state().version
     assert table.rollback(1).version == version
 
@@ -170,7 +171,7 @@ def test_a_rollback_takes_back_what_others_delete_meanwhile(store: Store, other:
             MEANWHILE[other](store.table("shop.t"))
 
     storage = FaultyStorage(LocalStorage())
-    mine = Table(replace(table.handle, storage=storage))
+    mine = again(table, storage=storage)
     storage.hook = others_first
     mine.rollback(1)
     fresh = store.table("shop.t")
@@ -217,8 +218,7 @@ def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table
         put(table, (1, 7, "", "-D"))
         return [outcome]
 
-    table.handle.files()
-    writer = type(table)(table.handle).writer()
+    writer = again(table).writer()
     writer.write(run)
     assert [row["id"] for row in assert_whole(table, leftovers=False)] == [2, 3]
     assert [row["id"] for row in replay(changes(table, version=0), ["id"])] == [2, 3]

@@ -14,7 +14,7 @@ from filestore.model.files import Slot
 from filestore.model.rowkind import RowKind
 from filestore.rows.fitting import checked, compensation
 from filestore.rows.partitions import with_partition
-from log.rows import conform, project, row_schema
+from log.table.rows import conform, project, row_schema
 from tablestore import Store
 from tablestore.kafka_table import _fitted
 from tests.tables import define

@@ -10,14 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from compaction.folding import fold_table
-from compaction.rewrite import TableRewrite
-from filestore.alter import alter
 from filestore.checks.pending import check_run
 from filestore.checks.report import Findings, Invariant
 from filestore.model.changes import RenameColumn, WidenColumn
 from filestore.model.snapshot import Operation
+from filestore.operations.alter import alter
+from filestore.operations.fold import fold_table
+from filestore.operations.rewrite import TableRewrite
 from tablestore import Store, Table
+from tests.opened import again
 from tests.tables import assert_healthy, in_order, read_deltalake
 from tests.tablestore.test_evolved_tables import operations, racing
 from tests.tablestore.test_merge_on_read import overlay_of
@@ -60,9 +61,8 @@ def test_a_run_that_comes_while_files_are_written_anew_stays(store: Store) -> No
 def test_a_run_that_is_written_while_the_column_is_widened_is_written_again(store: Store) -> None:
     table = narrow(store, **SUMS)
     put(table, (1, 100))
-    handle = table.handle
     storage = racing(table, lambda t: t.alter("ALTER COLUMN v TYPE SMALLINT")).storage
-    late = Table(type(handle)(handle.database, handle.name, handle.table_id, handle.location, storage, handle.ambient))
+    late = again(table, storage=storage)
     put(late, (1, 100))
     assert operations(table) == [Operation.CREATE, Operation.WRITE, Operation.ALTER, Operation.WRITE]
     assert assert_whole(table, leftovers=False) == [{"id": 1, "v": 200}]
@@ -111,7 +111,7 @@ def test_the_doctor_takes_narrower_types_whether_or_not_it_knows_the_past(store:
         check_run(table.filestore.files(table.filestore.state()), run, findings)
         (finding,) = findings
         assert finding.code is Invariant.PENDING_RUN
-        assert "or types of them" in finding.message
+        assert "or types, that" in finding.message
 
 
 def test_sequences_and_deletes_from_before_they_were_wider(store: Store) -> None:

@@ -1,4 +1,4 @@
-"""Databases, tables, and logs that are still to be dropped."""
+"""Adds databases, tables, and logs that are still to be deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leases of those who keep tables."""
+"""Adds the leases of processes that maintain tables."""
 
 from __future__ import annotations
 

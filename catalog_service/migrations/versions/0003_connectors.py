@@ -1,4 +1,4 @@
-"""Tables with a connector, which have no files and no log."""
+"""Adds tables with a connector, which have no files and no log."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    # An older version could not read them, and loses nothing but the declarations: the rows are in the topics.
+    # An older version could not read them, and only the declarations are lost: the rows are in the topics.
     op.execute("DELETE FROM tables WHERE connector IS NOT NULL")
     op.drop_column("tables", "connector")

@@ -1,4 +1,4 @@
-"""Tables whose log is a topic that was there before them, and stays when they are dropped."""
+"""Adds tables whose log is a topic that existed before them, and stays when they are dropped."""
 
 from __future__ import annotations
 

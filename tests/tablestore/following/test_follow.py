@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.waiting import until
 from tests.warehouses import assert_whole, changes, replay, rows
@@ -157,7 +157,7 @@ def test_it_waits_for_what_is_still_to_come(orders: Table) -> None:
         put(orders, i)
         until(lambda i=i: got == list(range(i + 1)))
     event.set()
-    reader.join(10)
+    reader.join(300)
     assert not reader.is_alive()
 
 
@@ -177,7 +177,7 @@ def test_nothing_is_lost_or_doubled_while_writers_go_on(orders: Table) -> None:
             found += batch.to_pylist()
     finally:
         for writer in writers:
-            writer.join(60)
+            writer.join(300)
         stop.set()
     assert replay(found, ["id"]) == assert_whole(orders)
 
@@ -202,8 +202,8 @@ def test_a_table_without_a_log_is_refused(store: Store) -> None:
 def test_a_gap_in_the_log_is_an_error_never_silence(orders: Table) -> None:
     put(orders, 1, 2, 3, 4)
     put(orders, 5, 6)
-    config = orders.handle.log(orders.definition)
-    with open_log(config, orders.handle.ambient) as log:
+    config = orders.opened.log_config()
+    with open_log(config, orders.opened.ambient) as log:
         log.trim({bucket: 1 for bucket in range(2)})
     with pytest.raises(NotFound) as caught:
         changes(orders, version=0)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import InvalidRequest, NotFound
-from log.systems import open_log
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.gaps import truncates
 from tests.bothlogs import both_logs
@@ -28,9 +28,9 @@ def gone(table: Table, *ids: int) -> int:
 
 
 def trim(table: Table) -> None:
-    config = table.handle.log(table.definition)
+    config = table.opened.log_config()
     assert config is not None
-    with open_log(config, table.handle.ambient) as log:
+    with open_log(config, table.opened.ambient) as log:
         log.trim(log.end_offsets())
 
 
@@ -102,9 +102,9 @@ def test_a_gap_within_a_version_makes_all_void_that_came_of_it(orders: Table) ->
     before = changes(orders)
     put(orders, *ids, name="b")
     put(orders, *ids)
-    config = orders.handle.log(orders.definition)
+    config = orders.opened.log_config()
     assert config is not None
-    with open_log(config, orders.handle.ambient) as log:
+    with open_log(config, orders.opened.ambient) as log:
         log.trim({1: log.end_offsets()[1]})
     batches = list(orders.follow(version=1, on_log_gap="rescan", stop=newest(orders)))
     assert not truncates(batches[0])

@@ -43,7 +43,7 @@ class Reader:
         self.taken: list[Record] = []
 
     def take(self, writer: str, records: Sequence[Record]) -> None:
-        self.taken = records_of(self.repeats.left_out(0, f"table/{writer}", rows_of(records)))
+        self.taken = records_of(self.repeats.without_repeats(0, f"table/{writer}", rows_of(records)))
         apply(self.state, self.taken)
 
 
@@ -153,11 +153,11 @@ def test_other_commits_and_one_attempt_may_say_the_same_again() -> None:
 
 def test_buckets_are_apart() -> None:
     repeats, rows = Repeats(KEY, 2), rows_of([(1, 1)])
-    assert repeats.left_out(0, "table/x/0.0", rows).num_rows == 1
-    assert repeats.left_out(1, "table/x/0.1", rows).num_rows == 1
+    assert repeats.without_repeats(0, "table/x/0.0", rows).num_rows == 1
+    assert repeats.without_repeats(1, "table/x/0.1", rows).num_rows == 1
     repeats.forget(1)
-    assert repeats.left_out(0, "table/x/0.1", rows).num_rows == 0
-    assert repeats.left_out(1, "table/x/0.0", rows).num_rows == 1
+    assert repeats.without_repeats(0, "table/x/0.1", rows).num_rows == 0
+    assert repeats.without_repeats(1, "table/x/0.0", rows).num_rows == 1
 
 
 def test_of_a_larger_commit_repeats_are_passed_on_and_the_next_is_remembered_again() -> None:
@@ -195,7 +195,7 @@ def test_values_of_all_types_are_told_apart(kind: pa.DataType, value: Any, other
 
     def left(attempt: int, row: Any, how: str = "+I") -> int:
         rows = pa.Table.from_pylist([{"a": 1, "v": row, "_kind": how}], schema)
-        return repeats.left_out(0, f"table/x/0.{attempt}", rows).num_rows
+        return repeats.without_repeats(0, f"table/x/0.{attempt}", rows).num_rows
 
     assert [left(0, value), left(1, value, "+U"), left(2, other), left(3, other)] == [1, 0, 1, 0]
     assert [left(4, other, "-D"), left(5, None, "-U"), left(6, None)] == [1, 0, 1]

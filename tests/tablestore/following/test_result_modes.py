@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from filestore.errors import InvalidRequest
 from tablestore import Store, Table
 from tests.bothlogs import both_logs
-from tests.sampling import sampled
+from tests.depth import sampled
 from tests.tables import in_order
 from tests.warehouses import changes, replay, rows, to_arrow, warehouse
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pyarrow as pa
 import pytest
 
@@ -11,7 +9,9 @@ from filestore.errors import Conflict, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.ingesting.targets import ManagedTarget
+from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
+from tests.opened import again
 from tests.warehouses import assert_whole, changes
 
 FAULTS = [(Unavailable("injected"), False), (Unavailable("injected"), True), (Killed(), False), (Killed(), True)]
@@ -24,31 +24,31 @@ def rows(number: int) -> pa.Table:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("error", "after"), FAULTS, ids=NAMES)
-def test_a_batch_at_every_storage_call(store: Store, error: BaseException, after: bool) -> None:
-    number, fired, taken = 0, True, set()
-    while fired:
-        number += 1
+def test_a_batch_at_every_storage_call(store: Store, error: BaseException, after: bool, depth: Depth) -> None:
+    taken = set()
+    for number in depth.counting(5):
         table = store.create_table(f"shop.t{number}", "id BIGINT, v BIGINT", primary_key=["id"])
         assert isinstance(table, Table)
         ManagedTarget(table, "topic").take(rows(1), {0: 1})
         storage = FaultyStorage(LocalStorage())
-        target = ManagedTarget(Table(replace(table.handle, storage=storage)), "topic")
+        target = ManagedTarget(again(table, storage=storage), "topic")
         assert target.offsets() == {0: 1}
         storage.hook = fault = FailAt(number, error, after)
         try:
             target.take(rows(2), {0: 2})
         except (Killed, Unavailable):
             assert fault.fired
-        fired = fault.fired
-        again = ManagedTarget(Table(table.handle), "topic")
-        taken.add(again.offsets()[0])
-        if again.offsets() == {0: 1}:
-            again.take(rows(2), {0: 2})
-        assert again.offsets() == {0: 2}
+        retried = ManagedTarget(again(table), "topic")
+        taken.add(retried.offsets()[0])
+        if retried.offsets() == {0: 1}:
+            retried.take(rows(2), {0: 2})
+        assert retried.offsets() == {0: 2}
         found = sorted((row["id"], row["v"], row["_kind"]) for row in changes(table, version=0))
         assert found == [(1, 1, "+I"), (2, 2, "+I"), (1000, 1, "+I"), (1000, 2, "+I")], "each batch once"
         assert_whole(table)
         store.drop_table(f"shop.t{number}")
+        if not fault.fired:
+            break
     assert number > 20, "there are more calls than that"
     assert taken == {1, 2}
 

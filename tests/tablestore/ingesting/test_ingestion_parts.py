@@ -12,10 +12,10 @@ from filestore.errors import InvalidRequest
 from filestore.model.schema import Column, Schema
 from filestore.model.sql import parse_columns
 from filestore.model.table_columns import TableColumns
-from log.connectors.declaration import KafkaDeclaration
-from log.connectors.decoding import Incoming
-from log.formats.connect_columns import columns_of
-from log.formats.connect_schema import described
+from log.connector.declaration import KafkaDeclaration
+from log.connector.decoding import Incoming
+from log.connector.formats.connect.columns import columns_of
+from log.connector.formats.connect.schema import described
 from tablestore.ingesting.beginning import check_target
 from tablestore.ingesting.learning import key_names, learned, new_columns, teaches
 from tablestore.ingesting.source import EvolvingDecoder, raw_topic

@@ -18,13 +18,14 @@ from filestore.metrics.registry import Metrics
 from tablestore import Table
 from tablestore.following.follow_metrics import FollowMeter
 from tablestore.following.progress import Progress
-from tablestore.logcare.duty import log_duty
+from tablestore.logcare.duty import LOG
 from tablestore.metrics.page import METRICS, page
 from tablestore.metrics.server import serving_metrics
 from tests.faults import Call, FaultyStorage
 from tests.folders import memory_folder
 from tests.integration.test_eventual_log import between
 from tests.measured import measured
+from tests.opened import opened_again
 
 ALL = [metric for _, metrics in METRICS for metric in metrics]
 
@@ -88,8 +89,8 @@ def test_races_and_failures_are_counted(table: Table, metrics: Metrics) -> None:
             raise Unavailable("disk full")
 
     failing = between(table, lambda: None)
-    assert isinstance(failing.handle.storage, FaultyStorage)
-    failing.handle.storage.hook = broken
+    assert isinstance(failing.opened.storage, FaultyStorage)
+    failing.opened.storage.hook = broken
     with pytest.raises(Unavailable):
         put(failing, 3)
     assert values(metrics, "writes_total")["shop.t", "unavailable"] == 1
@@ -140,8 +141,8 @@ def test_what_was_there_before_a_reader_began_has_no_latency() -> None:
     metrics = Metrics()
     meter = FollowMeter(metrics, "shop.t")
     old = Progress(1, records=5, first_row_ms=3, latency_ms=60_000)
-    meter.told(Progress(0), old, running_ms=4)
-    meter.told(old, Progress(2, records=6, first_row_ms=3, latency_ms=20, rescans=1), running_ms=500)
+    meter.record(Progress(0), old, running_ms=4)
+    meter.record(old, Progress(2, records=6, first_row_ms=3, latency_ms=20, rescans=1), running_ms=500)
     assert count(metrics, "follow_latency_seconds", "shop.t") == 1
     assert values(metrics, "follow_latency_seconds_sum") == {("shop.t",): 0.02}
     assert values(metrics, "follow_rows_total") == {("shop.t",): 6}
@@ -154,9 +155,8 @@ def test_logs_are_gauges_of_who_asks_and_of_the_compactor(table: Table, metrics:
     wanted = {("shop.t", str(bucket)): log.end for bucket, log in status.items()}
     assert values(metrics, "log_end_offset") == wanted
     assert values(metrics, "log_held_back_offsets") == {("shop.t", "0"): 0, ("shop.t", "1"): 0}
-    own, handle = Metrics(), table.handle
-    info = type("Info", (), {"database": "shop", "name": "t", "table_id": handle.table_id})
-    log_duty(own).perform(table.filestore, lambda: None, info)  # type: ignore[arg-type]
+    own = Metrics()
+    LOG.perform(opened_again(table.opened, meter=own), lambda: None)
     assert values(own, "log_end_offset") == wanted
     assert values(own, "log_stable_offset") == wanted
 

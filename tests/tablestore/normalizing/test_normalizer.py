@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.errors import Conflict, InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.snapshot import Operation
@@ -214,7 +214,7 @@ def test_a_batch_that_was_never_taken_and_lies_behind_is_refused(folder: Path) -
     normalizer = Normalizer(spec(folder))
     normalizer.apply(rows_of([("+I", 1, 1)]), {"0": 10, "1": 10})
     for end in ({"0": 9}, {"0": 10}, {"0": 11, "1": 9}):
-        with pytest.raises(InvalidRequest, match="has taken its input up to") as caught:
+        with pytest.raises(InvalidRequest, match="has applied its input up to") as caught:
             normalizer.apply(rows_of([("+I", 2, 1)]), end)
         assert caught.value.code == "positions-passed"
     assert known(normalizer) == {1: 1}
@@ -258,7 +258,7 @@ def test_a_process_that_is_overtaken_gives_the_same_or_fails(folder: Path, same:
     if same:
         assert told(slow.apply(rows_of([("+U", 1, 2)]), {"0": 2})) == [("-U", 1, 1), ("+U", 1, 2)]
         return
-    with pytest.raises(Conflict, match="let one go on alone") as caught:
+    with pytest.raises(Conflict, match="let only one process continue") as caught:
         slow.apply(rows_of([("+U", 1, 5)]), {"0": 2})
     assert caught.value.code == "other-batch"
     assert known(slow) == {1: 2}
@@ -343,7 +343,7 @@ def test_a_spec_travels_and_has_parts(folder: Path) -> None:
     assert Normalizer(part).positions == {"3": 1}
     assert Normalizer(whole.part("4")).positions == {}
     for name in ("", "..", "a/b"):
-        with pytest.raises(InvalidRequest, match="no name for a part"):
+        with pytest.raises(InvalidRequest, match="not a name for a part"):
             whole.part(name)
 
 

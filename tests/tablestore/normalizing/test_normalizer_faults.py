@@ -11,6 +11,7 @@ from filestore.errors import NotFound, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Normalizer, NormalizerSpec
 from tablestore.topics.changes import followed_changes
+from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
 from tests.tablestore.normalizing.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told
@@ -41,12 +42,11 @@ def faulty(folder: Path, storage: FaultyStorage) -> NormalizerSpec:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("error", "after_it"), FAULTS, ids=NAMES)
-def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after_it: bool) -> None:
+def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after_it: bool, depth: Depth) -> None:
     rows = prepared(folder / "prepared")
     wanted, now = between(rows, after(rows, NEXT)), after(rows, NEXT)
-    number, fired, kinds = 0, True, set()
-    while fired:
-        number += 1 if number < 8 else 6 + (number == 8) * FAULTS.index((error, after_it))
+    kinds = set()
+    for number in depth.counting(17):
         state = folder / str(number)
         shutil.copytree(folder / "prepared", state)
         storage = FaultyStorage(LocalStorage())
@@ -55,7 +55,6 @@ def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after
             assert told(Normalizer(faulty(state, storage)).apply(rows_of(NEXT), {"0": 15})) == wanted
         except (Killed, Unavailable):
             assert fault.fired
-        fired = fault.fired
         normalizer = Normalizer(spec(state))
         kinds.add(normalizer.positions["0"])
         assert known(normalizer) == (now if normalizer.positions == {"0": 15} else rows)
@@ -64,6 +63,8 @@ def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after
         assert told(normalizer.apply(rows_of([("+U", 0, 5)]), {"0": 16})) == between(now, after(now, [("+U", 0, 5)]))
         assert_healthy(normalizer.spec.opened(seeded()))
         shutil.rmtree(state)
+        if not fault.fired:
+            break
     assert number > 60, "there are more calls than that"
     assert kinds == {14, 15}
 

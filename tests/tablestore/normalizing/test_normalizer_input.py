@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import Conflict, InvalidRequest, NotFound
-from log.connectors.ranges import PartitionRange
+from log.connector.ranges import PartitionRange
 from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.parts import OpenNormalizers, opened_part
 from tablestore.normalizing.progress import Positions
@@ -19,7 +19,7 @@ from tablestore.topics.offsets import named, offsets_of
 from tablestore.topics.ranges import check_follows, pieces_of
 from tablestore.topics.spec import is_complete, spec_of
 from tests.folders import memory_folder
-from tests.log.connectors.tables import KAFKA, UPSERT, declared
+from tests.log.connector.tables import KAFKA, UPSERT, declared
 from tests.tablestore.normalizing.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
 
 UPSERTS = st.lists(

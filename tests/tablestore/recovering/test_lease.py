@@ -57,7 +57,7 @@ def test_a_process_that_is_killed_lets_go(table: str) -> None:
     writer = PROCESSES.Process(target=hold, args=(table, ready))
     writer.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(300)
         assert holds_lease(table, "c")
         assert abandoned(table) == []
     finally:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pytest
 
-from compaction.folding import fold_table
 from filestore.errors import Unavailable
+from filestore.operations.fold import fold_table
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake
+from tests.depth import sampled
 from tests.faults import Call, FailAt, FaultyStorage
-from tests.sampling import sampled
 from tests.warehouses import assert_whole, orphans
 from tests.writers import on, put, runner, sorted_batches
 

@@ -12,6 +12,7 @@ from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage
+from tests.opened import again
 from tests.tables import Clock
 from tests.warehouses import assert_whole, rows
 
@@ -26,7 +27,7 @@ def made(store: Store, clock: Clock | None = None, **options: str) -> Table:
     )
     if clock is None:
         return table
-    return Table(replace(table.handle, ambient=replace(table.handle.ambient, now_ms=clock)))
+    return again(table, ambient=replace(table.opened.ambient, now_ms=clock))
 
 
 def clock(time: datetime = NOW) -> Clock:
@@ -45,7 +46,7 @@ def test_expired_partitions_go_when_asked_to(store: Store) -> None:
     table = made(store, clock(NOW - timedelta(days=30)), expiration_time="7 d")
     table.write(days(0, 6, 7, 8, 30))
     assert left(table) == [0, 6, 7, 8, 30], "by that clock none is old"
-    later = Table(replace(table.handle, ambient=replace(table.handle.ambient, now_ms=clock())))
+    later = again(table, ambient=replace(table.opened.ambient, now_ms=clock()))
     snapshot = later.expire_partitions()
     assert snapshot is not None
     assert snapshot.operation is Operation.DROP_PARTITION
@@ -80,7 +81,7 @@ def test_a_writer_drops_after_its_first_write_and_then_once_an_interval(store: S
 def test_a_write_stands_though_the_drop_fails(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     table = made(store, clock(), expiration_time="7 d")
     fault = FailAt(2, Unavailable("full"), operation="write_new", path="_delta_log")
-    writer = Table(replace(table.handle, storage=FaultyStorage(table.handle.storage, fault)))
+    writer = again(table, storage=FaultyStorage(table.opened.storage, fault))
     assert writer.write(days(0, 10)).version == 1
     assert fault.fired
     assert "expired partitions stay for now" in caplog.text

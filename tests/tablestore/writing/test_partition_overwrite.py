@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from compaction.local import compact_table
+from compaction.compact import compact_table
 from filestore.errors import Conflict, InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.rows.partitions import partition_set
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from log.store import LogControl
-from log.systems import open_log
+from log.table.store import LogControl
+from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.writing.overwrite import Drop, parse_spec
 from tests.bothlogs import both_logs
+from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
+from tests.opened import again
 from tests.warehouses import assert_whole, changes, keyed, open_in_log, orphans, replay, rows
 from tests.writers import on, sorted_batches
 
@@ -203,10 +204,10 @@ def test_the_log_says_which_partitions_are_to_be_read_again(sales: Table) -> Non
     sales.drop_partitions([{"region": "us"}])
     sales.write(some(DAYS[0], 7), overwrite="dynamic")
     sales.write(some(DAYS[0], 7), overwrite=True)
-    config = sales.handle.log(sales.definition)
+    config = sales.opened.log_config()
     assert config is not None
     transactions = [t for snapshot in reversed(sales.snapshots(3)) for t in snapshot.transactions]
-    with open_log(config, sales.handle.ambient) as log:
+    with open_log(config, sales.opened.ambient) as log:
         for bucket in (0, 1):
             told = [e.payload for e in log.events(transactions, bucket=bucket) if isinstance(e, LogControl)]
             assert told == [
@@ -249,7 +250,7 @@ def faster(table: Table, act: Callable[[Table], Any]) -> Any:
         nonlocal open_
         if open_ and call.operation == "write_new" and call.path.endswith(".json") and not call.done:
             open_ = False
-            act(Table(table.handle))
+            act(again(table))
 
     return on(table, FaultyStorage(LocalStorage(), between))
 
@@ -308,9 +309,9 @@ def test_a_compaction_gives_up_partitions_that_were_dropped_meanwhile(sales: Tab
         nonlocal open_
         if open_ and call.operation == "write_new" and call.path.endswith(".json") and not call.done:
             open_ = False
-            Table(sales.handle).drop_partitions([{"day": DAYS[0]}])
+            again(sales).drop_partitions([{"day": DAYS[0]}])
 
-    files = FileStore.open(FaultyStorage(LocalStorage(), between), sales.location, sales.handle.ambient)
+    files = FileStore.open(FaultyStorage(LocalStorage(), between), sales.location, sales.opened.ambient)
     with pytest.raises(Conflict):
         compact_table(files, full=True)
     assert held(sales) == {key for key in everything() if key[0] != DAYS[0]}
@@ -375,10 +376,10 @@ ACTS: dict[str, tuple[Callable[[Any, Table], Any], Ids]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["error before", "error after", "killed before", "killed after"])
 @pytest.mark.parametrize("name", list(ACTS))
-def test_a_failure_at_any_storage_call_leaves_all_or_nothing(store: Store, name: str, how: str) -> None:
+def test_a_failure_at_any_storage_call_leaves_all_or_nothing(store: Store, name: str, how: str, depth: Depth) -> None:
     act, wanted = ACTS[name]
     error = Killed if how.startswith("killed") else Unavailable
-    for number in itertools.count(1):
+    for number in depth.counting(7):
         table = filled(store, f"shop.sales{number}")
         fault = FailAt(number, error("injected"), after=how.endswith("after"))
         with contextlib.suppress(Unavailable, Killed):

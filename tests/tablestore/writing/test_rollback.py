@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,12 @@ from filestore.life.tags import create_tag, delete_tag
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
-from tablestore.writing.rollback import rollback
+from tablestore.writing.writer import TableWriter
+from tests.depth import Depth, sampled
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.folders import memory_folder
 from tests.interleaving import interleave
-from tests.sampling import sampled
+from tests.opened import again
 from tests.tables import Clock, assert_healthy, create, define, read, seeded, write
 from tests.warehouses import assert_whole, changes, replay, rows, to_arrow, warehouse
 
@@ -148,7 +148,7 @@ def test_numbers_of_apps_stay(store: Store) -> None:
 
 
 def reopened(table: Table, storage: FaultyStorage) -> Table:
-    return Table(replace(table.handle, storage=storage))
+    return again(table, storage=storage)
 
 
 OTHERS: dict[str, Callable[[Table], object]] = {
@@ -228,7 +228,7 @@ CHANGING = {"write_new", "replace", "delete"}
     ids=["error-before", "error-after", "kill"],
 )
 def test_a_rollback_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated(
-    kind: type[BaseException], after: bool
+    kind: type[BaseException], after: bool, depth: Depth
 ) -> None:
     with warehouse() as store:
         table = make(store)
@@ -244,9 +244,8 @@ def test_a_rollback_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated
         mine.rollback(then)
         calls = list(counting.calls)
         assert {call.operation for call in calls} >= CHANGING | {"read", "open_read"}
-        for place, call in enumerate(calls):
-            if after and call.operation not in CHANGING:
-                continue
+        placed = [(n, c) for n, c in enumerate(calls) if not after or c.operation in CHANGING]
+        for place, call in depth.sample(placed, 8):
             shutil.rmtree(table.location)
             shutil.copytree(saved, table.location)
             number = sum(earlier.operation == call.operation for earlier in calls[: place + 1])
@@ -294,7 +293,8 @@ def test_a_rollback_to_a_tag_that_is_deleted_and_expires(tagged: tuple[FileStore
 
         def back(storage: FaultyStorage) -> str:
             try:
-                rollback(opened(storage, 3), None, 3)
+                own = opened(storage, 3)
+                TableWriter(own, lambda _: None, own.ambient).rollback(3)
             except NotFound as error:
                 return error.code
             return "done"

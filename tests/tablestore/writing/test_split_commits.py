@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compaction.folding import fold_table
 from filestore.model.functions import FUNCTIONS
+from filestore.operations.fold import fold_table
 from tablestore import Store, Table
 from tests.tables import assert_healthy
 from tests.warehouses import rows, warehouse

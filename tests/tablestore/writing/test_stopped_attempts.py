@@ -5,7 +5,6 @@ Whatever its attempts found, its effect is that of a write that came last, and t
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import given, settings
@@ -16,6 +15,7 @@ from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import Call, FaultyStorage
+from tests.opened import again
 from tests.tablestore.test_log_modes import CHANGES, KEY, SCHEMA, given_rows, replayed, stored, told
 from tests.tablestore.test_log_modes import ENGINES as MERGING
 from tests.warehouses import assert_whole, rows, warehouse
@@ -58,7 +58,7 @@ def stopped(table: Table, waiting: list[Changes | str], other: Table) -> Table:
             do(other, waiting.pop(0))
 
     storage.hook = others_first
-    return Table(replace(table.handle, storage=storage))
+    return again(table, storage=storage)
 
 
 def make(store: Store, name: str, options: Options) -> Table:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from filestore.delta.conflict import AppVersion
+from filestore.commit.proposal import AppVersion
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
@@ -53,6 +53,14 @@ def test_prepared_before_the_snapshot_and_ended_after_it(orders: Table, spy: Log
     writer.write(runner(orders, 1, 2))
     acts = [e for e in spy.events if e != "append"]
     assert acts == ["identity", "abort_unnamed", "end_hanging", "begin", "prepare", "snapshot", "end commit"]
+
+
+@pytest.mark.parametrize("how", [{}, {"overwrite": True}], ids=["upsert", "overwrite"])
+def test_a_write_opens_the_log_once(orders: Table, spy: LogSpy, how: dict[str, Any]) -> None:
+    writer = on(orders, LocalStorage())
+    for expected in (1, 2, 3):
+        writer.write(runner(orders, 1, 2), **how)
+        assert spy.opened == expected
 
 
 def test_the_log_is_asked_for_dead_writers_once(orders: Table, spy: LogSpy) -> None:

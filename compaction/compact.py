@@ -1,0 +1,168 @@
+"""Compacts one table: it chooses files in every slot, merges them slot by slot, and commits all slots at once.
+
+The caller chooses where the merging runs: in threads of this process, or as tasks of a Spark job.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import assert_never
+
+from compaction.choice import Full, Merge, Nothing, choose
+from compaction.merge import CompactionResult, CompactionTask, compact_slot
+from compaction.rebase import Rebased, rebased
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import FileChanges, Premises, Proposal
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.files.leftovers import discard
+from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile, Slot
+from filestore.model.snapshot import Operation, Snapshot
+from filestore.table import FileStore
+from filestore.threads import in_threads
+
+__all__ = [
+    "Compaction",
+    "Runner",
+    "compact_slots",
+    "compact_table",
+    "forget_compaction",
+    "plan_compaction",
+]
+
+logger = logging.getLogger(__name__)
+
+Runner = Callable[[TableFiles, Sequence[CompactionTask]], Sequence[CompactionResult]]
+"""Runs `compact_slot` for each task, anywhere and in any order."""
+
+
+def compact_table(store: FileStore, full: bool = False, runner: Runner | None = None) -> Snapshot | None:
+    """Compacts the slots that need it; returns None if none does.
+
+    Args:
+        store: The table.
+        full: Merges every slot into one sorted run without dead rows.
+        runner: Runs the tasks; in threads of this process if None.
+
+    Raises:
+        Conflict: another compaction or an overwrite was faster in all slots. Nothing was changed.
+    """
+    committed = store.commit(
+        lambda base: nullcontext(Compaction(store, base, partial(plan_compaction, full=full), runner))
+    )
+    return None if committed is None else committed.snapshot
+
+
+def plan_compaction(state: TableState, *, full: bool = False) -> list[CompactionTask]:
+    """Plans the compaction of the slots of a version that need it, those with most bytes to merge first. Pure."""
+    tasks: list[CompactionTask] = []
+    for slot, files in state.slots().items():
+        match choose(files, state.definition, full=full):
+            case Nothing():
+                pass
+            case Merge(chosen, level) | Full(chosen, level):
+                tasks.append(CompactionTask(slot, chosen, level))
+            case never:
+                assert_never(never)
+    return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
+
+
+def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[CompactionResult]:
+    """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
+
+    def work(task: CompactionTask) -> CompactionResult:
+        return compact_slot(table, task.files, task.level)
+
+    return in_threads("compaction", work, tasks, partial(forget_compaction, table))
+
+
+def forget_compaction(table: TableFiles, results: Iterable[CompactionResult]) -> None:
+    """Removes the files of tasks that will not be committed."""
+    discard(table, (file for result in results for file in result.adds))
+
+
+class Compaction:
+    """Compacts some slots in one commit (`filestore.commit.protocol.Transaction`).
+
+    A slot whose input files were replaced meanwhile is left out; the others are committed.
+
+    Args:
+        store: The table.
+        base: The version that is compacted.
+        plan: Chooses the work for a version.
+        runner: Runs the tasks; in threads of this process if None.
+    """
+
+    def __init__(
+        self,
+        store: FileStore,
+        base: TableState,
+        plan: Callable[[TableState], Sequence[CompactionTask]],
+        runner: Runner | None = None,
+    ) -> None:
+        self.base = base
+        self._store = store
+        self._plan = plan
+        self._runner = runner or compact_slots
+        self._results: dict[Slot, CompactionResult] = {}
+        self._parts: dict[Slot, Rebased] = {}
+        self._written: list[DataFile] = []
+
+    def prepare(self) -> Proposal | None:
+        """Merges the chosen files of each slot."""
+        tasks = self._plan(self.base)
+        if not tasks:
+            return None
+        results = self._runner(self._store.files(self.base), tasks)
+        self._results = {result.slot: result for result in results}
+        self._parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
+        self._written += self._adds
+        return self._proposal(self._store.ambient.new_id())
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """Carries the merged files of changed slots over to a newer version (`compaction.rebase`)."""
+        for slot in sorted(changed.slots, key=repr):
+            try:
+                self._parts[slot] = rebased(self._store, self.base.version, self._results[slot], state)
+            except Conflict as error:
+                if len(self._parts) == 1:
+                    raise
+                logger.info("bucket %d of %s is left out: %s", slot.bucket, dict(slot.partition), error)
+                del self._parts[slot]
+            else:
+                self._written += self._parts[slot].adds
+        return self._proposal(proposal.commit_id)
+
+    def finish(self, committed: Committed) -> None:
+        """Removes the files that the commit does not name."""
+        discard(self._store.files(self.base), self._written, keep=self._adds)
+
+    def discard(self, *, again: bool) -> None:
+        """Removes all files that were written."""
+        discard(self._store.files(self.base), self._written)
+
+    @property
+    def _adds(self) -> tuple[DataFile, ...]:
+        return tuple(file for part in self._parts.values() for file in part.adds)
+
+    def _proposal(self, commit_id: str) -> Proposal:
+        inputs = [file for slot in self._parts for file in self._results[slot].inputs]
+        removes = tuple(path for part in self._parts.values() for path in part.removes)
+        return Proposal(
+            operation=Operation.COMPACT,
+            commit_id=commit_id,
+            base_version=self.base.version,
+            files=FileChanges(adds=self._adds, removes=removes),
+            premises=Premises(slots=frozenset(self._parts)),
+            metrics={
+                "files_added": len(self._adds),
+                "files_removed": len(removes),
+                "rows_rewritten": sum(file.live_rows for file in inputs),
+                "rows_dropped": sum(file.rows - file.live_rows for file in inputs),
+            },
+        )

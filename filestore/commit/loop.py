@@ -1,0 +1,181 @@
+"""The one commit loop: it writes the next version unless it exists, or else rebases (FORMAT.md section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from filestore import layout
+from filestore.ambient import Ambient
+from filestore.commit.conflict import Clear, Done, Rebase, judge
+from filestore.commit.plan import plan_actions
+from filestore.commit.proposal import Proposal
+from filestore.delta.actions import encode
+from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.state import TableState
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
+from filestore.model.snapshot import Snapshot
+
+__all__ = ["Committed", "Rebaser", "base_expired", "commit_version"]
+
+Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
+"""Adapts a proposal to the given state, in which some slots changed. It may be called several times."""
+
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.005, 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """The outcome of a proposal: its snapshot, and the state of its version or a later one.
+
+    `fresh` is False if it had been committed before, by an attempt whose reply was lost or by another process.
+    `races` is how many versions others took first.
+    """
+
+    snapshot: Snapshot
+    state: TableState
+    fresh: bool
+    races: int = 0
+
+
+def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: Rebaser, ambient: Ambient) -> Committed:
+    """Commits a proposal that was prepared on `base`.
+
+    Raises:
+        Conflict: it cannot be rebased, or lost more races than ``commit.max-retries``. Nothing was committed.
+        NotFound: the table was dropped, and perhaps created again, since `base` was read.
+        Unavailable: storage failed; nothing was committed.
+        CommitUnknown: storage failed and the outcome is unknown: look for ``proposal.commit_id`` in the history.
+    """
+    _require_same_table(log, base)
+    state = base
+    for attempt in range(base.definition.options["commit.max-retries"] + 1):
+        started = ambient.now_ms()
+        newest, between = _advance(log, state)
+        match judge(proposal, newest, between):
+            case Done(version):
+                return _already(log, newest, version, proposal)
+            case Rebase() as changed:
+                proposal = rebase(proposal, newest, changed)
+            case Clear():
+                pass
+        state = newest
+        written = _try_version(log, state, proposal, ambient)
+        if written is not None:
+            _require_predecessor(log, written, proposal)
+            return Committed(written.snapshot(), state.next(written.version, written.actions), True, attempt)
+        ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
+    raise Conflict(
+        f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "
+        "commit.max-retries",
+        code="too-many-races",
+    )
+
+
+def _longest_pause(attempt: int, attempt_s: float) -> float:
+    """Returns how many seconds to wait at most before the next attempt.
+
+    It is a multiple of the time of an attempt: with shorter pauses competing writers would only disturb each other.
+    """
+    first = min(max(_FIRST_BACKOFF_S, attempt_s), _MAX_BACKOFF_S)
+    return min(_MAX_BACKOFF_S, first * (1 << min(attempt, 10)))
+
+
+def _require_same_table(log: DeltaLog, base: TableState) -> None:
+    """Refuses a base of another table: a writer with an old state must not write into the log of a new table."""
+    entry = log.commit(base.version)
+    if entry is None and log.is_table(base.table_id):
+        raise base_expired(log, base.version)
+    if entry is None or entry.timestamp_ms != base.timestamp_ms:
+        raise NotFound(
+            f"{log.location} is not the table that was read: it was dropped or made again; open it anew",
+            code="table-replaced",
+        )
+
+
+def base_expired(log: DeltaLog, version: int) -> Conflict:
+    """Returns the error of a writer that took so long that the version on which it began has expired."""
+    return Conflict(
+        f"version {version} of {log.location} expired while a commit was prepared on it: nothing was committed; retry, "
+        "and raise snapshot.time-retained if writes take that long",
+        code="base-expired",
+        again=True,
+    )
+
+
+def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> None:
+    """Takes back an entry that was written where entries have expired, since no reader would ever read it.
+
+    A writer that paused for long finds its number free again after an expiry. Entries are removed oldest first: if the
+    number was free for that reason, the entry before it is gone, too.
+    """
+    before = layout.join(log.location, layout.log_entry_path(written.version - 1))
+    try:
+        if log.storage.exists(before):
+            return
+    except Unavailable as error:
+        raise CommitUnknown(
+            f"storage failed after version {written.version} of {log.location} was written ({error.message}): look for "
+            f"commit {proposal.commit_id} in the history before retrying"
+        ) from error
+    log.storage.delete(layout.join(log.location, layout.log_entry_path(written.version)))
+    raise base_expired(log, written.version - 1)
+
+
+def _advance(log: DeltaLog, state: TableState) -> tuple[TableState, list[Commit]]:
+    between = list(log.commits_after(state.version))
+    for entry in between:
+        state = state.next(entry.version, entry.actions)
+    return state, between
+
+
+def _try_version(log: DeltaLog, state: TableState, proposal: Proposal, ambient: Ambient) -> Commit | None:
+    """Writes the next version; returns None if another writer took the number."""
+    entry = Commit(state.version + 1, tuple(plan_actions(proposal, state, ambient.now_ms())))
+    path = layout.join(log.location, layout.log_entry_path(entry.version))
+    try:
+        log.storage.write_new(path, encode(entry.actions))
+    except AlreadyExists:
+        return None  # another writer's, or ours if the store repeated a request after a lost reply: `judge` decides
+    except TableStoreError as error:
+        return _after_failure(log, entry, proposal, error)
+    return entry
+
+
+def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: TableStoreError) -> Commit | None:
+    """Finds out whether the entry was written although the store reported a failure."""
+    try:
+        there = log.commit(entry.version)
+    except Unavailable as second:
+        raise CommitUnknown(
+            f"storage failed while version {entry.version} of {log.location} was written ({error.message}), and "
+            f"cannot be read either: look for commit {proposal.commit_id} in the history before retrying"
+        ) from second
+    if there is None:
+        raise error
+    return there if there.commit_id == proposal.commit_id else None
+
+
+def _already(log: DeltaLog, state: TableState, version: int | None, proposal: Proposal) -> Committed:
+    found = log.commit(version) if version is not None else _find(log, state, proposal)
+    if found is None:
+        raise NotFound(f"commit {proposal.commit_id} is done, but its log entry is gone", code="no-such-version")
+    return Committed(found.snapshot(), state, fresh=False)
+
+
+def _find(log: DeltaLog, state: TableState, proposal: Proposal) -> Commit | None:
+    """Searches backwards for the first commit with the proposal's app version or a later one."""
+    assert proposal.app is not None
+    found: Commit | None = None
+    oldest: Commit | None = None
+    for version in range(state.version, -1, -1):
+        entry = log.commit(version)
+        if entry is None:
+            return found or oldest  # the commit's own entry has expired: it was before the oldest one that is left
+        oldest = entry
+        own = [a["txn"]["version"] for a in entry.actions if a.get("txn", {}).get("appId") == proposal.app.app_id]
+        if own and own[0] >= proposal.app.version:
+            found = entry
+        if own and own[0] <= proposal.app.version:
+            return found
+    return found

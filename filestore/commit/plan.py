@@ -1,0 +1,200 @@
+"""Plans a commit's log entry: its actions follow from a proposal and a version (FORMAT.md section 6). Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from filestore.commit.proposal import Proposal
+from filestore.delta.actions import (
+    LOG_DOMAIN,
+    LOG_OFFSET_APP,
+    PARTITIONS_PARAMETER,
+    POSITION_APP,
+    RUN_DOMAIN,
+    TOMBSTONES_DOMAIN,
+    Action,
+    add_action,
+    cdc_action,
+    domain_action,
+    metadata_action,
+    no_domain_action,
+    protocol_action,
+    remove_action,
+    run_action,
+    tombstones_action,
+    txn_action,
+)
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.model.log_range import LogTransaction, advance
+
+__all__ = ["commit_info", "plan_actions"]
+
+
+def plan_actions(proposal: Proposal, state: TableState, now_ms: int) -> list[Action]:
+    """Returns the actions of version ``state.version + 1``. Pure.
+
+    Raises:
+        Conflict: a file or run that the proposal changes is not in the state. Nothing is lost: begin again.
+    """
+    timestamp = max(now_ms, state.timestamp_ms + 1)  # it grows strictly, whatever the writers' clocks show
+    removes = (*proposal.files.removes, *_replaced(proposal, state))
+    missing = [p for p in (*removes, *(f.path for f in proposal.files.vectors)) if p not in state.files]
+    if missing:
+        raise Conflict(
+            f"file {missing[0]} left the table while this {proposal.operation} was prepared: read again and retry",
+            code="file-gone",
+            again=True,
+        )
+    offsets = advance(state.log.offsets, (*proposal.log.transactions, *_republished(proposal)))
+    data_change = proposal.operation.changes_data
+    info = commit_info(_counted(proposal, state, removes), state.version, timestamp)
+    actions = [info, *_definition_actions(proposal, state)]
+    if proposal.app is not None:
+        actions.append(txn_action(proposal.app.app_id, proposal.app.version, timestamp))
+        actions += [txn_action(f"{POSITION_APP}{name}", at, timestamp) for name, at in proposal.app.positions]
+    actions += [txn_action(f"{LOG_OFFSET_APP}{b}", end, timestamp) for b, end in sorted(offsets.items())]
+    actions += _log_actions(proposal, state)
+    actions += _run_actions(proposal, state)
+    actions += _tombstone_actions(proposal, state)
+    for domain, configuration in sorted(proposal.domains.items()):
+        actions.append(_ended(domain, state) if configuration is None else domain_action(domain, configuration))
+    for file in proposal.files.vectors:
+        actions.append(remove_action(state.files[file.path], timestamp, data_change=data_change))
+        actions.append(add_action(file, data_change=data_change))
+    actions += [remove_action(state.files[p], timestamp, data_change=data_change) for p in removes]
+    actions += [add_action(f, data_change=data_change) for f in proposal.files.adds]
+    actions += [cdc_action(file) for file in proposal.files.cdc]
+    return actions
+
+
+def _replaced(proposal: Proposal, state: TableState) -> tuple[str, ...]:
+    """Returns the files in the partitions that the proposal replaces."""
+    if not proposal.files.replaces:
+        return ()
+    return tuple(path for path, file in state.files.items() if file.slot.partition in proposal.files.replaces)
+
+
+def _counted(proposal: Proposal, state: TableState, removes: Sequence[str]) -> Proposal:
+    """Adds the counts of replaced files and rows, which are unknown before the commit."""
+    if not proposal.files.replaces:
+        return proposal
+    rows = sum(state.files[path].live_rows for path in removes)
+    counts = {"files_removed": len(removes), "rows_removed": rows}
+    return replace(proposal, metrics={**proposal.metrics, **counts})
+
+
+def _parameters(proposal: Proposal) -> dict[str, str]:
+    """Returns the partitions that an overwrite or drop replaces, unless it is the whole table."""
+    if proposal.files.replaces.whole_table or not proposal.operation.replaces_partitions:
+        return {}
+    return {
+        PARTITIONS_PARAMETER: json.dumps(proposal.files.replaces.to_json(), ensure_ascii=False, separators=(",", ":"))
+    }
+
+
+def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) -> Action:
+    """Returns the first action of every commit (Delta protocol, "In-Commit Timestamps": it must be the first)."""
+    return {
+        "commitInfo": {
+            "inCommitTimestamp": timestamp,
+            "timestamp": timestamp,
+            "operation": str(proposal.operation),
+            "operationParameters": _parameters(proposal),
+            "operationMetrics": {name: str(value) for name, value in proposal.metrics.items()},
+            "readVersion": read_version,
+            "isBlindAppend": False,
+            "engineInfo": "tablestore",
+            "txnId": proposal.commit_id,
+            "tablestore": {
+                "commitId": proposal.commit_id,
+                "transactions": [t.to_json() for t in proposal.log.transactions],
+                **({"republished": _told_again(proposal)} if proposal.log.republished else {}),
+                **({"notes": list(proposal.notes)} if proposal.notes else {}),
+            },
+        }
+    }
+
+
+def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """Returns the new definition's ``metaData``, and the ``protocol`` if the definition needs more features."""
+    definition = proposal.definition
+    if definition is None:
+        return []
+    metadata = metadata_action(definition, state.table_id, state.created_ms)
+    return [
+        *([protocol_action(definition.features)] if definition.features > state.definition.features else []),
+        metadata,
+    ]
+
+
+def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """The log's domain, when it changes: its identity, and the transactions that may still have to be ended."""
+    known = {t.id for t in state.log.open}
+    if gone := [lost for lost in proposal.log.republished if lost not in known]:
+        raise Conflict(
+            f"log transaction {gone[0]} was published again by another process", code="already-republished", again=True
+        )
+    done = proposal.log.ended | proposal.log.republished.keys()
+    still_open = [t for t in state.log.open if t.id not in done]
+    opened = [*still_open, *_republished(proposal), *proposal.log.transactions]
+    known_repaired = state.log.repaired
+    repaired = {**known_repaired, **{b: max(at, known_repaired.get(b, 0)) for b, at in proposal.log.repaired.items()}}
+    if proposal.premises.log_order:  # there is nothing to end: they are kept to be known in the tail
+        opened = [t for t in opened if any(part.end > repaired.get(part.bucket, 0) for part in t.ranges)]
+    identity = dict(proposal.log.identity) or state.log.identity
+    if (opened, identity, repaired) == (list(state.log.open), state.log.identity, state.log.repaired):
+        return []
+    domain: dict[str, Any] = {"identity": identity, "open": [t.to_json() for t in opened]}
+    return [domain_action(LOG_DOMAIN, domain | ({"repaired": repaired} if repaired else {}))]
+
+
+def _republished(proposal: Proposal) -> list[LogTransaction]:
+    return [found for found in proposal.log.republished.values() if found is not None]
+
+
+def _told_again(proposal: Proposal) -> dict[str, Any]:
+    return {lost: None if found is None else found.to_json() for lost, found in proposal.log.republished.items()}
+
+
+def _ended(domain: str, state: TableState) -> Action:
+    return no_domain_action(domain, state.domains.get(domain, "{}"))
+
+
+def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """Returns the actions of runs that are no longer pending, and of new pending runs."""
+    if proposal.premises.no_pending_runs and state.pending():
+        raise Conflict(
+            f"rows were written that wait to be merged while this {proposal.operation} was prepared: fold and retry",
+            code="runs-came",
+            again=True,
+        )
+    pending = {run.id: run for runs in state.pending().values() for run in runs}
+    replaced = (run for run in pending.values() if run.slot.partition in proposal.files.replaces)
+    done = [*proposal.runs.folded, *replaced]
+    if gone := [run.path for run in done if run.id not in pending]:
+        raise Conflict(
+            f"run {gone[0]} was folded or removed while this {proposal.operation} was prepared: read again and retry",
+            code="run-gone",
+            again=True,
+        )
+    folded = [_ended(RUN_DOMAIN + run.id, state) for run in done]
+    return folded + [run_action(replace(run, version=state.version + 1)) for run in proposal.runs.pending]
+
+
+def _tombstone_actions(proposal: Proposal, state: TableState) -> list[Action]:
+    """Returns the actions of tombstones that are forgotten, and of those that are remembered from now on."""
+    known = {run.id: run for runs in state.tombstones().values() for run in runs}
+    if gone := [run.path for run in proposal.runs.forgotten if run.id not in known]:
+        raise Conflict(
+            f"tombstones {gone[0]} were merged or forgotten while this {proposal.operation} was prepared: read again "
+            "and retry",
+            code="run-gone",
+            again=True,
+        )
+    replaced = (run for run in known.values() if run.slot.partition in proposal.files.replaces)
+    forgotten = [_ended(TOMBSTONES_DOMAIN + run.id, state) for run in (*proposal.runs.forgotten, *replaced)]
+    return forgotten + [tombstones_action(run) for run in proposal.runs.tombstones]

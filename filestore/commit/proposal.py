@@ -1,0 +1,144 @@
+"""A proposed commit as a value: what it changes, and on what it depends (FORMAT.md section 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from filestore.model.definition import TableDefinition
+from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
+from filestore.model.log_range import LogTransaction
+from filestore.model.partition_set import NO_PARTITIONS, PartitionSet
+from filestore.model.snapshot import Operation
+
+__all__ = ["AppVersion", "FileChanges", "LogChanges", "Premises", "Proposal", "RunChanges"]
+
+
+@dataclass(frozen=True, slots=True)
+class AppVersion:
+    """A writer's own number for a commit, such as a streaming query's batch: it is committed at most once.
+
+    Attributes:
+        app_id: The writer.
+        version: The number.
+        positions: How far the writer has read each part of its input with this commit, if it records that.
+    """
+
+    app_id: str
+    version: int
+    positions: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileChanges:
+    """The changes of data files.
+
+    Attributes:
+        adds: New files; some of their rows may be dead already.
+        vectors: Files of the base whose dead rows grow, with their new vectors.
+        removes: Paths of files of the base that leave the table.
+        cdc: Change data of the commit.
+        replaces: Partitions that an overwrite or a drop replaces: all their files, pending runs and tombstones at the
+            time of the commit leave the table.
+    """
+
+    adds: tuple[DataFile, ...] = ()
+    vectors: tuple[DataFile, ...] = ()
+    removes: tuple[str, ...] = ()
+    cdc: tuple[ChangeFile, ...] = ()
+    replaces: PartitionSet = NO_PARTITIONS
+
+
+@dataclass(frozen=True, slots=True)
+class RunChanges:
+    """The changes of runs beside the data files: pending runs and tombstones.
+
+    Attributes:
+        pending: New pending runs, which a later fold will merge.
+        folded: Pending runs that this commit has merged.
+        tombstones: Deleted keys to remember.
+        forgotten: Tombstones that are removed; `tombstones` may have their keys again.
+    """
+
+    pending: tuple[PendingRun, ...] = ()
+    folded: tuple[PendingRun, ...] = ()
+    tombstones: tuple[Tombstones, ...] = ()
+    forgotten: tuple[Tombstones, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LogChanges:
+    """What the commit decides about the table's log (log/table/PROTOCOL.md).
+
+    Attributes:
+        transactions: The log transactions that this commit makes part of the table.
+        republished: New transactions for those of earlier commits that the log has lost, by the ids of the lost ones;
+            None where no new one could be written.
+        ended: Ids of transactions of earlier commits that are known to have ended.
+        repaired: For each bucket of an eventual log, the offset before which every record is named by a commit or was
+            repaired by one.
+        identity: The log in which offsets are valid, if this commit sets it.
+    """
+
+    transactions: tuple[LogTransaction, ...] = ()
+    republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
+    ended: frozenset[str] = frozenset()
+    repaired: Mapping[int, int] = field(default_factory=dict)
+    identity: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What the proposal depends on: commits that change it first cause a rebase or a conflict.
+
+    Attributes:
+        slots: Slots whose keys were looked up: a change there causes a rebase.
+        all_slots: All files and all tombstones: a change anywhere causes a rebase.
+        replaced_slots: The change data was computed from the files that the commit replaces: a change of those causes a
+            rebase.
+        watched_domains: Metadata domains: a change of one is a conflict.
+        log_order: The log is eventual, so that readers use its own order: a commit with log transactions causes a
+            rebase.
+        no_pending_runs: The commit conflicts if the version before it has a pending run.
+    """
+
+    slots: frozenset[Slot] = frozenset()
+    all_slots: bool = False
+    replaced_slots: bool = False
+    watched_domains: frozenset[str] = frozenset()
+    log_order: bool = False
+    no_pending_runs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A commit as data, by subject.
+
+    Attributes:
+        operation: The kind of commit.
+        commit_id: The writer's id of the commit: a retry with the same id changes nothing.
+        base_version: The version on which it was prepared.
+        files: Changes of data files.
+        runs: Changes of pending runs and tombstones.
+        log: Changes of the table's log.
+        premises: What it depends on.
+        app: The writer's own number, if it has one.
+        definition: The table's new definition, if it changes.
+        domains: New configurations of metadata domains; None removes one.
+        metrics: Counts for the snapshot.
+        notes: Sentences in the snapshot for people.
+    """
+
+    operation: Operation
+    commit_id: str
+    base_version: int
+    files: FileChanges = FileChanges()
+    runs: RunChanges = RunChanges()
+    log: LogChanges = LogChanges()
+    premises: Premises = Premises()
+    app: AppVersion | None = None
+    definition: TableDefinition | None = None
+    domains: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,228 @@
+"""How every operation commits: prepare → commit → rebase, or begin again → finish or discard (FORMAT.md section 6).
+
+An operation begins a `Transaction` on the newest version. This module calls its methods in this order:
+
+1. `prepare` writes files and log records that no reader sees yet, and returns a `Proposal`.
+2. The loop in `filestore.commit.loop` tries to write the proposal as the next version. Whenever another commit comes
+   first, `rebase` adapts the proposal to it, or raises a `Conflict`.
+3. `finish` follows a commit that holds. `discard` follows a failure after which surely nothing was committed; it
+   removes everything that the transaction has written.
+
+A conflict that says so (`Conflict.again`) begins the operation again on the newest version. Of an unknown outcome
+(`CommitUnknown`) nothing is removed, because a version may name it. No other module decides any of this.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Protocol, TypeGuard
+
+from filestore.ambient import Ambient
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed, Rebaser
+from filestore.commit.proposal import Proposal
+from filestore.delta.state import TableState
+from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
+
+__all__ = ["Begin", "Observer", "Transaction", "Versions", "attempt_each", "commit_operation", "metadata_only"]
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
+
+
+class Transaction(Protocol):
+    """One attempt of an operation."""
+
+    @property
+    def base(self) -> TableState:
+        """The version on which the proposal is prepared; it may be later than the one on which the attempt began."""
+
+    def prepare(self) -> Proposal | None:
+        """Does the work of the operation and returns what to commit; None if there is nothing to do.
+
+        `discard` follows an error, so a transaction remembers what it writes as it writes it.
+        """
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """Adapts the proposal to the version `state`; called again for each further version that others commit.
+
+        Raises:
+            Conflict: it cannot be adapted.
+        """
+
+    def finish(self, committed: Committed) -> None:
+        """Removes what the commit does not name, and ends log transactions. Errors are logged: the commit holds."""
+
+    def discard(self, *, again: bool) -> None:
+        """Removes everything that the transaction has written: no version names it, or ever will.
+
+        Args:
+            again: The operation begins again, and may keep what the next attempt can use.
+        """
+
+
+Begin = Callable[[TableState], AbstractContextManager[Transaction]]
+"""Begins an attempt on a version; the context holds what the attempt needs until its end, such as a lease."""
+
+
+class Versions(Protocol):
+    """The part of a table that this protocol needs (`filestore.table.FileStore`)."""
+
+    @property
+    def ambient(self) -> Ambient:
+        """Clock and chance, for the pauses between attempts."""
+
+    def state(self) -> TableState:
+        """The newest version."""
+
+    def preparing(self, base: TableState) -> AbstractContextManager[None]:
+        """Turns the loss of files of an expired version into the conflict ``base-expired``."""
+
+    def commit_version(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
+        """Writes the proposal as the next version (`filestore.commit.loop`)."""
+
+
+class Observer:
+    """Is notified of the progress and the outcome of an operation. This one does nothing."""
+
+    def began_again(self, conflict: Conflict) -> None:
+        """The operation begins again because of a conflict."""
+
+    def lost_races(self, races: int) -> None:
+        """The operation was committed; others took that many versions first."""
+
+    def failed(self) -> None:
+        """The operation has failed, and surely nothing was committed. Its transaction and its lease have ended."""
+
+
+def commit_operation(
+    versions: Versions, begin: Begin, base: TableState | None = None, observer: Observer | None = None
+) -> Committed | None:
+    """Runs an operation until it is committed, has nothing to do, or fails.
+
+    Args:
+        versions: The table.
+        begin: Begins an attempt.
+        base: The version of the first attempt, for callers that have just read it; the newest one if None.
+        observer: Is notified of what happens.
+
+    Returns:
+        The commit, perhaps one that another process made with the same app version; None if there was nothing to do.
+
+    Raises:
+        Conflict: the operation cannot begin again, or has done so ``commit.max-retries`` times. Nothing was committed.
+        NotFound: the table was dropped, and perhaps made again, meanwhile.
+        Unavailable: a store did not answer. Nothing was committed.
+        CommitUnknown: a store failed in the middle of the commit, so that the outcome is unknown.
+    """
+    observer = observer or Observer()
+    base = base or versions.state()
+    begins_left = base.definition.options["commit.max-retries"]
+    for attempt in range(begins_left + 1):
+        last = attempt == begins_left
+        try:
+            committed = _attempt(versions, begin, base, last=last)
+        except CommitUnknown:
+            raise
+        except TableStoreError as error:
+            if not _begins_again(error, last=last):
+                observer.failed()
+                raise
+            observer.began_again(error)
+        else:
+            if committed is not None:
+                observer.lost_races(committed.races)
+            return committed
+        _pause(versions.ambient, attempt)
+        base = versions.state()
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _attempt(versions: Versions, begin: Begin, base: TableState, *, last: bool) -> Committed | None:
+    with begin(base) as transaction:
+        proposal = _prepared(versions, transaction, last=last)
+        if proposal is None:
+            return None
+        try:
+            committed = versions.commit_version(transaction.base, proposal, transaction.rebase)
+        except CommitUnknown:
+            raise  # a version may name the files and the log records: they stay
+        except TableStoreError as error:
+            transaction.discard(again=_begins_again(error, last=last))
+            raise
+        # An interrupt from outside, such as Ctrl-C, leaves the outcome unknown, too: `discard` is for our errors only.
+        if committed.snapshot.commit_id == proposal.commit_id:
+            attempt_each(f"after version {committed.snapshot.version}", lambda: transaction.finish(committed))
+        else:
+            transaction.discard(again=False)  # another attempt has committed the same app version
+        return committed
+
+
+def _prepared(versions: Versions, transaction: Transaction, *, last: bool) -> Proposal | None:
+    """Prepares a transaction. Nothing can be committed yet, so every failure discards it, even an interrupt."""
+    try:
+        with versions.preparing(transaction.base):
+            return transaction.prepare()
+    except CommitUnknown as error:  # of a commit on which this operation builds, such as a fold
+        transaction.discard(again=False)
+        raise Unavailable(
+            f"{error.message}; the operation that needed this commit changed nothing and can be repeated"
+        ) from error
+    except BaseException as error:
+        transaction.discard(again=_begins_again(error, last=last))
+        raise
+
+
+def _begins_again(error: BaseException, *, last: bool) -> TypeGuard[Conflict]:
+    return isinstance(error, Conflict) and error.again and not last
+
+
+def _pause(ambient: Ambient, attempt: int) -> None:
+    ambient.sleep(ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10))))
+
+
+def attempt_each(when: str, *steps: Callable[[], None]) -> bool:
+    """Runs every step of a clean-up, even if steps before it have failed.
+
+    A step's error is logged and not raised, because it must not hide the outcome of the operation.
+
+    Returns:
+        Whether all steps have succeeded.
+    """
+    succeeded = True
+    for step in steps:
+        try:
+            step()
+        except TableStoreError as error:
+            succeeded = False
+            logger.warning("the clean-up %s is left to the next writer or to `orphans`: %s", when, error)
+    return succeeded
+
+
+@dataclass(frozen=True, slots=True)
+class _MetadataOnly:
+    """A transaction that writes no file and no log record before its commit."""
+
+    base: TableState
+    propose: Callable[[TableState], Proposal | None]
+
+    def prepare(self) -> Proposal | None:
+        return self.propose(self.base)
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        return proposal
+
+    def finish(self, committed: Committed) -> None:
+        pass
+
+    def discard(self, *, again: bool) -> None:
+        pass
+
+
+def metadata_only(propose: Callable[[TableState], Proposal | None]) -> Begin:
+    """Returns the operation of a proposal that depends on metadata only; it writes nothing before its commit."""
+    return lambda base: nullcontext(_MetadataOnly(base, propose))

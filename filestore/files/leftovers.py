@@ -1,0 +1,52 @@
+"""Removes files that an operation wrote and that no version names."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from filestore.delta.vectors import vector_file
+from filestore.errors import Unavailable
+from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile
+
+__all__ = ["discard", "remove", "write_file"]
+
+logger = logging.getLogger(__name__)
+
+
+def discard(table: TableFiles, files: Iterable[DataFile], keep: Iterable[DataFile] = ()) -> None:
+    """Removes data files, and their vectors, that nothing refers to."""
+    remove(table, _paths(files) - _paths(keep))
+
+
+def remove(table: TableFiles, paths: Iterable[str]) -> None:
+    """Removes files that nothing refers to. One that cannot be removed stays as an orphan, which the doctor lists."""
+    for path in sorted(paths):
+        try:
+            table.storage.delete(table.path(path))
+        except Unavailable as error:
+            logger.warning("%s could not be removed: %s", path, error)
+
+
+def _paths(files: Iterable[DataFile]) -> set[str]:
+    listed = list(files)
+    return {f.path for f in listed} | {vector_file(f.vector) for f in listed if f.vector}
+
+
+def write_file(table: TableFiles, path: str, content: bytes) -> None:
+    """Writes a small new file; after a failure it removes what may be there all the same.
+
+    Args:
+        table: The table.
+        path: The file's path, relative to the table.
+        content: All of its bytes.
+
+    Raises:
+        Unavailable: the storage failed.
+    """
+    try:
+        table.storage.write_new(table.path(path), content)
+    except Unavailable:
+        remove(table, [path])
+        raise

@@ -1,0 +1,200 @@
+"""Folds pending runs of merge-on-read tables into their buckets' files, where every Delta reader sees them.
+
+A fold is a write whose rows are in the table already: the same code merges them, and it is rebased in the same way
+after a lost race (FORMAT.md sections 10 and 11). It changes no row for our readers, and writes nothing to the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import Premises, Proposal, RunChanges
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.files.leftovers import remove
+from filestore.files.writer import TableFiles
+from filestore.model.changelog import ChangelogProducer
+from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.snapshot import Operation, Snapshot
+from filestore.table import FileStore
+from filestore.threads import in_threads
+from filestore.writing.fold import look_again
+from filestore.writing.pending import pending_chunks
+from filestore.writing.slot_result import SlotResult, brought_files, named_files
+from filestore.writing.write import WriteResult, fold_slot
+
+__all__ = [
+    "Fold",
+    "FoldRunner",
+    "FoldTask",
+    "fold_runs",
+    "fold_slots",
+    "fold_table",
+    "forget_folds",
+    "plan_folds",
+]
+
+_RUNS_AT_ONCE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class FoldTask:
+    """The work in one slot: picklable, and independent of all others.
+
+    Attributes:
+        slot: The slot.
+        base: Its live files and tombstones.
+        runs: The oldest pending runs, in the order in which they apply.
+    """
+
+    slot: Slot
+    base: tuple[DataFile, ...]
+    runs: tuple[PendingRun, ...]
+
+
+FoldRunner = Callable[[TableFiles, Sequence[FoldTask]], Sequence[SlotResult]]
+"""Runs `fold_runs` for each task, anywhere and in any order; the results are in the order of the tasks."""
+
+
+def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int | None = None) -> list[FoldTask]:
+    """Plans folds of the slots whose pending runs are due. Pure.
+
+    A slot is due if it has as many runs as ``num-sorted-run.compaction-trigger``; with `full` every slot with a run is.
+    With ``changelog-producer = full-compaction`` all slots are due together, when there were enough commits since the
+    oldest run, or when that is old enough.
+
+    A task folds 64 runs at most, so that its memory is bounded; the next fold does the rest. Runs of versions after
+    `up_to` are ignored.
+    """
+    last = state.version if up_to is None else up_to
+    pending = {slot: tuple(run for run in runs if run.version <= last) for slot, runs in state.pending().items()}
+    files = state.met(now_ms)
+    enough = state.definition.options["num-sorted-run.compaction-trigger"]
+    if full or _changes_are_due(state, now_ms):
+        enough = 1
+    elif state.definition.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+        return []
+    return [
+        FoldTask(slot, files.get(slot, ()), runs[:_RUNS_AT_ONCE])
+        for slot, runs in pending.items()
+        if len(runs) >= enough
+    ]
+
+
+def _changes_are_due(state: TableState, now_ms: int) -> bool:
+    runs = [run for runs in state.pending().values() for run in runs]
+    if not runs or state.definition.changelog_producer is not ChangelogProducer.FULL_COMPACTION:
+        return False
+    options = state.definition.options
+    commits, interval = options["full-compaction.delta-commits"], options["changelog-producer.compaction-interval"]
+    if commits is not None and state.version - min(run.version for run in runs) + 1 >= commits:
+        return True
+    return bool(timedelta(milliseconds=now_ms - min(run.modified_ms for run in runs)) >= interval)
+
+
+def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
+    """Merges the task's runs into its slot. The result is not visible before a commit."""
+    chunks = pending_chunks(table, task.slot, task.runs)
+    return fold_slot(table, task.slot, task.base, chunks, producer=table.definition.changelog_producer)
+
+
+def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None = None) -> Snapshot | None:
+    """Folds what is due now, in several commits if it is much; returns the last snapshot, or None if nothing was due.
+
+    Args:
+        store: The table.
+        full: Folds all runs that are pending now, due or not. Writers may add more meanwhile.
+        runner: Runs the tasks; in threads of this process if None.
+
+    Raises:
+        Conflict: other folds or overwrites were faster, again and again. Folds that were committed before stay.
+    """
+    base = store.state()
+    began, snapshot = base.version, None
+
+    def due(state: TableState) -> list[FoldTask]:
+        return plan_folds(state, store.ambient.now_ms(), full=full, up_to=began)
+
+    while committed := store.commit(lambda base: nullcontext(Fold(store, base, due, runner)), base=base):
+        snapshot, base = committed.snapshot, committed.state
+    return snapshot
+
+
+class Fold:
+    """Folds some slots in one commit (`filestore.commit.protocol.Transaction`).
+
+    Args:
+        store: The table.
+        base: The version whose runs are folded.
+        plan: Chooses the work for a version.
+        runner: Runs the tasks; in threads of this process if None.
+    """
+
+    def __init__(
+        self,
+        store: FileStore,
+        base: TableState,
+        plan: Callable[[TableState], Sequence[FoldTask]],
+        runner: FoldRunner | None = None,
+    ) -> None:
+        self.base = base
+        self._store = store
+        self._plan = plan
+        self._runner = runner or fold_slots
+        self._result = WriteResult(())
+        self._written: set[str] = set()
+
+    def prepare(self) -> Proposal | None:
+        """Merges the runs into their slots."""
+        tasks = self._plan(self.base)
+        if not tasks:
+            return None
+        self._result = WriteResult(tuple(self._runner(self._store.files(self.base), tasks)))
+        self._written |= brought_files(self._result.results)
+        proposal = Proposal(
+            Operation.FOLD,
+            self._store.ambient.new_id(),
+            self.base.version,
+            runs=RunChanges(folded=tuple(run for task in tasks for run in task.runs)),
+            premises=Premises(slots=frozenset(task.slot for task in tasks)),
+        )
+        return self._result.apply(proposal)
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """Looks the keys of changed slots up again; values that were merged with changed rows are a conflict."""
+        if changed.rows_changed and state.definition.merges_values:
+            raise Conflict(
+                f"rows of {len(changed.rows_changed)} buckets changed while their runs were folded: fold again",
+                code="merged-rows-changed",
+                again=True,
+            )
+        table, live = self._store.files(state), state.met(self._store.ambient.now_ms())
+        for earlier in (r for r in self._result.results if r.slot in changed.slots):
+            redone = look_again(table, live.get(earlier.slot, ()), earlier)
+            self._written |= brought_files([redone])
+            self._result = self._result.with_slots([redone])
+        return self._result.apply(proposal)
+
+    def finish(self, committed: Committed) -> None:
+        """Removes the files that the commit does not name."""
+        remove(self._store.files(self.base), self._written - named_files(self._result.results))
+
+    def discard(self, *, again: bool) -> None:
+        """Removes all files that were written."""
+        remove(self._store.files(self.base), self._written)
+
+
+def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
+    """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
+    return in_threads("fold", partial(fold_runs, table), tasks, partial(forget_folds, table))
+
+
+def forget_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
+    """Removes the files of folds that will not be committed."""
+    remove(table, brought_files(results))

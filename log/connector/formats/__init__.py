@@ -1,0 +1,1 @@
+"""Formats of messages: pure functions between Arrow and bytes (FORMATS.md)."""

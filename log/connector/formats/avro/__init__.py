@@ -1,0 +1,1 @@
+"""``avro`` and ``avro-confluent`` (FORMATS.md)."""

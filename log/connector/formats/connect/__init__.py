@@ -1,0 +1,1 @@
+"""Schemas and values of Kafka Connect in JSON messages (FORMATS.md)."""

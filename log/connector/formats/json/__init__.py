@@ -1,0 +1,1 @@
+"""``json``, and JSON texts and values as other formats have them, too (FORMATS.md)."""

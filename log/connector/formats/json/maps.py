@@ -1,0 +1,223 @@
+"""Rewrites JSON objects that are maps as arrays of entries: Arrow's JSON parser has no type for maps.
+
+``{"a":1,"b":2}`` becomes ``[{"key":"a","value":1},{"key":"b","value":2}]`` wherever the schema has a MAP. The bytes of
+all documents are looked at together, by arrays over their brackets, commas and colons; Python loops over the schema's
+types alone. What is refused here and what the parser refuses of the result is read one by one (`json_documents`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["has_map", "maps_as_entries"]
+
+Bytes = npt.NDArray[np.uint8]
+Index = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _NEWLINE = b'"\\,:\n'
+_OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = b"[]{}"
+
+
+def has_map(kind: pa.DataType) -> bool:
+    """Returns whether a type is, or holds, a MAP."""
+    if pa.types.is_list(kind):
+        return has_map(kind.value_type)
+    return pa.types.is_map(kind) or (pa.types.is_struct(kind) and any(has_map(f.type) for f in kind))
+
+
+def maps_as_entries(data: Bytes, schema: pa.Schema) -> pa.Buffer:
+    """Rewrites each MAP in documents as an array of entries.
+
+    Args:
+        data: JSON objects, each on a line of its own.
+        schema: Their members; keys of maps are strings.
+
+    Raises:
+        ArrowInvalid: brackets, strings or an object that is a MAP are not those of JSON, or such an object is an array.
+    """
+    text = _scanned(data)
+    maps = _maps(text, pa.struct(list(schema)))
+    return _rewritten(text, maps[text.container])
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """Documents and their tokens: brackets, commas and colons outside of strings.
+
+    Tokens lie container by container, each in its order; `container` numbers an object's or array's own tokens, the
+    first of which opens it and the last of which closes it.
+    """
+
+    data: Bytes
+    quotes: Index
+    at: Index
+    token: Bytes
+    level: Index
+    container: Index
+    opens: Index
+    """Where among the tokens each container begins."""
+
+
+def _scanned(data: Bytes) -> _Text:
+    quotes = np.flatnonzero((data == _QUOTE) & ~_escaped(data))
+    is_token = np.zeros(256, bool)
+    is_token[list(b"{}[],:")] = True
+    at = _outside(quotes, np.flatnonzero(is_token[data]))
+    token = data[at]
+    opens, closes = _among(token, b"{["), _among(token, b"}]")
+    level = np.cumsum(opens.astype(np.int64) - closes) + closes
+    ends = np.flatnonzero(data == _NEWLINE)
+    depth_at_end = np.concatenate([[0], level - closes])[np.searchsorted(at, ends)]
+    if len(quotes) % 2 or len(_outside(quotes, ends)) < len(ends) or depth_at_end.any() or level.min(initial=1) < 1:
+        raise pa.ArrowInvalid("strings or brackets of a document are not closed")
+    order = np.argsort(level, kind="stable")
+    at, token, level, opens = at[order], token[order], level[order], opens[order]
+    begins = np.flatnonzero(opens)
+    lasts = np.append(begins[1:], len(token))[: len(begins)] - 1
+    if not (token[lasts] == token[begins] + 2).all():  # as the bytes of "{" and "}", "[" and "]" are
+        raise pa.ArrowInvalid("brackets of a document do not match")
+    return _Text(data, quotes, at, token, level, np.cumsum(opens) - 1, begins)
+
+
+def _outside(quotes: Index, places: Index) -> Index:
+    """Those places that are outside of strings."""
+    found: Index = places[np.searchsorted(quotes, places) % 2 == 0]
+    return found
+
+
+def _escaped(data: Bytes) -> Flags:
+    """Which bytes stand behind an odd number of backslashes."""
+    backslash = data == _BACKSLASH
+    if not backslash.any():
+        return np.zeros(len(data), bool)
+    places = np.arange(len(data))
+    last_other = np.maximum.accumulate(np.where(backslash, -1, places))
+    run = np.zeros(len(data), np.int64)
+    run[1:] = (places - last_other)[:-1]
+    odd: Flags = run % 2 == 1
+    return odd
+
+
+def _among(token: Bytes, wanted: bytes) -> Flags:
+    return np.isin(token, np.frombuffer(wanted, np.uint8))
+
+
+# ------------------------------------------------------------------------------------------------ which are maps
+
+
+def _maps(text: _Text, root: pa.DataType) -> Flags:
+    """Which containers are MAPs, found level by level from the documents down."""
+    places, levels = text.at[text.opens], text.level[text.opens]
+    is_map = np.zeros(len(places), bool)
+    above = np.flatnonzero(levels == 1)
+    held: list[tuple[pa.DataType, Index]] = [(root, above)]
+    level = 1
+    while held:
+        level += 1
+        below = np.flatnonzero(levels == level)
+        parent = above[np.searchsorted(places[above], places[below]) - 1] if len(below) else below
+        found: list[tuple[pa.DataType, Index]] = []
+        for kind, containers in held:
+            inner = below[np.isin(parent, containers)]
+            for part, chosen in _parts(text, kind, containers, inner):
+                if has_map(part) and len(chosen):
+                    found.append((part, chosen))
+                    if pa.types.is_map(part):
+                        is_map[chosen] = True
+        above, held = below, found
+    if (text.token[text.opens][is_map] != _OPEN).any():
+        raise pa.ArrowInvalid("an array stands for a MAP")
+    return is_map
+
+
+def _parts(text: _Text, kind: pa.DataType, containers: Index, inner: Index) -> list[tuple[pa.DataType, Index]]:
+    """The containers within containers of a type, by their own types."""
+    if pa.types.is_map(kind):
+        return [(kind.item_type, inner)]
+    if pa.types.is_list(kind):
+        return [(kind.value_type, inner)]
+    fields = [f for f in kind if has_map(f.type)]
+    begins, ends = _names(text, text.at[text.opens[inner]])
+    return [(f.type, inner[_spelled(text.data, begins, ends, f.name.encode())]) for f in fields]
+
+
+def _names(text: _Text, values: Index) -> tuple[Index, Index]:
+    """Where the last strings before some places begin and end: members' names, if the places are their values'."""
+    quotes = np.concatenate([[0, -1], text.quotes])  # before all strings: one that fits no name
+    closing = np.searchsorted(text.quotes, values) + 1
+    return quotes[closing - 1] + 1, quotes[closing]
+
+
+def _spelled(data: Bytes, begins: Index, ends: Index, name: bytes) -> Flags:
+    wanted = np.frombuffer(name, np.uint8)
+    same: Flags = ends - begins == len(wanted)
+    places = np.flatnonzero(same)
+    same[places] = (data[begins[places, None] + np.arange(len(wanted))] == wanted).all(axis=1)
+    return same
+
+
+# ------------------------------------------------------------------------------------------------ rewriting
+
+# A map's tokens become these; a key's first quote has the entry's beginning put before it.
+_ENTRY, _VALUE, _NEXT, _END = b'{"key":', b',"value":', b"},", b"}]"
+
+
+def _rewritten(text: _Text, of_map: Flags) -> pa.Buffer:
+    at, token = text.at[of_map], text.token[of_map]
+    previous = np.concatenate([[0], token[:-1]]).astype(np.uint8)
+    _check_members(token, previous)
+    colon, empty = token == _COLON, (token == _CLOSE) & (previous == _OPEN)
+    key_begins, key_ends = _names(text, at[colon])
+    behind_previous = np.concatenate([[0], at[:-1] + 1])
+    gaps = [(behind_previous[colon], key_begins - 1), (key_ends + 1, at[colon]), (behind_previous[empty], at[empty])]
+    _check_spaces(text.data, gaps)
+    places = np.concatenate([at, key_begins - 1])
+    put = np.concatenate([np.where(empty, _CLOSE_ARRAY, token), np.full(len(key_begins), _QUOTE)]).astype(np.uint8)
+    texts = {_OPEN: b"[", _CLOSE_ARRAY: b"]", _CLOSE: _END, _COMMA: _NEXT, _COLON: _VALUE, _QUOTE: _ENTRY + b'"'}
+    return _replaced(text.data, places, put, texts)
+
+
+def _check_members(token: Bytes, previous: Bytes) -> None:
+    """Members are a colon each, with commas between them."""
+    fits = np.select(
+        [token == _COLON, token == _COMMA, token == _CLOSE],
+        [_among(previous, b"{,"), previous == _COLON, _among(previous, b"{:")],
+        default=True,
+    )
+    if not fits.all():
+        raise pa.ArrowInvalid("an object's members are not separated by commas")
+
+
+def _check_spaces(data: Bytes, gaps: list[tuple[Index, Index]]) -> None:
+    """Only space is before a key and after it, and in an object without members."""
+    space = np.zeros(256, bool)
+    space[list(b" \t\r")] = True
+    for begins, ends in gaps:
+        sizes = ends - begins
+        if (sizes < 0).any():
+            raise pa.ArrowInvalid("an object's key is no string")
+        firsts = np.cumsum(sizes) - sizes
+        inside = np.repeat(begins - firsts, sizes) + np.arange(sizes.sum())
+        if not space[data[inside]].all():
+            raise pa.ArrowInvalid("an object's key is no string")
+
+
+def _replaced(data: Bytes, places: Index, put: Bytes, texts: dict[int, bytes]) -> pa.Buffer:
+    """The bytes with some of them replaced, each by a text."""
+    order = np.argsort(places)
+    borders = np.zeros(2 * len(places) + 2, np.int64)
+    borders[1:-1:2], borders[2:-1:2], borders[-1] = places[order], places[order] + 1, len(data)
+    buffers = [None, pa.py_buffer(borders), pa.py_buffer(data)]
+    pieces = pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(borders) - 1, buffers)
+    number = np.zeros(256, np.int64)
+    number[list(texts)] = np.arange(len(texts))
+    chosen = np.zeros(len(pieces), np.int64)
+    chosen[1::2] = number[put[order]]
+    replaced = np.arange(len(pieces)) % 2 == 1
+    return pc.if_else(replaced, pa.array(texts.values(), pa.large_binary()).take(chosen), pieces).buffers()[2]

@@ -1,0 +1,375 @@
+"""The embedded log: a folder with one SQLite file for each partition (PROTOCOL.md section 6). No server.
+
+For the processes of one machine on a local file system: SQLite's WAL needs shared memory and working file
+locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from filestore.model.log_range import LogRange, LogTransaction
+from filestore.refused import refused
+from log.slices import BATCH_BYTES, BATCH_ROWS, slices
+from log.table.embedded.segments import (
+    CONTROL,
+    DATA,
+    Segment,
+    Segments,
+    StoredSegment,
+    create_file,
+    decode_segment,
+    encode_segment,
+    partition_path,
+)
+from log.table.embedded.tail import EmbeddedTail
+from log.table.open_transaction import OpenTransaction
+from log.table.rows import conform, keys_of_deletes, row_schema
+from log.table.store import EndReport, LogBatch, LogConfig, LogControl, gap
+from log.table.transaction_ids import parse_transaction_id
+
+__all__ = ["EmbeddedLog"]
+
+_IDENTITY_FILE = "log.json"
+_FORMAT = 1
+
+
+class EmbeddedLog:
+    """See `log.table.store.LogStore`.
+
+    Args:
+        config: Its ``location`` is the log's folder.
+        ambient: Clock and ids.
+    """
+
+    def __init__(self, config: LogConfig, ambient: Ambient) -> None:
+        self._config = config
+        self._ambient = ambient
+        self._folder = Path(config.location)
+        self._partitions = [Segments(partition_path(self._folder, b)) for b in range(config.buckets)]
+
+    def create(self) -> None:
+        """Creates the folder under another name, then renames it: a log exists as a whole or not at all."""
+        if self.exists():
+            return self._check_same()
+        draft = self._draft()
+        try:
+            draft.mkdir(parents=True)
+            for bucket in range(self._config.buckets):
+                create_file(partition_path(draft, bucket))
+            _write_durably(draft / _IDENTITY_FILE, json.dumps(self._new_identity(), indent=1))
+            draft.rename(self._folder)
+        except OSError as error:
+            # Another process was faster if its log is there now.
+            if not self.exists():
+                raise refused(f"cannot make a log in {self._folder}", error, "log-unavailable") from error
+            self._check_same()
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+        _sync_folder(self._folder.parent)
+
+    def drop(self) -> None:
+        """Renames the folder, then deletes it: a drop that is interrupted leaves rubbish, never half a log."""
+        self.close()
+        rubbish = self._draft()
+        with contextlib.suppress(FileNotFoundError):
+            self._folder.rename(rubbish)
+        for leftover in self._folder.parent.glob(f"{self._folder.name}.*.tmp"):
+            shutil.rmtree(leftover, ignore_errors=True)
+
+    def exists(self) -> bool:
+        """Whether the folder holds a log."""
+        return (self._folder / _IDENTITY_FILE).exists()
+
+    def check_adoptable(self) -> None:
+        """Never adoptable: an embedded log is in the folder of its own table."""
+        raise AlreadyExists(
+            f"there is a log at {self._config.location} already: move it away, or choose another name",
+            code="log-exists",
+        )
+
+    def identity(self) -> dict[str, str]:
+        """``topic_id`` was drawn by `create`; a moved folder keeps it."""
+        stored = self._stored_identity()
+        return {"system": "embedded", "topic": "", "topic_id": stored["log_id"], "cluster_id": ""}
+
+    def begin(self, transaction_id: str) -> EmbeddedLogWriter:
+        """Opens a transaction; it opens no file before its first rows."""
+        parse_transaction_id(transaction_id)
+        return EmbeddedLogWriter(transaction_id, self._config, self._partitions, self._ambient)
+
+    def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
+        """Commit: the transaction is no longer open. Abort: its records are deleted, unless readers may have them."""
+        ended: list[str] = []
+        lost: list[str] = []
+        for transaction in transactions:
+            keep = commit or self._config.eventual
+            found = [self._end_range(transaction.id, part, keep) for part in transaction.ranges]
+            (ended if all(found) or not commit else lost).append(transaction.id)
+        return EndReport(tuple(ended), tuple(lost))
+
+    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
+        """Deletes the records of open transactions whose writers are dead."""
+        of_table = f"{self._config.table_id}/"
+        found = {i for p in self._partitions for i in p.open_transactions() if i.startswith(of_table)}
+        dead = [i for i in sorted(found) if is_dead(i)]
+        for transaction_id in dead:
+            for partition in self._partitions:
+                partition.abort(transaction_id, keep=self._config.eventual)
+        return dead
+
+    def end_hanging(self) -> list[str]:
+        """Does nothing: each partition knows by itself what is open."""
+        return []
+
+    def events(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
+    ) -> Iterator[LogBatch | LogControl]:
+        """A batch is a stored record batch: at most `BATCH_ROWS` rows."""
+        target = row_schema(self._config.schema, self._config.primary_key, columns)
+        for transaction in transactions:
+            for part in transaction.ranges:
+                if bucket is None or part.bucket == bucket:
+                    yield from self._range(transaction.id, part, target)
+
+    def read(
+        self,
+        transactions: Sequence[LogTransaction],
+        *,
+        bucket: int | None = None,
+        columns: Sequence[str] | None = None,
+        committed_ms: int | None = None,
+    ) -> Iterator[LogBatch]:
+        """`events` without control records."""
+        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
+            if isinstance(event, LogBatch):
+                yield event
+
+    def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> EmbeddedTail:
+        """Opens a reader that looks into the files every few milliseconds."""
+        target = row_schema(self._config.schema, self._config.primary_key, columns)
+        return EmbeddedTail(self._config, offsets, target, self._ambient)
+
+    def start_offsets(self) -> dict[int, int]:
+        """From each partition's bounds."""
+        return {b: p.bounds()[0] for b, p in enumerate(self._partitions)}
+
+    def end_offsets(self) -> dict[int, int]:
+        """From each partition's bounds."""
+        return {b: p.bounds()[1] for b, p in enumerate(self._partitions)}
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """From each partition's list."""
+        found = ((b, one) for b, p in enumerate(self._partitions) for one in p.opened())
+        return [OpenTransaction(b, start, id_, since_ms=since_ms) for b, (id_, start, since_ms) in found]
+
+    def stable_offsets(self) -> dict[int, int]:
+        """Where each partition's first open transaction begins; nobody waits for it."""
+        return {b: p.stable_offset() for b, p in enumerate(self._partitions)}
+
+    def older_than(self, time_ms: int) -> dict[int, int]:
+        """For each bucket the offset before which all records are older than that, and of ended transactions."""
+        return {b: p.older_than(time_ms) for b, p in enumerate(self._partitions)}
+
+    def trim(self, before: Mapping[int, int]) -> None:
+        """Deletes whole record batches; an offset inside one keeps its bytes and hides them."""
+        for bucket, offset in before.items():
+            self._partitions[bucket].trim(offset)
+
+    def keep_for(self, milliseconds: int | None) -> None:
+        """Does nothing: maintenance reads `log.retention` when it trims."""
+
+    def close(self) -> None:
+        """Closes the files."""
+        for partition in self._partitions:
+            partition.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _range(self, transaction_id: str, part: LogRange, target: pa.Schema) -> Iterator[LogBatch | LogControl]:
+        where = f"table {self._config.database}.{self._config.table}, bucket {part.bucket}"
+        partition = self._partitions[part.bucket]
+        start, _ = partition.bounds()
+        if part.start < start:
+            raise gap(where, f"offsets {part.start} to {start - 1} were trimmed")
+        stored = partition.find(transaction_id, part.start, part.end)
+        if (found := sum(_within(s, part)[1] for s in stored)) != part.count:
+            raise gap(
+                where,
+                f"{part.count - found} of {part.count} records of transaction {transaction_id} are gone",
+            )
+        for segment in stored:
+            payload = partition.payload(segment.base_offset)
+            if payload is None:
+                raise gap(where, f"offset {segment.base_offset} was trimmed while it was read")
+            first, count = _within(segment, part)
+            end_offset = segment.base_offset + first + count
+            if segment.kind == CONTROL:
+                yield LogControl(part.bucket, transaction_id, json.loads(payload), end_offset)
+            else:
+                rows = decode_segment(payload, target).slice(first, count)
+                yield LogBatch(part.bucket, transaction_id, rows, end_offset)
+
+    def _end_range(self, transaction_id: str, part: LogRange, commit: bool) -> bool:
+        partition = self._partitions[part.bucket]
+        found = partition.end(transaction_id, part.start, part.end, commit=commit)
+        # Trimmed is not lost: retention took records that every reader could have had.
+        return found == part.count or part.start < partition.bounds()[0]
+
+    def _draft(self) -> Path:
+        return self._folder.with_name(f"{self._folder.name}.{self._ambient.new_id()}.tmp")
+
+    def _new_identity(self) -> dict[str, Any]:
+        return {
+            "format": _FORMAT,
+            "table_id": self._config.table_id,
+            "log_id": self._ambient.new_id(),
+            "buckets": self._config.buckets,
+        }
+
+    def _stored_identity(self) -> dict[str, Any]:
+        try:
+            stored: dict[str, Any] = json.loads((self._folder / _IDENTITY_FILE).read_text("utf-8"))
+        except FileNotFoundError:
+            raise NotFound(f"there is no log in {self._folder}", code="log-not-found") from None
+        return stored
+
+    def _check_same(self) -> None:
+        stored = self._stored_identity()
+        wanted = {
+            "format": _FORMAT,
+            "table_id": self._config.table_id,
+            "buckets": self._config.buckets,
+        }
+        for name, value in wanted.items():
+            if stored[name] != value:
+                raise AlreadyExists(
+                    f"{self._folder} holds a log with {name} = {stored[name]}, and this table needs {value}: "
+                    "drop that log or choose another location",
+                    code="log-exists",
+                )
+
+
+class EmbeddedLogWriter:
+    """See `log.table.store.LogWriter`. Small appends are put together into one record batch."""
+
+    def __init__(
+        self,
+        transaction_id: str,
+        config: LogConfig,
+        partitions: Sequence[Segments],
+        ambient: Ambient,
+    ) -> None:
+        self._id = transaction_id
+        self._partitions = partitions
+        self._ambient = ambient
+        self._schema = row_schema(config.schema, config.primary_key)
+        self._tombstones = config.primary_key if config.tombstones else None
+        self._keep = config.eventual
+        self._rows: dict[int, list[pa.Table]] = {}
+        self._ranges: dict[int, LogRange] = {}
+        self._finished = False
+
+    def append(self, bucket: int, rows: pa.RecordBatch | pa.Table) -> None:
+        """Keeps the rows until they fill a record batch."""
+        self._require_unfinished()
+        self._require_bucket(bucket)
+        table = conform(rows, self._schema)
+        if self._tombstones is not None:
+            table = keys_of_deletes(table, self._tombstones)
+        waiting = self._rows.setdefault(bucket, [])
+        if table.num_rows:
+            waiting.append(table)
+        if sum(t.num_rows for t in waiting) >= BATCH_ROWS or sum(t.nbytes for t in waiting) >= BATCH_BYTES:
+            self._flush(bucket)
+
+    def control(self, bucket: int, payload: Mapping[str, Any]) -> None:
+        """Stores the control record as a record batch of its own."""
+        self._require_unfinished()
+        self._require_bucket(bucket)
+        self._flush(bucket, [Segment(1, CONTROL, json.dumps(dict(payload)).encode())])
+
+    def prepare(self) -> LogTransaction | None:
+        """Stores the rows that were kept back, and syncs every partition that was written."""
+        self._require_unfinished()
+        for bucket in sorted(set(self._ranges) | {b for b, rows in self._rows.items() if rows}):
+            self._flush(bucket, prepared=True)
+        self._finished = True
+        ranges = tuple(self._ranges[b] for b in sorted(self._ranges))
+        return LogTransaction(self._id, ranges) if ranges else None
+
+    def abort(self) -> None:
+        """Deletes what was stored, unless readers may have it."""
+        self._finished = True
+        self._rows.clear()
+        for bucket in self._ranges:
+            self._partitions[bucket].abort(self._id, keep=self._keep)
+
+    def _flush(self, bucket: int, then: Sequence[Segment] = (), *, prepared: bool = False) -> None:
+        waiting = self._rows.pop(bucket, [])
+        pieces = slices(pa.concat_tables(waiting)) if waiting else []
+        segments = [*(Segment(p.num_rows, DATA, encode_segment(p)) for p in pieces), *then]
+        before = self._ranges.get(bucket)
+        base = self._partitions[bucket].append(
+            self._id, segments, self._ambient.now_ms(), first=before is None, prepared=prepared
+        )
+        count = sum(s.count for s in segments)
+        self._ranges[bucket] = LogRange(
+            bucket,
+            base if before is None else before.start,
+            base + count if count or before is None else before.end,
+            count + (0 if before is None else before.count),
+        )
+
+    def _require_bucket(self, bucket: int) -> None:
+        if not 0 <= bucket < len(self._partitions):
+            raise InvalidRequest(
+                f"bucket {bucket} is not in the log, which has {len(self._partitions)}", code="log-bucket"
+            )
+
+    def _require_unfinished(self) -> None:
+        if self._finished:
+            raise Conflict(
+                f"log transaction {self._id} is already prepared or aborted: begin another",
+                code="log-transaction",
+            )
+
+
+def _within(segment: StoredSegment, part: LogRange) -> tuple[int, int]:
+    """Returns which records of a record batch are in a range: the number of the first, and how many."""
+    first = max(part.start - segment.base_offset, 0)
+    return first, min(part.end - segment.base_offset, segment.count) - first
+
+
+def _write_durably(path: Path, text: str) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

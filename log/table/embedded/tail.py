@@ -1,0 +1,82 @@
+"""Reads an embedded log as it grows (PROTOCOL.md section 5.2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Self
+
+import pyarrow as pa
+
+from filestore.ambient import Ambient
+from log.table.embedded.segments import CONTROL, Segments, StoredSegment, decode_segment, partition_path
+from log.table.store import LogBatch, LogConfig, LogControl, gap
+
+__all__ = ["EmbeddedTail"]
+
+_PAUSE_SECONDS = 0.002
+
+
+class EmbeddedTail:
+    """See `log.table.store.LogTail`.
+
+    Args:
+        config: The log.
+        offsets: Where each bucket begins.
+        target: The columns wanted, and ``_kind``.
+        ambient: The clock, and the waits between looks.
+    """
+
+    def __init__(self, config: LogConfig, offsets: Mapping[int, int], target: pa.Schema, ambient: Ambient) -> None:
+        self._config = config
+        self._offsets = dict(offsets)
+        self._target = target
+        self._ambient = ambient
+        self._partitions = {b: Segments(partition_path(Path(config.location), b)) for b in offsets}
+
+    @property
+    def offsets(self) -> dict[int, int]:
+        """For each bucket the offset of the next record to read."""
+        return dict(self._offsets)
+
+    def poll(self, seconds: float) -> list[LogBatch | LogControl]:
+        """Looks until records have arrived or the time is over."""
+        until_ms = self._ambient.now_ms() + int(seconds * 1000)
+        while True:
+            found = [event for bucket in self._offsets for event in self._new(bucket)]
+            if found or self._ambient.now_ms() >= until_ms:
+                return found
+            self._ambient.sleep(_PAUSE_SECONDS)
+
+    def close(self) -> None:
+        """Closes the files."""
+        for partition in self._partitions.values():
+            partition.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _new(self, bucket: int) -> Iterator[LogBatch | LogControl]:
+        partition, at = self._partitions[bucket], self._offsets[bucket]
+        start, _ = partition.bounds()
+        if at < start:
+            where = f"table {self._config.database}.{self._config.table}, bucket {bucket}"
+            raise gap(where, f"offsets {at} to {start - 1} were trimmed")
+        for transaction_id, segment in partition.after(at):
+            payload = partition.payload(segment.base_offset)
+            if payload is None:
+                return  # aborted or trimmed meanwhile: the next look finds out
+            end = segment.base_offset + segment.count
+            if segment.kind == CONTROL:
+                yield LogControl(bucket, transaction_id, json.loads(payload), end)
+            else:
+                yield LogBatch(bucket, transaction_id, self._rows(payload, segment, at), end, segment.written_ms)
+            self._offsets[bucket] = end
+
+    def _rows(self, payload: bytes, segment: StoredSegment, at: int) -> pa.RecordBatch:
+        rows = decode_segment(payload, self._target)
+        return rows.slice(max(0, at - segment.base_offset))

@@ -1,0 +1,24 @@
+"""Checks that a log is the one for which a table's offsets are valid (log/table/PROTOCOL.md section 1)."""
+
+from __future__ import annotations
+
+from filestore.delta.state import TableState
+from filestore.errors import Corrupt
+from log.table.store import LogStore
+
+__all__ = ["require_own_log"]
+
+
+def require_own_log(log: LogStore, state: TableState) -> None:
+    """Refuses a log that was deleted and created again: its offsets begin at 0, so the table's name other records.
+
+    Raises:
+        Corrupt: ``log-replaced``: the table's offsets are not valid for this log.
+    """
+    wanted, found = state.log.identity, log.identity()
+    if wanted and found != wanted:
+        raise Corrupt(
+            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: bring that log back, "
+            "or make the table anew from its rows",
+            code="log-replaced",
+        )

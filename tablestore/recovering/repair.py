@@ -1,0 +1,94 @@
+"""The repair of an eventual log: a commit without rows that corrects the keys of strays (PROTOCOL.md section 5.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import LogChanges, Proposal
+from filestore.commit.protocol import attempt_each
+from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Operation
+from filestore.table import FileStore
+from log.table.session import LogSession
+from log.table.store import LogConfig
+from tablestore.recovering.lease import lease
+from tablestore.recovering.order import LogOrder
+from tablestore.recovering.recovery import Recovery
+
+__all__ = ["LogRepair"]
+
+
+class LogRepair:
+    """Repairs the log of one table; does nothing for a transactional log or without a log.
+
+    Args:
+        files: The table.
+        log: Returns its log for a definition.
+        recovery: Ends the log transactions of the repair.
+
+    Attributes:
+        strays: Transactions of dead writers that were the reason for the repair.
+    """
+
+    def __init__(
+        self, files: FileStore, log: Callable[[TableDefinition], LogConfig | None], recovery: Recovery
+    ) -> None:
+        self._files = files
+        self._log_of = log
+        self._recovery = recovery
+        self.strays: set[str] = set()
+
+    @contextmanager
+    def begin(self, base: TableState) -> Iterator[_Attempt]:
+        """Begins an attempt under a lease of its own (`filestore.commit.protocol.Begin`)."""
+        self.strays = set()
+        config = self._log_of(base.definition)
+        if config is None or not config.eventual:
+            yield _Attempt(self, base, None, self._files, self._recovery)
+            return
+        with LogSession(config, self._files.ambient) as log:
+            attempt = _Attempt(self, base, log, self._files, self._recovery)
+            with lease(self._files.location, attempt.commit_id):
+                yield attempt
+
+
+class _Attempt:
+    def __init__(
+        self, repair: LogRepair, base: TableState, log: LogSession | None, files: FileStore, recovery: Recovery
+    ) -> None:
+        self.base = base
+        self.commit_id = files.ambient.new_id()
+        self._repair = repair
+        self._recovery = recovery
+        self._log = log
+        self._order = LogOrder(files, log, base, self.commit_id)
+
+    def prepare(self) -> Proposal | None:
+        if self._log is None:
+            return None
+        changes = LogChanges(ended=self._recovery.ended)
+        empty = Proposal(Operation.WRITE, self.commit_id, self.base.version, log=changes)
+        proposal = self._order.completed(empty, self.base)
+        passed = any(at > self.base.log.repaired.get(bucket, 0) for bucket, at in proposal.log.repaired.items())
+        if not proposal.log.transactions and not (self._order.strays and passed):
+            return None
+        self._repair.strays = self._order.strays
+        return proposal
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        return self._order.completed(proposal, state)
+
+    def finish(self, committed: Committed) -> None:
+        snapshot = committed.snapshot
+        ended = attempt_each(
+            f"after version {snapshot.version}", lambda: self._recovery.commit(snapshot.transactions, self._log)
+        )
+        if not ended:
+            self._recovery.look_again()
+
+    def discard(self, *, again: bool) -> None:
+        """Does nothing: its records are strays, which the next repair corrects."""

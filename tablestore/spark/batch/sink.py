@@ -1,0 +1,225 @@
+"""Writing through ``format("tablestore")``: tasks stage sorted runs, the driver folds them and makes the one commit.
+
+`tablestore.spark.SparkStore.write` shuffles in Spark and folds each bucket in a task of its own, so it is the faster
+way for much data. This one is for programs that know no more than a format's name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from filestore.commit.proposal import AppVersion
+from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unsupported
+from filestore.files.writer import TableFiles
+from filestore.layout import staged_path
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.definition import TableDefinition
+from filestore.rows.bucketing import bucket_of
+from filestore.sorting.chunks import BUCKET_COLUMN
+from filestore.sorting.order import slices_in_order
+from filestore.sorting.runs import RunFiles, gathered
+from managed_table.opened import OpenedTable
+from tablestore.incoming.conform import conform
+from tablestore.spark.jobs.runner import Attempt, Failed, attempted
+from tablestore.spark.opened import opened
+from tablestore.writing.overwrite import Overwrite, parse_spec, replacement
+from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.writer import TableWriter
+
+__all__ = ["BatchWriter", "StreamWriter", "merged", "remove", "stage"]
+
+Messages = Sequence[WriterCommitMessage | None]
+
+_TASK_SHIFT = 40  # the ordinal's bits below the task's number
+
+
+@dataclass
+class _Staged(WriterCommitMessage):
+    """The runs that a task staged, or the error that another try would raise, too."""
+
+    runs: tuple[str, ...] = ()
+    error: TableStoreError | None = None
+
+
+class _Staging:
+    """Stages rows in tasks and commits them in the driver, for batches and streams."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._options = options
+        store = opened(options).files
+        state = store.state()
+        self._files: TableFiles = store.files(state)
+        conform(_no_rows(schema), state.definition)  # bad columns are known before any work
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> _Staged:
+        """In a task: stages its rows, sorted. Spark tries again after errors that may pass; others go to `commit`."""
+        rows = (conform(batch, self._files.definition) for batch in iterator if batch.num_rows)
+        done = attempted(lambda: stage(self._files, rows, Attempt.current().task), last=False)
+        return _Staged(error=done.error) if isinstance(done, Failed) else _Staged(done)
+
+    def _commit(self, messages: Messages, *, overwrite: Overwrite, app: AppVersion | None) -> None:
+        runs = _runs(messages)
+        try:
+            if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
+                raise errors[0]
+            _write(opened(self._options), self._files, runs, overwrite, app)
+        finally:
+            remove(self._files, runs)
+
+    def _abort(self, messages: Messages) -> None:
+        remove(self._files, _runs(messages))
+
+
+class BatchWriter(_Staging, DataSourceArrowWriter):
+    """``df.write.format("tablestore")``: modes ``append`` (upserts, if the table has a key) and ``overwrite``.
+
+    With ``overwrite``: ``partitionOverwriteMode = dynamic`` replaces the partitions that the rows have, and
+    ``partition = day=2026-01-31,region=eu`` (or a JSON object) those with these values; without them, the whole table.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
+        super().__init__(options, schema)
+        self._overwrite = _overwritten(options) if overwrite else False
+        replacement(self._overwrite, self._files.definition)  # a bad option is known before any work
+
+    def commit(self, messages: Messages) -> None:
+        """In the driver: one commit."""
+        self._commit(messages, overwrite=self._overwrite, app=None)
+
+    def abort(self, messages: Messages) -> None:
+        """In the driver, after a task failed."""
+        self._abort(messages)
+
+
+class StreamWriter(_Staging, DataSourceStreamArrowWriter):
+    """``df.writeStream.format("tablestore")``: each micro-batch is one commit, exactly once.
+
+    Options: ``checkpointLocation``, on a local disk: the query's id stands in it.
+    """
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        super().__init__(options, schema)
+        self._checkpoint = _checkpoint(options)
+
+    def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
+        """In the driver: one commit, unless this batch has one already."""
+        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        self._commit(messages, overwrite=False, app=AppVersion(f"spark.{query}", batchId))
+
+    def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
+        """In the driver, after a task failed."""
+        self._abort(messages)
+
+
+def _write(
+    table: OpenedTable, staged: TableFiles, runs: Iterable[str], overwrite: Overwrite, app: AppVersion | None
+) -> None:
+    columns = staged.definition.schema.to_arrow()
+
+    def run(job: WriteJob) -> Sequence[TaskOutcome]:
+        if job.table.definition.schema.to_arrow() != columns:
+            raise Conflict(
+                "the table's columns were changed while the rows were staged: nothing was written, write them again",
+                code="staged-rows",
+            )
+        return [job.run(merged(staged, runs), "0.0")]
+
+    TableWriter(table.files, table.log_config, table.ambient).write(run, overwrite=overwrite, app=app)
+
+
+def _overwritten(options: Mapping[str, str]) -> Overwrite:
+    """What ``mode("overwrite")`` replaces."""
+    given = {name.lower(): value for name, value in options.items()}
+    mode, partition = given.get("partitionoverwritemode", "static").lower(), given.get("partition")
+    if mode not in ("static", "dynamic"):
+        raise InvalidRequest(f"partitionOverwriteMode={mode!r}: use 'static' or 'dynamic'", code="bad-option-value")
+    if mode == "dynamic":
+        if partition is not None:
+            raise InvalidRequest(
+                "partitionOverwriteMode=dynamic replaces the partitions that the rows have: leave 'partition' out",
+                code="bad-option-value",
+            )
+        return "dynamic"
+    return True if partition is None else parse_spec(partition)
+
+
+def _runs(messages: Messages) -> tuple[str, ...]:
+    return tuple(path for message in messages if isinstance(message, _Staged) for path in message.runs)
+
+
+def _no_rows(schema: StructType) -> pa.Table:
+    """A table without rows of the frame's columns, all of null: their types are looked at with the rows."""
+    return pa.table([pa.nulls(0)] * len(schema.names), names=schema.names)
+
+
+def _checkpoint(options: Mapping[str, str]) -> Path:
+    location = options.get("checkpointlocation") or options.get("checkpointLocation")
+    if not location:
+        raise InvalidRequest(
+            "writeStream.format('tablestore') needs .option('checkpointLocation', …): the query's id in it is what "
+            "makes a repeated batch known",
+            code="missing-option",
+        )
+    parts = urlsplit(location)
+    if parts.scheme not in ("", "file"):
+        raise Unsupported(
+            f"checkpointLocation {location} is not on a local disk: use SparkStore.write_stream", code="checkpoint"
+        )
+    return Path(parts.path)
+
+
+def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[str, ...]:
+    """Writes a task's rows as sorted runs; returns their paths, relative to the table. After an error nothing stays.
+
+    Args:
+        table: The table.
+        batches: Rows in the table's types.
+        task: Its number: rows of a later task are later rows.
+    """
+    definition, files = table.definition, _files(table)
+    runs: list[str] = []
+    first = task << _TASK_SHIFT
+    try:
+        for parts in gathered(batches, definition.options["write-buffer-size"]):
+            for number, rows in enumerate(parts):
+                parts[number] = _numbered(rows, definition, first)
+                first += rows.num_rows
+            runs.append(files.put(slices_in_order(parts, _order(table))))
+    except BaseException:
+        files.remove(runs)
+        raise
+    return tuple(runs)
+
+
+def _numbered(rows: pa.Table, definition: TableDefinition, first: int) -> pa.Table:
+    bucket = bucket_of(rows, definition.bucket_key, definition.buckets)
+    ordinals = np.arange(first, first + rows.num_rows)
+    return rows.append_column(BUCKET_COLUMN, pa.array(bucket)).append_column(ORDINAL_COLUMN, pa.array(ordinals))
+
+
+def remove(table: TableFiles, runs: Iterable[str]) -> None:
+    """Removes runs. One that cannot be removed is logged and no error: nothing refers to it, commit or no commit."""
+    _files(table).remove(runs)
+
+
+def merged(table: TableFiles, runs: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The rows of all runs in the order that `filestore.writing.write.write_sorted` wants. The runs stay."""
+    return _files(table).merged(runs, _order(table))
+
+
+def _files(table: TableFiles) -> RunFiles:
+    return RunFiles(table.storage, table.location, lambda: staged_path(table.ambient.new_id()))
+
+
+def _order(table: TableFiles) -> list[str]:
+    """Slot, key and ordinal: the order is total, and rows of one key stay in the order in which they arrived."""
+    return [*table.definition.partition_by, BUCKET_COLUMN, *table.definition.sort_key, ORDINAL_COLUMN]

@@ -1,0 +1,34 @@
+"""What a task keeps on its executor's disk: sorted runs while it works, and what look-ups keep for later tasks."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from filestore.files.writer import TableFiles
+from filestore.sorting.runs import RunFiles
+from filestore.storage import LocalStorage, temporary_folder
+
+__all__ = ["at_home", "on_local_disk"]
+
+
+def at_home(table: TableFiles, task: int) -> TableFiles:
+    """The table in a task: what its look-ups keep stays in the worker for the next tasks, on the executor's disk."""
+    if table.cache is not None:
+        table.cache.folder = _local_disk(task)
+    return table
+
+
+@contextmanager
+def on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
+    """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
+    with temporary_folder("tablestore-runs-", _local_disk(task)) as folder:
+        yield RunFiles(LocalStorage(), folder, lambda: f"{table.ambient.new_id()}.parquet")
+
+
+def _local_disk(task: int) -> str:
+    """One of the folders that Spark gives its executors for temporary files."""
+    folders = os.environ.get("SPARK_LOCAL_DIRS", tempfile.gettempdir()).split(",")
+    return folders[task % len(folders)]

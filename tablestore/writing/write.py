@@ -1,0 +1,282 @@
+"""One attempt of a write: files, log and version, in the only order that loses nothing.
+
+The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in the order in which
+`filestore.commit.protocol` calls them:
+
+1. `begun` ends log transactions that earlier versions name, aborts those of dead writers, and takes a lease.
+2. `prepare` runs the tasks. They merge rows into new files and *prepare* log transactions. No reader sees any of it.
+3. The version is committed. It names files, offsets and log transactions: from here on the write has happened.
+   `rebase` adapts it to commits of others that come first.
+4. `finish` ends the log transactions. A crash before that is repaired by step 1 of a later write. After a failure
+   `discard` aborts the transactions and removes the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+
+from filestore import layout
+from filestore.changelog.images import recorded
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
+from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
+from filestore.commit.protocol import attempt_each
+from filestore.delta.state import TableState
+from filestore.errors import Conflict
+from filestore.model.definition import TableDefinition
+from filestore.model.files import Slot
+from filestore.model.log_range import LogTransaction
+from filestore.model.snapshot import Operation
+from filestore.operations.replaced_rows import ChangeRunner, ReplacedRows
+from filestore.table import FileStore
+from filestore.writing.slot_result import brought_files, named_files
+from filestore.writing.write import WriteResult, rests_on_rows
+from log.table.session import LogSession
+from log.table.store import LogConfig
+from tablestore.recovering.control import control_message, log_control
+from tablestore.recovering.lease import lease
+from tablestore.recovering.order import LogOrder
+from tablestore.recovering.recovery import Recovery
+from tablestore.writing.overwrite import Drop, Replacement
+from tablestore.writing.write_job import Runner, WriteJob
+
+__all__ = ["Write", "WriterTable"]
+
+
+@dataclass(frozen=True, slots=True)
+class WriterTable:
+    """The objects that all writes of one writer share.
+
+    Attributes:
+        files: The table.
+        log: Returns its log for a definition; None for a table without a log.
+        recovery: Ends and aborts log transactions.
+        changes: Computes the change data of overwrites and drops.
+    """
+
+    files: FileStore
+    log: Callable[[TableDefinition], LogConfig | None]
+    recovery: Recovery
+    changes: ChangeRunner
+
+
+class Write:
+    """A write, an overwrite or a drop of partitions (`filestore.commit.protocol.Transaction`).
+
+    Args:
+        table: The table.
+        base: The version on which it is prepared.
+        run: Runs the tasks.
+        replacing: The contents that the commit replaces; None for a write that replaces nothing.
+        app: The caller's own number.
+        retries: The runner may try a task more than once.
+        drop: The partitions to drop, instead of rows to write.
+    """
+
+    def __init__(
+        self,
+        table: WriterTable,
+        base: TableState,
+        run: Runner,
+        replacing: Replacement | None,
+        *,
+        app: AppVersion | None = None,
+        retries: bool = False,
+        drop: Drop | None = None,
+    ) -> None:
+        self.base = base
+        self._table = table
+        self._run = run
+        self._replacing = replacing
+        self._app = app
+        self._retries = retries
+        self._drop = drop
+        self._files = table.files
+        self._commit_id = table.files.ambient.new_id()
+        config = table.log(base.definition)
+        self._log = None if config is None else LogSession(config, table.files.ambient)
+        self._order = LogOrder(table.files, self._log, base, self._commit_id)
+        self._replaced = ReplacedRows(table.changes)
+        self._result = WriteResult(())
+        self._transactions: list[LogTransaction] = []
+        self._written: set[str] = set()
+
+    @classmethod
+    def dropping(cls, table: WriterTable, base: TableState, drop: Drop) -> Write:
+        """Drops partitions instead of writing rows."""
+        return cls(table, base, lambda job: (), Replacement(drop.partitions), drop=drop)
+
+    # ------------------------------------------------------------------------------------------ 1. begin
+
+    @contextmanager
+    def begun(self) -> Iterator[Write]:
+        """Repairs the log after dead writers, and holds the lease that shows others that this writer lives."""
+        with ExitStack() as held:
+            if not self._nothing_to_do:
+                if self._log is not None:
+                    held.enter_context(self._log)
+                self._table.recovery.before_write(self.base, self._log)
+                if self._log is not None and not self._is_committed:
+                    held.enter_context(lease(self._files.location, self._commit_id))
+            yield self
+
+    @property
+    def _nothing_to_do(self) -> bool:
+        if self._drop is None:
+            return False
+        slots = (*self.base.slots(), *self.base.pending())
+        return not any(slot.partition in self._drop.partitions for slot in slots)
+
+    @property
+    def _is_committed(self) -> bool:
+        """Whether an earlier attempt has committed the caller's number."""
+        return self._app is not None and self.base.app_versions.get(self._app.app_id, -1) >= self._app.version
+
+    # ------------------------------------------------------------------------------------------ 2. run
+
+    def prepare(self) -> Proposal | None:
+        """Runs the tasks, and proposes their results."""
+        if self._nothing_to_do:
+            return None
+        if self._is_committed:
+            return Proposal(self._operation, self._commit_id, self.base.version, app=self._app)
+        self._run_tasks()
+        self._log_replacement()
+        proposal = Proposal(
+            self._operation,
+            self._commit_id,
+            self.base.version,
+            log=LogChanges(transactions=tuple(self._transactions), ended=self._table.recovery.ended),
+            premises=Premises(slots=self._slots_looked_up()),
+            app=self._app,
+        )
+        if self._replacing is not None:
+            replaced = self._replacing.of(r.slot for r in self._result.results)
+            proposal = replace(proposal, files=replace(proposal.files, replaces=replaced))
+        return self._completed(self._result.apply(proposal), self.base)
+
+    @property
+    def _operation(self) -> Operation:
+        if self._drop is not None:
+            return Operation.DROP_PARTITION
+        return Operation.WRITE if self._replacing is None else Operation.OVERWRITE
+
+    def _run_tasks(self) -> None:
+        base, replaces = self.base, self._replacing is not None
+        stored = {} if replaces else base.met(self._files.ambient.now_ms())
+        job = WriteJob(
+            self._files.files(base),
+            stored,
+            None if replaces else self._log,
+            self._transaction_prefix,
+            recorded(base.definition, empty=not stored, overwrite=replaces),
+            later=base.definition.merges_on_read and not replaces,
+            only=None if self._replacing is None else self._replacing.bound,
+        )
+        outcomes = self._run(job)
+        self._transactions += [o.transaction for o in outcomes if o.transaction is not None]
+        self._take(WriteResult(tuple(result for outcome in outcomes for result in outcome.results)))
+        if errors := [o.error for o in outcomes if o.error is not None]:
+            raise errors[0]  # `discard` removes the work of the other tasks
+
+    def _log_replacement(self) -> None:
+        """Logs control records, since an overwrite's rows are only in files: readers have to read partitions again."""
+        if self._replacing is None or self._log is None:
+            return
+        message = control_message(self._operation, self._replacing.of(r.slot for r in self._result.results))
+        with self._log.lend() as log:
+            buckets = self._log.config.buckets
+            transaction = log_control(log, f"{self._transaction_prefix}/control.0", buckets, message)
+        if transaction is not None:
+            self._transactions.append(transaction)
+
+    @property
+    def _transaction_prefix(self) -> str:
+        return f"{self.base.table_id}/{self._commit_id}"
+
+    def _slots_looked_up(self) -> frozenset[Slot]:
+        """Returns the slots in which a commit of others makes the result out of date."""
+        if self._drop is not None:
+            return self._drop.touches(self.base)
+        if self._replacing is not None or not self.base.definition.primary_key:
+            return frozenset()
+        return frozenset(result.slot for result in self._result.results if not result.runs)
+
+    # ------------------------------------------------------------------------------------------ 3. commit
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        """Looks keys up again in changed slots; a result that cannot be adapted to changed rows is a conflict."""
+        if self._replacing is not None:
+            if rows := changed.rows_changed & proposal.premises.slots:
+                raise Conflict(
+                    f"rows of {len(rows)} buckets changed while it was decided to drop them: retry",
+                    code="partition-changed",
+                    again=True,
+                )
+            return self._completed(proposal, state, changed.rows_changed)
+        if changed.rows_changed and rests_on_rows(state.definition, logged=self._log is not None):
+            raise Conflict(
+                f"rows of {len(changed.rows_changed)} buckets changed while they were merged: retry",
+                code="merged-rows-changed",
+                again=True,
+            )
+        return self._completed(self._looked_up_again(proposal, state, changed), state)
+
+    def _completed(self, proposal: Proposal, state: TableState, changed: frozenset[Slot] = frozenset()) -> Proposal:
+        """Adds what depends on the version before the commit: change data of replaced rows, and the log's order."""
+        if self._replacing is not None:
+            proposal = self._replaced.of_overwrite(self._files.files(state), state, proposal, changed)
+        return self._order.completed(proposal, state)
+
+    def _looked_up_again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        if not changed.slots:
+            return proposal
+        stored = state.met(self._files.ambient.now_ms())
+        # Records that hold the stored rows as they were need no correction.
+        log = None if state.definition.logs_images else self._log
+        job = WriteJob(self._files.files(state), stored, log, self._transaction_prefix)
+        outdated = self._result.to_look_up_again(changed.slots, state.definition)
+        outcome = job.run_again(outdated, f"again.{state.version}")
+        self._take(self._result.with_slots(outcome.results))
+        proposal = self._result.apply(proposal)
+        if outcome.transaction is None:
+            return proposal
+        self._transactions.append(outcome.transaction)
+        transactions = (*proposal.log.transactions, outcome.transaction)
+        return replace(proposal, log=replace(proposal.log, transactions=transactions))
+
+    def _take(self, result: WriteResult) -> None:
+        self._result = result
+        self._written |= brought_files(result.results)
+
+    # ------------------------------------------------------------------------------------------ 4. end
+
+    def finish(self, committed: Committed) -> None:
+        """Ends the log transactions, and removes files that the commit does not name."""
+        snapshot, recovery = committed.snapshot, self._table.recovery
+        unused = (self._written - named_files(self._result.results)) | self._replaced.unused
+        steps = [lambda: recovery.commit(snapshot.transactions, self._log), lambda: self._remove(unused)]
+        if self._retries:
+            steps.append(lambda: recovery.abort_strays(self._commit_id, snapshot.transactions, self._log))
+        if not attempt_each(f"after version {snapshot.version}", *steps):
+            recovery.look_again()
+
+    def discard(self, *, again: bool) -> None:
+        """Aborts the log transactions, those of attempts that the runner does not report too, and removes the files."""
+        if self._is_committed:
+            return
+        recovery = self._table.recovery
+        done = attempt_each(
+            f"of commit {self._commit_id}",
+            lambda: self._remove(self._written | self._replaced.written),
+            lambda: recovery.abort(self._transactions, self._log),
+            lambda: recovery.abort_strays(self._commit_id, (), self._log),
+        )
+        if not done:
+            recovery.look_again()  # the file of the lease, which stays, shows others that something is left
+
+    def _remove(self, paths: set[str]) -> None:
+        for path in sorted(paths):
+            self._files.storage.delete(layout.join(self._files.location, path))

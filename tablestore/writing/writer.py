@@ -1,0 +1,160 @@
+"""`TableWriter`: writes one table, and repairs its log after dead writers (log/table/PROTOCOL.md)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from filestore.ambient import Ambient
+from filestore.commit.proposal import AppVersion
+from filestore.commit.protocol import Observer
+from filestore.delta.state import TableState
+from filestore.errors import Conflict, TableStoreError
+from filestore.metrics.meter import NO_METER
+from filestore.model.definition import TableDefinition
+from filestore.model.snapshot import Snapshot
+from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
+from filestore.table import FileStore
+from log.table.session import log_session
+from log.table.store import LogConfig
+from tablestore.recovering.recovery import Recovered, Recovery
+from tablestore.recovering.repair import LogRepair
+from tablestore.writing.commit_metrics import CommitMeter
+from tablestore.writing.expiry import WriterExpiry
+from tablestore.writing.overwrite import Drop, Overwrite, replacement
+from tablestore.writing.rollback import rollback
+from tablestore.writing.write import Write, WriterTable
+from tablestore.writing.write_job import Runner
+
+__all__ = ["TableWriter"]
+
+
+class TableWriter:
+    """Writes one table, one write at a time.
+
+    Args:
+        files: The table.
+        log: Returns the table's log for a definition; None for a table without a log.
+        ambient: Clock, ids, chance.
+        changes: Computes the change data of overwrites and drops.
+        meter: Takes what is measured.
+    """
+
+    def __init__(
+        self,
+        files: FileStore,
+        log: Callable[[TableDefinition], LogConfig | None],
+        ambient: Ambient,
+        changes: ChangeRunner = changes_in_threads,
+        meter: CommitMeter | None = None,
+    ) -> None:
+        self.meter = meter or CommitMeter(NO_METER, "", ambient)
+        self._files = files
+        self._log_of = log
+        self._ambient = ambient
+        self._recovery = Recovery(files, ambient)
+        self._table = WriterTable(files, log, self._recovery, changes)
+        self._expiry = WriterExpiry()
+
+    @property
+    def definition(self) -> TableDefinition:
+        """The table's newest definition."""
+        return self._files.state().definition
+
+    @property
+    def log(self) -> LogConfig | None:
+        """The table's log, with its newest columns."""
+        return self._log_of(self.definition)
+
+    def write(
+        self,
+        run: Runner,
+        *,
+        overwrite: Overwrite = False,
+        app: AppVersion | None = None,
+        retries: bool = False,
+    ) -> Snapshot:
+        """Writes the runner's rows as one commit.
+
+        Args:
+            run: Writes the rows, in the columns of the job's table; it runs again when the write begins again.
+            overwrite: What the rows replace (see `tablestore.writing.overwrite`).
+            app: The caller's own number of the write: a second write with the same number changes nothing.
+            retries: The runner may try a task more than once, so attempts that it does not report may have left log
+                transactions open.
+
+        Raises:
+            InvalidRequest: rows that do not fit; nothing was changed.
+            Conflict: lost against other writers; nothing was changed.
+            Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
+        """
+
+        def begin(base: TableState) -> Write:
+            return Write(self._table, base, run, replacement(overwrite, base.definition), app=app, retries=retries)
+
+        snapshot = self._committed(begin)
+        assert snapshot is not None, "a write always commits"
+        self._expiry.run_if_due(self._ambient, lambda: self.definition.options, self.drop_partitions)
+        return snapshot
+
+    def drop_partitions(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
+        """Drops partitions with everything that is in them at the commit; returns None if they are empty.
+
+        Args:
+            choose: Chooses them for a version; called again if the choice no longer holds.
+
+        Raises:
+            Conflict: lost against other writers; nothing was changed.
+            Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
+        """
+        return self._committed(lambda base: Write.dropping(self._table, base, choose(base)))
+
+    def rollback(self, version: int) -> Snapshot:
+        """Restores the rows of an older version; see `tablestore.writing.rollback.rollback`."""
+        return rollback(self._table, version, _WriteObserver(self))
+
+    def _committed(self, begin: Callable[[TableState], Write]) -> Snapshot | None:
+        def once() -> Snapshot | None:
+            committed = self._files.commit(lambda base: begin(base).begun(), observer=_WriteObserver(self))
+            return None if committed is None else committed.snapshot
+
+        return self.meter.measured(once)
+
+    def recover(self) -> Recovered:
+        """Repairs the log after dead writers, whether or not a repair was tried before.
+
+        Raises:
+            Unavailable: log or storage did not answer.
+        """
+        self._recovery.look_again()
+        with log_session(self.log, self._ambient) as log:
+            found = self._recovery.before_write(self._files.state(), log)
+            repaired = tuple(sorted(self._repair()))
+            return replace(found, repaired=repaired, foreign=self._recovery.foreign(log))
+
+    def repair_after_failure(self) -> None:
+        """Repairs an eventual log at once after a failed write; if a store does not answer, the next writer does it."""
+        with suppress(TableStoreError):  # the error of the write is the one that the caller has to see
+            self._repair()
+
+    def _repair(self) -> set[str]:
+        repair = LogRepair(self._files, self._log_of, self._recovery)
+        self._files.commit(repair.begin)
+        return repair.strays
+
+
+class _WriteObserver(Observer):
+    """Measures a write, and repairs the log after one that failed."""
+
+    def __init__(self, writer: TableWriter) -> None:
+        self._writer = writer
+
+    def began_again(self, conflict: Conflict) -> None:
+        self._writer.meter.retried(conflict)
+
+    def lost_races(self, races: int) -> None:
+        self._writer.meter.raced(races)
+
+    def failed(self) -> None:
+        self._writer.repair_after_failure()

@@ -1,0 +1,103 @@
+"""How deep a run of the tests goes: ``make test-fast``, ``make test`` and ``make test-deep`` run fewer or more cases.
+
+``TEST_DEPTH`` says which (``fast``, ``test`` or ``deep``; ``test`` if it is not set). A test depends on it in one of
+three ways:
+
+- ``@pytest.mark.deep`` marks a test that only a deep run has;
+- `sampled` chooses among the cases of a parametrized test: a deep run has all of them;
+- the fixture ``depth`` (a `Depth`) chooses among the cases inside of a test, or says how often it repeats something.
+
+What is chosen is the same in every run and always a part of what a deep run has.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import pytest
+
+__all__ = ["DEPTH", "Depth", "Share", "sampled"]
+
+T = TypeVar("T")
+
+SEED = 20261123
+
+
+class Depth(StrEnum):
+    """How many cases a run has."""
+
+    FAST = "fast"
+    TEST = "test"
+    DEEP = "deep"
+
+    @classmethod
+    def of_this_run(cls) -> Depth:
+        return cls(os.environ.get("TEST_DEPTH") or cls.TEST)
+
+    def sample(self, cases: Iterable[T], count: int) -> list[T]:
+        """Returns `count` of the cases in their order, the first and the last among them; a deep run has all."""
+        found = list(cases)
+        return found if self is Depth.DEEP else [found[at] for at in sorted(_first(len(found), count))]
+
+    def counting(self, every: int) -> Iterator[int]:
+        """Returns 1, 2, 3 and so on without an end, or only one in `every` of these; a deep run has all."""
+        return itertools.count(1, 1 if self is Depth.DEEP else every)
+
+    def times(self, count: int, deep: int) -> int:
+        """Returns how often something is repeated: `count` times, in a deep run `deep` times."""
+        assert 0 < count < deep
+        return deep if self is Depth.DEEP else count
+
+
+def sampled(cases: Iterable[Any], fast: int, test: int = 1, names: int = 1) -> list[Any]:
+    """Returns the cases of a parametrized test, marked so that each depth runs a part of them; a deep run has all.
+
+    Args:
+        cases: Values, or tuples of as many values as there are names.
+        fast: ``make test-fast`` runs one in so many; the others are slow.
+        test: ``make test`` runs one in so many; the others are deep.
+        names: How many arguments a case is.
+    """
+    found = list(cases)
+    in_fast = _first(len(found), -(-len(found) // fast))
+    in_test = _first(len(found), -(-len(found) // test)) | in_fast
+
+    def marks(at: int) -> list[pytest.MarkDecorator]:
+        return [pytest.mark.slow] * (at not in in_fast) + [pytest.mark.deep] * (at not in in_test)
+
+    return [pytest.param(*(case if names > 1 else (case,)), marks=marks(at)) for at, case in enumerate(found)]
+
+
+def _first(length: int, count: int) -> set[int]:
+    """Which positions are chosen; those of a smaller count are among those of a greater one."""
+    middle = list(range(1, length - 1))
+    random.Random(SEED).shuffle(middle)
+    order = dict.fromkeys([0, length - 1, *middle])
+    return set([at for at in order if at in range(length)][:count])
+
+
+@dataclass(frozen=True)
+class Share:
+    """A part of the tests that go deeper than ``make test``, as in ``2/3``: the second of three."""
+
+    part: int
+    parts: int
+
+    @classmethod
+    def of_this_run(cls) -> Share | None:
+        text = os.environ.get("TEST_SHARE")
+        return cls(*map(int, text.split("/"))) if text else None
+
+    def has(self, test: str) -> bool:
+        """Whether the test of this id is in it. Each test is in one part, the same in every run."""
+        return zlib.crc32(test.encode()) % self.parts == self.part - 1
+
+
+DEPTH = Depth.of_this_run()

@@ -1,0 +1,149 @@
+"""The registry's client against a small registry that speaks HTTP on loopback."""
+
+from __future__ import annotations
+
+import base64
+import json
+import pickle
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+
+from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
+from log.connector.formats.avro.schema_registry import SchemaRegistry
+from log.connector.formats.format import Role
+from log.connector.formats.opening import open_format
+
+
+class Server(ThreadingHTTPServer):
+    """Subjects, schemas and numbers; what it was asked; an answer to give instead."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.schemas: dict[int, dict[str, str]] = {}
+        self.subjects: dict[str, list[int]] = {}
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.answer: tuple[int, bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        subject = unquote(self.path.removeprefix("/subjects/").removesuffix("/versions"))
+        number = 100 + len(self.server.schemas)
+        self.server.schemas[number] = body
+        self.server.subjects.setdefault(subject, []).append(number)
+        self._reply({"id": number})
+
+    def do_GET(self) -> None:
+        found = self.server.schemas.get(int(self.path.rpartition("/")[2]))
+        self._reply(found or {"error_code": 40403, "message": "Schema not found"}, 200 if found else 404)
+
+    def _reply(self, document: Any, status: int = 200) -> None:
+        self.server.asked.append((self.command, self.path, self.headers["Authorization"]))
+        status, body = self.server.answer or (status, json.dumps(document).encode())
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def test_schemas_are_registered_once_and_fetched_once(server: Server) -> None:
+    writer, reader = SchemaRegistry(server.url), SchemaRegistry(server.url)
+    number = writer.register("shop/ü orders-value", '"long"')
+    assert writer.register("shop/ü orders-value", '"long"') == number
+    assert reader.schema(number) == reader.schema(number) == '"long"'
+    assert server.subjects == {"shop/ü orders-value": [number]}
+    assert [method for method, _, _ in server.asked] == ["POST", "GET"]
+
+
+def test_rows_survive_by_the_table_s_options(server: Server) -> None:
+    schema = pa.schema([("id", pa.int64())])
+    format_ = open_format("avro-confluent", schema, {"url": server.url + "/"}, Role.KEY, topic="orders")
+    again = pickle.loads(pickle.dumps(format_))
+    assert again.decode(format_.encode(pa.table({"id": [1, None]}))).rows["id"].to_pylist() == [1, None]
+    assert list(server.subjects) == ["orders-key"]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, None),
+        ({"basic-auth.user-info": "me:a:b"}, "Basic " + base64.b64encode(b"me:a:b").decode()),
+        ({"bearer-auth.token": "abc"}, "Bearer abc"),
+    ],
+)
+def test_credentials(server: Server, options: dict[str, str], expected: str | None) -> None:
+    options = {"url": server.url, "subject": "s", **options}
+    open_format("avro-confluent", pa.schema([("id", pa.int64())]), options, Role.VALUE).encode(pa.table({"id": [1]}))
+    assert [header for _, _, header in server.asked] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "error", "words"),
+    [
+        (401, b"", InvalidRequest, "basic-auth.user-info"),
+        (403, b"", InvalidRequest, "lacks the right"),
+        (409, b'{"message":"reader field missing"}', InvalidRequest, "reader field missing; the columns' schema"),
+        (422, b'{"message":"bad"}', InvalidRequest, "none that it takes"),
+        (429, b"", Unavailable, "try again later"),
+        (500, b"", Unavailable, "HTTP 500"),
+        (200, b"<html>", InvalidRequest, "look at avro-confluent.url"),
+        (302, b"", InvalidRequest, "look at avro-confluent.url"),
+    ],
+)
+def test_refusals(server: Server, status: int, body: bytes, error: type[TableStoreError], words: str) -> None:
+    server.answer = (status, body)
+    with pytest.raises(error, match=words) as caught:
+        SchemaRegistry(server.url).register("s", '"long"')
+    assert caught.value.code == "schema-registry"
+
+
+def test_an_unknown_schema_makes_its_messages_malformed(server: Server) -> None:
+    with pytest.raises(NotFound, match="Schema not found"):
+        SchemaRegistry(server.url).schema(7)
+    format_ = open_format("avro-confluent", pa.schema([("id", pa.int64())]), {"url": server.url}, Role.VALUE, topic="t")
+    (bad,) = format_.decode([b"\0\0\0\0\7\2\2"]).malformed
+    assert "schema 7" in bad.reason
+    server.schemas[8] = {"schema": "syntax…", "schemaType": "PROTOBUF"}
+    (bad,) = format_.decode([b"\0\0\0\0\x08\2\2"]).malformed
+    assert "is PROTOBUF" in bad.reason
+
+
+def test_the_next_server_is_asked_if_one_does_not_answer(server: Server) -> None:
+    with Server() as closed:
+        gone = closed.url
+    registry = SchemaRegistry(f"{gone}, {server.url}")
+    assert registry.schema(registry.register("s", '"int"')) == '"int"'
+    with pytest.raises(Unavailable, match="does not answer"):
+        SchemaRegistry(gone).schema(1)
+
+
+def test_secrets_are_not_shown(server: Server) -> None:
+    assert "hush" not in repr(SchemaRegistry(server.url, "me:hush", "hush"))

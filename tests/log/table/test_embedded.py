@@ -1,0 +1,113 @@
+"""The embedded log: the contract of every log, and what only files can get wrong."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from filestore.ambient import system_ambient
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
+from log.table.embedded.store import EmbeddedLog
+from log.table.store import LogConfig, LogStore
+from log.table.systems import open_log
+from tests.conformance.log_store import (
+    LogTransactionTests,
+    changes,
+    ids_of,
+    make_config,
+    prepared,
+    transaction_id,
+)
+from tests.log.table.processes import WriterProcess
+
+
+class TestEmbeddedLog(LogTransactionTests):
+    @pytest.fixture
+    def config(self, tmp_path: Path) -> LogConfig:
+        return make_config(f"{tmp_path}/shop/orders")
+
+    def test_an_aborted_offset_is_never_given_again(self, log: LogStore, config: LogConfig) -> None:
+        aborted = prepared(log, config, 0, changes([1, 2]))
+        log.end([aborted], commit=False)
+        kept = prepared(log, config, 0, changes([3]))
+        assert kept.ranges[0].start == aborted.ranges[0].end
+        with pytest.raises(NotFound, match="2 of 2 records"):
+            list(log.read([aborted]))
+
+    def test_an_id_that_is_open_is_not_opened_again(self, log: LogStore, config: LogConfig) -> None:
+        name = transaction_id(config)
+        for number in range(2):
+            writer = log.begin(name)
+            writer.append(0, changes([number]))
+            if number == 0:
+                writer.prepare()
+            else:
+                with pytest.raises(Exception, match="already open"):
+                    writer.prepare()
+
+    def test_another_tables_log_in_the_folder_is_a_clear_error(self, log: LogStore, config: LogConfig) -> None:
+        other = EmbeddedLog(replace(config, table_id="another"), system_ambient())
+        with pytest.raises(AlreadyExists, match="table_id"):
+            other.create()
+        other.close()
+
+    def test_an_object_store_is_refused(self) -> None:
+        with pytest.raises(InvalidRequest) as caught:
+            make_config("s3://bucket/shop/orders")
+        assert caught.value.code == "log-location"
+
+    def test_a_file_url_is_a_path(self, tmp_path: Path) -> None:
+        assert make_config(f"file://{tmp_path}/t").location == f"{tmp_path}/t/_log"
+
+    def test_many_creators_make_one_log(self, config: LogConfig) -> None:
+        logs = [open_log(config, system_ambient()) for _ in range(8)]
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda log: log.create(), logs))
+        assert len({log.identity()["topic_id"] for log in logs}) == 1
+        assert [p.name for p in Path(config.location).parent.iterdir()] == ["_log"]
+        for log in logs:
+            log.close()
+
+    def test_a_folder_that_cannot_be_made_is_unavailable(self, tmp_path: Path) -> None:
+        (tmp_path / "shop").write_text("a file")
+        with (
+            open_log(make_config(f"{tmp_path}/shop/orders"), system_ambient()) as log,
+            pytest.raises(Unavailable),
+        ):
+            log.create()
+
+    def test_a_partition_that_is_gone_is_not_made_again(self, log: LogStore, config: LogConfig) -> None:
+        log.close()
+        file = Path(config.location) / "bucket-00000.sqlite"
+        file.unlink()
+        with pytest.raises(NotFound) as caught:
+            prepared(log, config, 0, changes([1]))
+        assert caught.value.code == "log-not-found"
+        assert not file.exists()
+
+    @pytest.mark.slow
+    def test_killed_writers_never_damage_a_partition(self, log: LogStore, config: LogConfig) -> None:
+        committed = [prepared(log, config, 0, changes(range(10)))]
+        log.end(committed, commit=True)
+        for number in range(5):
+            ids = [transaction_id(config) for _ in range(200)]
+            with WriterProcess(config, *ids, buckets=[0, 1], rows=100 + number) as process:
+                transaction = process.prepared()
+                for _ in range(number * 3):
+                    process.prepared()
+                process.kill()
+            assert log.end([transaction], commit=True).lost == ()
+            committed.append(transaction)
+            log.abort_unnamed(lambda _: True)
+        for number, transaction in enumerate(committed[1:]):
+            assert ids_of(log.read([transaction], bucket=1)) == list(range(100 + number))
+        assert ids_of(log.read(committed[:1])) == list(range(10))
+        log.close()
+        for file in Path(config.location).glob("*.sqlite"):
+            connection = sqlite3.connect(file)
+            assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+            connection.close()

@@ -1,0 +1,78 @@
+"""A small streaming query in a process of its own, whose driver ends itself at a call of storage or log.
+
+    python -m tests.spark.streaming.dying_query WAREHOUSE INBOX CHECKPOINT CALL      (CALL 0: it lives)
+
+Input files are `tests.integration.crashing.batch` as JSON; each is one micro-batch of the table ``shop.orders``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import tablestore
+from filestore.storage import LocalStorage
+from tablestore import Store, Table
+from tablestore.spark import SparkStore, spark_session
+from tests.faults import Call, FaultyStorage
+from tests.integration.crashing import struck
+from tests.opened import again
+from tests.servers.spark import SETTINGS
+
+DIED = 86
+
+
+class Countdown:
+    """Ends the driver at the n-th call; tasks' processes have copies that never come so far."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+        self.driver = os.getpid()
+
+    def __call__(self) -> None:
+        if os.getpid() == self.driver:
+            self.left -= 1
+            if self.left == 0:
+                os._exit(DIED)
+
+
+class Struck(Store):
+    """A store whose tables lie on a storage that counts."""
+
+    strike: Countdown
+
+    def _open(self, info: object) -> Table:
+        table = super()._open(info)  # type: ignore[arg-type]
+        return again(table, storage=CountingStorage(self.strike))
+
+
+class CountingStorage(FaultyStorage):
+    """Calls of the driver count; in a task, where it comes by pickle, it is a plain storage."""
+
+    def __init__(self, strike: Countdown) -> None:
+        def hook(call: Call) -> None:
+            strike()
+
+        super().__init__(LocalStorage(), hook)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return LocalStorage, ()
+
+
+def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
+    spark = spark_session("dying", SETTINGS)
+    plain = tablestore.connect(warehouse)
+    store = Struck(plain.target, plain._catalog, plain._ambient)
+    store.strike = Countdown(int(call))
+    lake = SparkStore(spark, store)
+    files = (
+        spark.readStream.schema("id BIGINT, batch BIGINT, _kind STRING").option("maxFilesPerTrigger", "1").json(inbox)
+    )
+    with struck(store.strike):
+        query = lake.write_stream("shop.orders", files, checkpoint=checkpoint, trigger={"availableNow": True})
+        query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

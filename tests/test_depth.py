@@ -1,0 +1,62 @@
+"""What a shallow run has is a part of what a deep one has, and the parts of a deep run are all of it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from tests.depth import Depth, Share, sampled
+
+
+@pytest.mark.parametrize("length", range(8))
+@pytest.mark.parametrize("count", range(1, 5))
+def test_a_sample_is_a_part_in_order_with_both_ends(length: int, count: int) -> None:
+    cases = list(range(length))
+    assert Depth.DEEP.sample(cases, count) == cases
+    chosen = Depth.TEST.sample(cases, count)
+    assert chosen == sorted(set(chosen))
+    assert len(chosen) == min(count, length)
+    assert set(chosen) <= set(cases)
+    assert chosen[:1] == cases[:1]
+    assert chosen[1:][-1:] == cases[1:][-1:][: len(chosen) - 1]
+    assert chosen == Depth.TEST.sample(cases, count)
+
+
+def test_a_shallow_count_leaves_numbers_out() -> None:
+    assert list(itertools.islice(Depth.TEST.counting(5), 4)) == [1, 6, 11, 16]
+    assert list(itertools.islice(Depth.DEEP.counting(5), 4)) == [1, 2, 3, 4]
+
+
+def test_a_shallow_run_repeats_less() -> None:
+    assert Depth.TEST.times(2, 5) == 2
+    assert Depth.DEEP.times(2, 5) == 5
+
+
+@pytest.mark.parametrize(("fast", "test"), [(4, 1), (4, 2), (2, 4), (1, 1), (100, 100)])
+def test_parametrized_cases_keep_their_order_and_are_marked(fast: int, test: int) -> None:
+    cases = sampled(range(10), fast, test)
+    assert [case.values for case in cases] == [(n,) for n in range(10)]
+    slow, deep = ([name in {mark.name for mark in case.marks} for case in cases] for name in ("slow", "deep"))
+    assert slow.count(False) == -(-10 // fast)
+    assert deep.count(False) == -(-10 // min(fast, test))
+    assert all(s for s, d in zip(slow, deep, strict=True) if d), "a deep one is never fast"
+
+
+def test_cases_of_several_values() -> None:
+    assert [case.values for case in sampled([(1, 2), (3, 4)], 2, names=2)] == [(1, 2), (3, 4)]
+
+
+def test_each_test_is_in_one_share() -> None:
+    shares = [Share(part, 3) for part in (1, 2, 3)]
+    tests = [f"tests/test_a.py::test_{n}" for n in range(300)]
+    found = [[share.has(test) for share in shares].count(True) for test in tests]
+    assert found == [1] * 300
+    assert all(60 < sum(map(share.has, tests)) < 140 for share in shares)
+
+
+def test_a_share_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SHARE", "2/3")
+    assert Share.of_this_run() == Share(2, 3)
+    monkeypatch.setenv("TEST_SHARE", "")
+    assert Share.of_this_run() is None
