@@ -235,7 +235,7 @@ async def alter_table(database: Database, table: Table, body: AlterTable, reques
 
     Codes: `bad-change`, `unknown-column`, `column-in-use`, `fixed-option`, `option-not-set`, `not-wider`,
     `nested-change`, `nullable-key`, `not-null-column`, `bad-position`, `rewrite-needed`, `pending-runs`,
-    `metadata-changed`, `runs-came`, and those of creating a table.
+    `metadata-changed`, `pending-run-added`, and those of creating a table.
     """
     service = service_of(request)
     lane = await lane_of_change(request, database, table)

@@ -31,7 +31,7 @@ __all__ = [
     "Runner",
     "compact_slots",
     "compact_table",
-    "forget_compaction",
+    "discard_compaction",
     "plan_compaction",
 ]
 
@@ -78,10 +78,10 @@ def compact_slots(table: TableFiles, tasks: Sequence[CompactionTask]) -> list[Co
     def work(task: CompactionTask) -> CompactionResult:
         return compact_slot(table, task.files, task.level)
 
-    return in_threads("compaction", work, tasks, partial(forget_compaction, table))
+    return in_threads("compaction", work, tasks, partial(discard_compaction, table))
 
 
-def forget_compaction(table: TableFiles, results: Iterable[CompactionResult]) -> None:
+def discard_compaction(table: TableFiles, results: Iterable[CompactionResult]) -> None:
     """Removes the files of tasks that will not be committed."""
     discard(table, (file for result in results for file in result.adds))
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from compaction.compact import compact_slots, compact_table, forget_compaction, plan_compaction
+from compaction.compact import compact_slots, compact_table, discard_compaction, plan_compaction
 from compaction.log_trim import trims_log
 from compaction.maintenance import maintain
 from compaction.tombstones import clean_tombstones, plan_tombstone_cleanups
@@ -17,7 +17,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.writer import TableFiles
 from filestore.life.retention import first_retained
-from filestore.operations.fold import fold_slots, fold_table, forget_folds, plan_folds
+from filestore.operations.fold import discard_folds, fold_slots, fold_table, plan_folds
 from managed_table.opened import OpenedTable
 
 __all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "LeaseCheck"]
@@ -52,7 +52,7 @@ def _compaction_due(state: TableState, now_ms: int) -> bool:
 
 
 def _compact(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    snapshot = compact_table(table.files, runner=_under_lease(compact_slots, forget_compaction, check_lease))
+    snapshot = compact_table(table.files, runner=_under_lease(compact_slots, discard_compaction, check_lease))
     if snapshot is None:
         return None
     counts = snapshot.metrics
@@ -61,7 +61,7 @@ def _compact(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
 
 def _under_lease(
     work: Callable[[TableFiles, Sequence[Task]], Sequence[Result]],
-    forget: Callable[[TableFiles, Sequence[Result]], None],
+    discard: Callable[[TableFiles, Sequence[Result]], None],
     check_lease: LeaseCheck,
 ) -> Callable[[TableFiles, Sequence[Task]], Sequence[Result]]:
     """Discards the results of work if this process has lost the lease when it is done."""
@@ -71,7 +71,7 @@ def _under_lease(
         try:
             check_lease()
         except Conflict:
-            forget(table, results)
+            discard(table, results)
             raise
         return results
 
@@ -83,7 +83,7 @@ def _folds_due(state: TableState, now_ms: int) -> bool:
 
 
 def _fold(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    snapshot = fold_table(table.files, runner=_under_lease(fold_slots, forget_folds, check_lease))
+    snapshot = fold_table(table.files, runner=_under_lease(fold_slots, discard_folds, check_lease))
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
 
@@ -110,22 +110,22 @@ def _life_due(state: TableState, now_ms: int) -> bool:
     return bool(kept > options["snapshot.num-retained.min"] or tagged or by_age)
 
 
-def _live(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
+def _maintain(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
     check_lease()
     done = maintain(table)
-    told = [f"tag {done.tag.name}"] if done.tag is not None else []
+    done_texts = [f"tag {done.tag.name}"] if done.tag is not None else []
     if done.expiry.files:
-        told.append(f"{len(done.expiry.files)} files of expired versions removed")
+        done_texts.append(f"{len(done.expiry.files)} files of expired versions removed")
     if done.overlays:
-        told.append(f"{done.overlays} old overlays removed")
+        done_texts.append(f"{done.overlays} old overlays removed")
     if done.log_records:
-        told.append(f"{done.log_records} old records of the log removed")
-    return ", ".join(told) or None
+        done_texts.append(f"{done.log_records} old records of the log removed")
+    return ", ".join(done_texts) or None
 
 
 FOLD = Duty("fold", 30.0, _folds_due, _fold)
 TOMBSTONES = Duty("tombstones", 60.0, _tombstones_due, _clean_tombstones)
-LIFE = Duty("life", 600.0, _life_due, _live)
+LIFE = Duty("life", 600.0, _life_due, _maintain)
 COMPACTION = Duty("compaction", 30.0, _compaction_due, _compact)
 
 DUTIES: tuple[Duty, ...] = (FOLD, COMPACTION, TOMBSTONES, LIFE)

@@ -108,8 +108,8 @@ class _Plan:
         self._kinds: dict[str, Any] = {}
         names = _Names(cast(types.FunctionType, function).__globals__)
         for parameter in inspect.signature(function).parameters.values():
-            told = parameter.annotation is not parameter.empty and parameter.name not in elsewhere
-            kind = parameter.annotation if told else Any
+            annotated = parameter.annotation is not parameter.empty and parameter.name not in elsewhere
+            kind = parameter.annotation if annotated else Any
             kind = eval(kind, {}, names) if isinstance(kind, str) else kind  # annotations are our own source code
             check = _check(kind)
             self._kinds[parameter.name] = kind

@@ -142,7 +142,7 @@ class FileStore:
             NotFound: ``no-such-version``: the table is younger, or that time is in the future, so that more versions
                 may be committed before it; ``snapshot-expired``.
         """
-        self._require_come(timestamp_ms)
+        self._require_past(timestamp_ms)
         return self.log.version_at(timestamp_ms)
 
     def version_to_follow(self, timestamp_ms: int) -> int:
@@ -150,16 +150,16 @@ class FileStore:
 
         Errors are those of `version_at`.
         """
-        self._require_come(timestamp_ms)
+        self._require_past(timestamp_ms)
         return self.log.version_to_follow(timestamp_ms)
 
-    def _require_come(self, timestamp_ms: int) -> None:
+    def _require_past(self, timestamp_ms: int) -> None:
         if timestamp_ms <= self.ambient.now_ms():
             return
         newest = self.state()
         if timestamp_ms > newest.timestamp_ms:  # a writer with a faster clock may have committed a later version
             raise NotFound(
-                f"{show_time(timestamp_ms)} is still to come: the newest version of {self.location} is "
+                f"{show_time(timestamp_ms)} is in the future: the newest version of {self.location} is "
                 f"{newest.version}, of {show_time(newest.timestamp_ms)}; take an earlier time, "
                 "or none for the newest version",
                 code="no-such-version",

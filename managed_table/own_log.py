@@ -18,7 +18,7 @@ def require_own_log(log: LogStore, state: TableState) -> None:
     wanted, found = state.log.identity, log.identity()
     if wanted and found != wanted:
         raise Corrupt(
-            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: bring that log back, "
-            "or make the table anew from its rows",
+            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: restore that log, "
+            "or create the table again from its rows",
             code="log-replaced",
         )

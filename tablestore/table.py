@@ -18,7 +18,7 @@ from filestore.arguments import checks_arguments
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
-from filestore.life.consumers import Consumer, consumers_of, forget_consumer
+from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import Expiry, expire
 from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
@@ -245,7 +245,7 @@ class Table:
 
     def delete_consumer(self, consumer_id: str) -> None:
         """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
-        forget_consumer(self.filestore, consumer_id)
+        remove_consumer(self.filestore, consumer_id)
 
     def version_at(self, timestamp: datetime) -> int:
         """Returns the newest version committed at or before that time; `NotFound` if the table is younger."""

@@ -34,8 +34,8 @@ from filestore.operations.replaced_rows import ReplacedRows, changes_in_threads
 from filestore.sorting.order import sort_rows
 from filestore.storage import LocalStorage, Storage
 from filestore.table import FileStore
-from filestore.writing.fold import fold, look_again
-from filestore.writing.slot_result import ChangeSink, brought_files
+from filestore.writing.fold import fold, rebase_slot
+from filestore.writing.slot_result import ChangeSink, written_files
 from filestore.writing.write import WriteResult, rests_on_rows, write_sorted
 
 __all__ = [
@@ -137,7 +137,7 @@ class PreparedWrite:
         except Conflict as error:
             if error.code != "merged-rows-changed" or self.anew is None:
                 raise
-        remove(self.store.files(self.base), brought_files(self.result.results))
+        remove(self.store.files(self.base), written_files(self.result.results))
         self.records.clear()  # the transaction in the log is aborted
         other = self.anew()
         self.base, self.result, self.proposal, self.replaced = other.base, other.result, other.proposal, other.replaced
@@ -149,10 +149,10 @@ class PreparedWrite:
             return self.replaced.of_overwrite(self.store.files(state), state, proposal, changed.rows_changed)
         if changed.rows_changed and rests_on_rows(state.definition, logged=self.log is not None):
             raise Conflict("the rows that this write rests on changed", code="merged-rows-changed")
-        table, live = self.store.files(state), state.met(self.store.ambient.now_ms())
+        table, live = self.store.files(state), state.lookup_files(self.store.ambient.now_ms())
         log = None if state.definition.logs_images else self.log
         stale = self.result.to_look_up_again(changed.slots, state.definition)
-        again = [look_again(table, live.get(r.slot, ()), r, log) for r in stale]
+        again = [rebase_slot(table, live.get(r.slot, ()), r, log) for r in stale]
         self.result = self.result.with_slots(again)
         return self.result.apply(proposal)
 
@@ -173,7 +173,7 @@ def prepare(
     definition = base.definition
     table = rows if isinstance(rows, pa.Table) else to_arrow(definition, rows)
     batches = sort_rows(table, definition).to_batches()
-    live = {} if overwrite else base.met(store.ambient.now_ms())
+    live = {} if overwrite else base.lookup_files(store.ambient.now_ms())
     producer = recorded(definition, empty=not live, overwrite=overwrite)
     result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, producer, later=later)))
     looked_up = definition.primary_key and not overwrite and not later

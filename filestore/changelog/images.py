@@ -94,9 +94,9 @@ class StoredMatches:
     rows: pl.DataFrame
 
 
-def unchanged(met: StoredMatches, rows: pl.DataFrame) -> Mask:
+def unchanged(stored: StoredMatches, rows: pl.DataFrame) -> Mask:
     """For each stored row whether the chunk's row is equal, bit by bit."""
-    return same_rows(met.rows, rows[met.probes])
+    return same_rows(stored.rows, rows[stored.probes])
 
 
 def images(

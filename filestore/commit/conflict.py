@@ -1,10 +1,10 @@
 """Decides what a commit that lost the race for its version has to do (FORMAT.md section 6). Pure.
 
-came in between            upsert or delete            append       overwrite,      compaction
+committed first            upsert or delete            append       overwrite,      compaction
                                                                     drop partition
 ------------------------   -------------------------   ----------   -------------   -------------------------
 another slot               go on                       go on        go on           go on
-the same slot              look its keys up again      go on        replaces it     map the new dead rows, or
+the same slot              look its keys up again      go on        replace it      map the new dead rows, or
                                                                                     fail if an input is gone
 schema or protocol         fail                        fail         fail            fail
 the same commit id         done                        done         done            done
@@ -12,7 +12,7 @@ the same app and batch     done                        done         done        
 
 Overwrites and drops replace whole partitions, those that `FileChanges.replaces` names. Where change data contains the
 rows that they replace, it is computed again for slots that changed. An expiry of partitions that were not updated for
-long depends on their slots, too: if rows changed there in between, the choice is made again.
+long depends on their slots, too: if rows changed there meanwhile, the choice is made again.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     _check_domains(proposal, between)
     changed = _changes(between)
     writes = [commit for commit in between if commit.snapshot().operation is not Operation.COMPACT]
-    buried = _buried(between if proposal.premises.all_slots else writes, state)
-    slots = frozenset(slot for slot in _slots(changed, state) | buried if _looks_at(proposal, slot))
-    rows = _slots([c for c in changed if c["dataChange"]], state) | _buried(writes, state)
+    deleted = _tombstone_slots(between if proposal.premises.all_slots else writes, state)
+    slots = frozenset(slot for slot in _slots(changed, state) | deleted if _looks_at(proposal, slot))
+    rows = _slots([c for c in changed if c["dataChange"]], state) | _tombstone_slots(writes, state)
     if proposal.operation is Operation.DROP_PARTITION:
-        came = proposal.premises.slots & _brought(between, state)
-        slots, rows = slots | came, rows | came
-    told = proposal.premises.log_order and any(commit.snapshot().transactions for commit in between)
-    return Rebase(slots, slots & rows) if slots or told else Clear()
+        added = proposal.premises.slots & _pending_run_slots(between, state)
+        slots, rows = slots | added, rows | added
+    logged = proposal.premises.log_order and any(commit.snapshot().transactions for commit in between)
+    return Rebase(slots, slots & rows) if slots or logged else Clear()
 
 
 def _looks_at(proposal: Proposal, slot: Slot) -> bool:
@@ -96,7 +96,7 @@ def _looks_at(proposal: Proposal, slot: Slot) -> bool:
     return proposal.premises.all_slots or slot in proposal.premises.slots
 
 
-def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
+def _tombstone_slots(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
     """Returns the slots whose tombstones changed. The deleted keys need not have had a row."""
     named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
     return frozenset(
@@ -106,7 +106,7 @@ def _buried(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
     )
 
 
-def _brought(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
+def _pending_run_slots(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
     """Returns the slots to which pending runs were added."""
     named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
     return frozenset(

@@ -112,7 +112,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
             "tablestore": {
                 "commitId": proposal.commit_id,
                 "transactions": [t.to_json() for t in proposal.log.transactions],
-                **({"republished": _told_again(proposal)} if proposal.log.republished else {}),
+                **({"republished": _republished_json(proposal)} if proposal.log.republished else {}),
                 **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }
@@ -156,7 +156,7 @@ def _republished(proposal: Proposal) -> list[LogTransaction]:
     return [found for found in proposal.log.republished.values() if found is not None]
 
 
-def _told_again(proposal: Proposal) -> dict[str, Any]:
+def _republished_json(proposal: Proposal) -> dict[str, Any]:
     return {lost: None if found is None else found.to_json() for lost, found in proposal.log.republished.items()}
 
 
@@ -169,7 +169,7 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     if proposal.premises.no_pending_runs and state.pending():
         raise Conflict(
             f"rows were written that wait to be merged while this {proposal.operation} was prepared: fold and retry",
-            code="runs-came",
+            code="pending-run-added",
             again=True,
         )
     pending = {run.id: run for runs in state.pending().values() for run in runs}

@@ -194,15 +194,15 @@ def domain_action(domain: str, configuration: Mapping[str, Any]) -> Action:
 
 def run_action(run: PendingRun) -> Action:
     """Returns the action that makes a run pending. Each run has its own domain, so a commit writes only changes."""
-    return domain_action(RUN_DOMAIN + run.id, {**_told(run), "version": run.version})
+    return domain_action(RUN_DOMAIN + run.id, {**_run_configuration(run), "version": run.version})
 
 
 def tombstones_action(run: Tombstones) -> Action:
     """Returns the action that makes the table remember deleted keys."""
-    return domain_action(TOMBSTONES_DOMAIN + run.id, _told(run))
+    return domain_action(TOMBSTONES_DOMAIN + run.id, _run_configuration(run))
 
 
-def _told(run: PendingRun | Tombstones) -> dict[str, Any]:
+def _run_configuration(run: PendingRun | Tombstones) -> dict[str, Any]:
     return {
         "path": run.path,
         "partitionValues": dict(run.slot.partition),

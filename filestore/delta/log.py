@@ -111,7 +111,7 @@ class DeltaLog:
 
     def latest(self, known: TableState | None = None) -> TableState:
         """Reads the newest version, and only the entries newer than `known`. `NotFound` if there is no table."""
-        state = known if known is not None else self.settled(lambda: self._replay(None))
+        state = known if known is not None else self.read_consistently(lambda: self._replay(None))
         for entry in self.commits_after(state.version):
             state = state.next(entry.version, entry.actions)
         return state
@@ -135,7 +135,7 @@ class DeltaLog:
             raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
         return self._replay(version)
 
-    def settled(self, read: Callable[[], Read]) -> Read:
+    def read_consistently(self, read: Callable[[], Read]) -> Read:
         """Reads several entries, and reads them again if some of them expired meanwhile."""
         while True:
             entries = set(self._entries())
@@ -150,7 +150,7 @@ class DeltaLog:
 
         Timestamps grow strictly with versions, whatever the writers' clocks show, so a bisection finds it.
         """
-        return self.settled(lambda: self._version_at(timestamp_ms))
+        return self.read_consistently(lambda: self._version_at(timestamp_ms))
 
     def _version_at(self, timestamp_ms: int) -> int:
         versions = self.versions()

@@ -103,7 +103,7 @@ class TableState:
             by_slot.setdefault(run.slot, []).append(run)
         return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
-    def met(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
+    def lookup_files(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
         """Returns what a write looks its keys up in, by slot: live files, and tombstones that are still remembered."""
         remembered_ms = now_ms - self.definition.tombstone_retention_ms
         by_slot = self.slots()

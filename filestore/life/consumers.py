@@ -20,7 +20,7 @@ from filestore.life.holds import ConsumerInfo, holds, is_lapsed, read_hold, writ
 from filestore.life.retention import expired, is_retained
 from filestore.table import FileStore
 
-__all__ = ["Consumer", "consumers_of", "forget_consumer"]
+__all__ = ["Consumer", "consumers_of", "remove_consumer"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ def consumers_of(store: FileStore) -> list[ConsumerInfo]:
     return holds(store.storage, store.location, store.state(), store.ambient.now_ms())
 
 
-def forget_consumer(store: FileStore, consumer_id: str) -> None:
+def remove_consumer(store: FileStore, consumer_id: str) -> None:
     """Removes a consumer whose reader will not continue. `NotFound` (``no-such-consumer``)."""
     _check_id(consumer_id)
     if read_hold(store.storage, store.location, consumer_id) is None:

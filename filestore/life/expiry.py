@@ -131,7 +131,7 @@ def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: 
 
 def history_of(log: DeltaLog, until: int) -> Lifetimes:
     """Returns the lifetimes of all files, from the oldest version that can be read to a given one."""
-    return log.settled(lambda: _followed(log, _begun(log), until))
+    return log.read_consistently(lambda: _followed(log, _begun(log), until))
 
 
 def _begun(log: DeltaLog) -> Lifetimes:

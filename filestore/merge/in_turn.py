@@ -37,12 +37,12 @@ def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged
     wide = _widened(frame, spec)
     state, done = wide.filter(pl.col(STORED)).with_columns(pl.lit(True).alias(_ALIVE)), list[pl.DataFrame]()
     changes = wide.filter(~pl.col(STORED)).with_columns(pl.Series(_TURN, turns)).sort(_TURN, maintain_order=True)
-    for came in changes.partition_by(_TURN, maintain_order=True, include_key=False):
-        groups = came[GROUP].unique().sort()
+    for turn in changes.partition_by(_TURN, maintain_order=True, include_key=False):
+        groups = turn[GROUP].unique().sort()
         mine = pl.col(GROUP).is_in(groups.implode())
         done.append(state.filter(~mine))
         stored = state.filter(mine & pl.col(_ALIVE)).drop(_ALIVE)
-        state = _step(pl.concat([stored, came]), groups.to_numpy(), spec, keys).select(state.columns)
+        state = _step(pl.concat([stored, turn]), groups.to_numpy(), spec, keys).select(state.columns)
     merged = pl.concat([*done, state]).sort(GROUP)
     names = [name for name in frame.columns if name in (*keys, *spec.fields)]
     return Merged(_narrowed(merged.select(names), frame.schema, spec, keys), merged[_ALIVE])

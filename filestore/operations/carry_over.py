@@ -35,7 +35,7 @@ def died_meanwhile(table: TableFiles, before: DataFile, now: DataFile | None) ->
         return np.setdiff1d(np.arange(before.rows), then, assume_unique=True)
     dead = positions(table.storage, table.location, now.vector).astype(np.int64)
     if len(np.setdiff1d(then, dead, assume_unique=True)):
-        raise input_changed(f"rows of {before.path} came back to life")
+        raise input_changed(f"deleted rows of {before.path} were restored")
     return np.setdiff1d(dead, then, assume_unique=True)
 
 

@@ -24,19 +24,19 @@ from filestore.model.files import DataFile, PendingRun, Slot
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from filestore.threads import in_threads
-from filestore.writing.fold import look_again
+from filestore.writing.fold import rebase_slot
 from filestore.writing.pending import pending_chunks
-from filestore.writing.slot_result import SlotResult, brought_files, named_files
+from filestore.writing.slot_result import SlotResult, named_files, written_files
 from filestore.writing.write import WriteResult, fold_slot
 
 __all__ = [
     "Fold",
     "FoldRunner",
     "FoldTask",
+    "discard_folds",
     "fold_runs",
     "fold_slots",
     "fold_table",
-    "forget_folds",
     "plan_folds",
 ]
 
@@ -74,7 +74,7 @@ def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int
     """
     last = state.version if up_to is None else up_to
     pending = {slot: tuple(run for run in runs if run.version <= last) for slot, runs in state.pending().items()}
-    files = state.met(now_ms)
+    files = state.lookup_files(now_ms)
     enough = state.definition.options["num-sorted-run.compaction-trigger"]
     if full or _changes_are_due(state, now_ms):
         enough = 1
@@ -156,7 +156,7 @@ class Fold:
         if not tasks:
             return None
         self._result = WriteResult(tuple(self._runner(self._store.files(self.base), tasks)))
-        self._written |= brought_files(self._result.results)
+        self._written |= written_files(self._result.results)
         proposal = Proposal(
             Operation.FOLD,
             self._store.ambient.new_id(),
@@ -174,10 +174,10 @@ class Fold:
                 code="merged-rows-changed",
                 again=True,
             )
-        table, live = self._store.files(state), state.met(self._store.ambient.now_ms())
+        table, live = self._store.files(state), state.lookup_files(self._store.ambient.now_ms())
         for earlier in (r for r in self._result.results if r.slot in changed.slots):
-            redone = look_again(table, live.get(earlier.slot, ()), earlier)
-            self._written |= brought_files([redone])
+            redone = rebase_slot(table, live.get(earlier.slot, ()), earlier)
+            self._written |= written_files([redone])
             self._result = self._result.with_slots([redone])
         return self._result.apply(proposal)
 
@@ -192,9 +192,9 @@ class Fold:
 
 def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
     """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
-    return in_threads("fold", partial(fold_runs, table), tasks, partial(forget_folds, table))
+    return in_threads("fold", partial(fold_runs, table), tasks, partial(discard_folds, table))
 
 
-def forget_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
+def discard_folds(table: TableFiles, results: Iterable[SlotResult]) -> None:
     """Removes the files of folds that will not be committed."""
-    remove(table, brought_files(results))
+    remove(table, written_files(results))

@@ -14,11 +14,11 @@ from filestore.errors import TableStoreError
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
-from filestore.operations.fold import FoldTask, forget_folds, plan_folds
+from filestore.operations.fold import FoldTask, discard_folds, plan_folds
 from filestore.table import FileStore
 from filestore.threads import in_threads
 from filestore.writing.pending import pending_chunks
-from filestore.writing.slot_result import SlotResult, brought_files
+from filestore.writing.slot_result import SlotResult, written_files
 from filestore.writing.write import WriteResult, fold_slot
 
 __all__ = ["Refolded", "refold"]
@@ -57,7 +57,7 @@ def refold(store: FileStore, state: TableState) -> Refolded:
         with store.reading(version):
             while tasks := plan_folds(state, store.ambient.now_ms(), full=True):
                 results = _merged(store.files(state), tasks)
-                written |= brought_files(results)
+                written |= written_files(results)
                 state = _after(store, state, tasks, results)
     except TableStoreError:
         remove(store.files(state), written)
@@ -69,7 +69,7 @@ def refold(store: FileStore, state: TableState) -> Refolded:
 
 def _merged(table: TableFiles, tasks: list[FoldTask]) -> list[SlotResult]:
     """Folds without change data, since the rollback derives it from the files before and after."""
-    return in_threads("fold", partial(_fold, table), tasks, partial(forget_folds, table))
+    return in_threads("fold", partial(_fold, table), tasks, partial(discard_folds, table))
 
 
 def _fold(table: TableFiles, task: FoldTask) -> SlotResult:

@@ -26,7 +26,7 @@ __all__ = [
     "ChangeRunner",
     "ReplacedRows",
     "changes_in_threads",
-    "forget_changes",
+    "discard_changes",
     "needs_change_data",
     "readers_can_derive",
     "write_changes",
@@ -109,11 +109,11 @@ class ReplacedRows:
         """
         named: tuple[ChangeFile, ...] = ()
         if needs_change_data(table.definition) and not readers_can_derive(differences):
-            named = self._told(table, differences, changed) or self._nothing(table, differences[0].slot)
+            named = self._written_changes(table, differences, changed) or self._nothing(table, differences[0].slot)
         self.unused = self.written - {file.path for file in named}
         return named
 
-    def _told(
+    def _written_changes(
         self, table: TableFiles, differences: Sequence[SlotDifference], changed: frozenset[Slot]
     ) -> tuple[ChangeFile, ...]:
         known = {slot: files for slot, files in self._by_slot.items() if slot not in changed}
@@ -137,9 +137,9 @@ class ReplacedRows:
 
 def changes_in_threads(table: TableFiles, differences: Sequence[SlotDifference]) -> list[tuple[ChangeFile, ...]]:
     """Writes the changes of each slot in a thread for each core. If one fails, the files of the others are removed."""
-    return in_threads("changes", partial(write_changes, table), differences, partial(forget_changes, table))
+    return in_threads("changes", partial(write_changes, table), differences, partial(discard_changes, table))
 
 
-def forget_changes(table: TableFiles, written: Iterable[tuple[ChangeFile, ...]]) -> None:
+def discard_changes(table: TableFiles, written: Iterable[tuple[ChangeFile, ...]]) -> None:
     """Removes change files that no commit will name."""
     remove(table, (file.path for files in written for file in files))

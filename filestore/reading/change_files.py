@@ -50,15 +50,15 @@ class _Layout:
         kinds = pl.Series(rows.column(CHANGE_TYPE_COLUMN)).replace_strict(_KINDS).cast(pl.String).to_arrow()
         schema = change_schema(self.definition)
         values = rows.select(self.definition.schema.names).cast(pa.schema(list(schema)[:-1]))
-        told = values.append_column(KIND_COLUMN, kinds.cast(pa.string()))
-        if not self.definition.changelog_producer.images or not told.num_rows:
-            return told  # the rows of a key are in order of arrival
-        keys = frame_of(told.select(list(self.definition.primary_key)))
+        changes = values.append_column(KIND_COLUMN, kinds.cast(pa.string()))
+        if not self.definition.changelog_producer.images or not changes.num_rows:
+            return changes  # the rows of a key are in order of arrival
+        keys = frame_of(changes.select(list(self.definition.primary_key)))
         images = np.asarray(pl.Series(kinds).is_in([str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]).to_numpy())
         order = keys.with_columns(pl.Series(_ORDER, images)).select(
             pl.arg_sort_by([*self.definition.primary_key, _ORDER], maintain_order=True)
         )
-        return told.take(order.to_series().to_arrow())
+        return changes.take(order.to_series().to_arrow())
 
 
 def recorded_changes(table: TableFiles, file: ChangeFile) -> Iterator[pa.Table]:

@@ -154,7 +154,7 @@ def changed_rows(compared: VersionPair, difference: SlotDifference, spill: Spill
             return
         merged = [run for run in (before.merged, after.merged) if run is not None]
         for piece in whole_keys(_in_order(_chains(sources), merged, [*keys, _SIDE], disk), keys):
-            yield from _told(piece, keys)
+            yield from _changes(piece, keys)
 
 
 def _view(
@@ -272,7 +272,7 @@ def _rows_of(sources: Iterable[_Source]) -> Iterator[pa.Table]:
 # ---------------------------------------------------------------------------------------------- rows of both
 
 
-def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
+def _changes(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
     """Turns the rows of whole keys, each with its row before and after, into changes."""
     paired = ~changes(rows, keys)
     first, second = np.append(paired, False), np.append(False, paired)
@@ -286,8 +286,8 @@ def _told(rows: pa.Table, keys: Sequence[str]) -> Iterator[pa.Table]:
         wanted[np.flatnonzero(first)[same]] = False
         wanted[np.flatnonzero(second)[same]] = False
     if wanted.any():
-        told = _with_kinds(rows, kinds)
-        yield told if wanted.all() else told.filter(pa.array(wanted))
+        changed = _with_kinds(rows, kinds)
+        yield changed if wanted.all() else changed.filter(pa.array(wanted))
 
 
 def _with_kinds(rows: pa.Table, kinds: npt.NDArray[np.int64]) -> pa.Table:

@@ -23,7 +23,7 @@ from filestore.rows.frames import frame_of
 from filestore.writing.fold_values import MergedChunk, merged_chunks
 from filestore.writing.pending import POSITION_BITS, KeyFilter, pending_chunks
 from filestore.writing.slot_lookup import SlotLookup
-from filestore.writing.slot_result import Dying
+from filestore.writing.slot_result import MarkedRows
 
 __all__ = [
     "MergedKeys",
@@ -49,7 +49,7 @@ class PendingSlot:
 
 def pending_slots(state: TableState) -> tuple[PendingSlot, ...]:
     """Returns the slots of a version that have pending runs."""
-    files = state.met(state.timestamp_ms)
+    files = state.lookup_files(state.timestamp_ms)
     return tuple(PendingSlot(slot, files.get(slot, ()), runs) for slot, runs in state.pending().items())
 
 
@@ -69,7 +69,7 @@ def dead_rows(
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()
     files = pending.base if sequence or base is None else base
-    superseded = Dying(table, files)
+    superseded = MarkedRows(table, files)
     lookup = SlotLookup(table, files, superseded, extra, images=False)
     alive = [np.zeros(run.rows, dtype=np.bool_) for run in pending.runs]
     for chunk in pending_chunks(table, pending.slot, pending.runs, extra):
@@ -94,7 +94,7 @@ def _by_run(ordinals: Positions) -> Iterator[tuple[int, Positions]]:
 class SupersededRows:
     """The rows of files that the rows of `merged_chunks_of` replace, as far as it has been read."""
 
-    dead: Dying
+    dead: MarkedRows
 
 
 def merged_chunks_of(
@@ -136,7 +136,7 @@ def merged_keys(
     """
     keys, names = list(table.definition.primary_key), list(columns)
     if table.definition.merges_values:
-        for chunk in merged_chunks_of(table, pending, SupersededRows(Dying(table, pending.base)), wanted):
+        for chunk in merged_chunks_of(table, pending, SupersededRows(MarkedRows(table, pending.base)), wanted):
             outcome = chunk.outcome
             changed = outcome.rows.filter(outcome.changed)
             yield MergedKeys(changed.select(keys), outcome.puts().select(names))
@@ -144,7 +144,7 @@ def merged_keys(
     sequence = table.definition.sequence_field
     extra = (sequence,) if sequence else ()
     files = pending.base if sequence else ()  # without a sequence field a change always replaces the stored row
-    lookup = SlotLookup(table, files, Dying(table, files), extra, images=False)
+    lookup = SlotLookup(table, files, MarkedRows(table, files), extra, images=False)
     for chunk in pending_chunks(table, pending.slot, pending.runs, [*keys, *columns, *extra], wanted):
         rows = deduplicate.reduce(chunk, table.definition.sort_key, sequence)
         puts = putting(rows)

@@ -30,7 +30,7 @@ from filestore.model.snapshot import Operation
 from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.rows.frames import arrow_table
 from filestore.writing.fold_values import whole_rows
-from filestore.writing.slot_result import Dying
+from filestore.writing.slot_result import MarkedRows
 
 __all__ = ["OverlayFile", "commit_overlay", "overlay_location", "overlay_slot"]
 
@@ -69,7 +69,7 @@ def overlay_slot(
     own: list[DataFile] = []
     files = [file for file in pending.base if not isinstance(file, Tombstones)]
     if table.definition.merges_values and not merged:
-        found = SupersededRows(Dying(table, pending.base))
+        found = SupersededRows(MarkedRows(table, pending.base))
         with DataWriter(replace(table, location=location), pending.slot) as writer:
             for chunk in merged_chunks_of(table, pending, found):
                 writer.write(whole_rows(chunk.outcome.puts(), table.definition))
@@ -134,13 +134,13 @@ def commit_overlay(
         named: The results of `overlay_slot`.
         location: The overlay's folder.
     """
-    settled = [OverlayFile(file) for slot, files in state.slots().items() if slot not in overlaid for file in files]
+    others = [OverlayFile(file) for slot, files in state.slots().items() if slot not in overlaid for file in files]
     proposal = Proposal(Operation.CREATE, table.ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, state.timestamp_ms),
         protocol_action(state.definition.features),
         metadata_action(state.definition, table.ambient.new_id(), state.timestamp_ms),
-        *(_add(table, file) for file in (*settled, *named)),
+        *(_add(table, file) for file in (*others, *named)),
     ]
     try:
         table.storage.write_new(layout.join(location, layout.log_entry_path(0)), encode(actions))

@@ -36,7 +36,7 @@ from filestore.reading.pruning import may_hold
 from filestore.rows.frames import arrow_table
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
-from filestore.writing.slot_result import Dying
+from filestore.writing.slot_result import MarkedRows
 
 __all__ = ["ScanPlan", "plan_scan", "scan", "scan_frames", "scan_table"]
 
@@ -84,8 +84,8 @@ class ScanPlan:
         Their order depends only on the version.
         """
         overlaid = {pending.slot for pending in self.pending}
-        settled = sorted((f for f in self.files if f.slot not in overlaid), key=lambda f: f.path)
-        parts = [replace(self, files=(file,), pending=()) for file in settled]
+        others = sorted((f for f in self.files if f.slot not in overlaid), key=lambda f: f.path)
+        parts = [replace(self, files=(file,), pending=()) for file in others]
         for pending in sorted(self.pending, key=lambda p: p.runs[0].path):
             parts.append(
                 replace(self, files=tuple(f for f in self.files if f.slot == pending.slot), pending=(pending,))
@@ -185,7 +185,7 @@ def _parts(table: TableFiles, plan: ScanPlan, pool: ThreadPoolExecutor) -> Itera
     if table.definition.merges_values:
         keys = KeyCondition.of(plan.condition, table.definition)
         for pending in plan.pending:
-            found = SupersededRows(Dying(table, pending.base))
+            found = SupersededRows(MarkedRows(table, pending.base))
             for chunk in merged_chunks_of(table, pending, found, keys):
                 yield partial(_wanted, plan, chunk.outcome.puts())
             yield from _live_rows(table, plan, pending_files[pending.slot], found.dead.rows(), keys)

@@ -20,7 +20,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.sorting.runs import RunFiles
-from filestore.writing.slot_result import Dying
+from filestore.writing.slot_result import MarkedRows
 
 __all__ = ["SlotView", "slot_view"]
 
@@ -74,7 +74,7 @@ def slot_view(
     if not table.definition.merges_values:
         runs = {run.path: run.as_file() for run in pending.runs}
         return SlotView(table, by_path | runs, dead_rows(table, pending))
-    found = SupersededRows(Dying(table, pending.base))
+    found = SupersededRows(MarkedRows(table, pending.base))
     rows = _merged(table, pending, found, shaped)
     first = next(rows, None)
     run = None if first is None else disk().put(chain([first], rows))

@@ -58,5 +58,5 @@ def _refuse(rows: pa.Table, definition: TableDefinition) -> None:
     """Refuses rows that the engine cannot merge. A fold would find them too late: by then they are committed."""
     if KIND_COLUMN in rows.column_names:
         spec, keys = definition.merging, definition.primary_key
-        told = rows.select([*keys, *columns_to_check(spec), KIND_COLUMN])
-        effective_rows(history(told, group_starts(told, definition.sort_key), (), None), spec, keys)
+        checked = rows.select([*keys, *columns_to_check(spec), KIND_COLUMN])
+        effective_rows(history(checked, group_starts(checked, definition.sort_key), (), None), spec, keys)

@@ -28,9 +28,9 @@ from filestore.model.rowkind import RowKind
 from filestore.rows.fitting import accepted, compensation, named_kinds, putting
 from filestore.writing.deleted_keys import DeletedKeysWriter
 from filestore.writing.slot_lookup import Found, SlotLookup
-from filestore.writing.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
+from filestore.writing.slot_result import ChangeSink, MarkedRows, SlotResult, Tally, with_vectors
 
-__all__ = ["fold", "look_again"]
+__all__ = ["fold", "rebase_slot"]
 
 
 def fold(
@@ -58,7 +58,7 @@ def fold(
     definition = table.definition
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
-    superseded, tally = Dying(table, base), Tally()
+    superseded, tally = MarkedRows(table, base), Tally()
     reads_old = producer.images or (log is not None and definition.logs_images)
     lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
@@ -68,7 +68,7 @@ def fold(
         ChangeWriter(table, slot) as changes,
     ):
         for chunk in chunks:
-            came = rows = accepted(chunk, definition)
+            given = rows = accepted(chunk, definition)
             if not rows.num_rows:
                 continue
             if producer is ChangelogProducer.INPUT:
@@ -88,21 +88,21 @@ def fold(
             if producer.images:
                 changes.write(images)
             if log is not None and definition.logs_input:
-                log(slot, named_kinds(in_arrival_order(came, definition), np.zeros(came.num_rows, dtype=np.bool_)))
+                log(slot, named_kinds(in_arrival_order(given, definition), np.zeros(given.num_rows, dtype=np.bool_)))
             elif log is not None:
-                log(slot, found.told(images, puts) if definition.logs_images else _only(rows, ~found.lost))
+                log(slot, found.log_changes(images, puts) if definition.logs_images else _only(rows, ~found.lost))
         files = writer.finish()
-        own = Dying(table, files)
+        own = MarkedRows(table, files)
         for number, dead_rows in born_dead:
             own.add(files[number].path, dead_rows)
         written = None if producer is ChangelogProducer.NONE else changes.finish()
         deleted = deletes.finish()
         remembered = (deleted,) if deleted is not None and definition.tombstone_retention_ms else ()
         raw = SlotResult(slot, files, deleted_keys=deleted, tombstones=remembered, changes=written)
-        return settled(table, raw, own, superseded, tally)
+        return with_vectors(table, raw, own, superseded, tally)
 
 
-def look_again(
+def rebase_slot(
     table: TableFiles, base: Sequence[DataFile], earlier: SlotResult, log: ChangeSink | None = None
 ) -> SlotResult:
     """Computes a slot's result again after another commit changed the slot; the new files stay as they are.
@@ -127,7 +127,7 @@ def look_again(
     extra = tuple(table.file_schema.names if log is not None else (sequence,)) if sequence else ()
     # with an engine that merges values no row of the slot has changed here (`rests_on_rows`): its changes stay valid
     anew = definition.changelog_producer.images and (earlier.changes is None or not definition.merges_values)
-    superseded, own, tally = Dying(table, base), Dying(table, raw.adds), Tally()
+    superseded, own, tally = MarkedRows(table, base), MarkedRows(table, raw.adds), Tally()
     lookup = SlotLookup(table, base, superseded, extra, images=anew)
     with ChangeWriter(table, earlier.slot) as changes:
         for keys in _own_keys(table, raw, whole=anew):
@@ -141,14 +141,14 @@ def look_again(
             if log is not None and sequence is not None:
                 for winners in found.winners:
                     log(earlier.slot, compensation(winners, earlier.slot, definition, RowKind.UPDATE_AFTER))
-                if found.buried.any():
-                    buried = _only(keys.rows, found.buried)
-                    log(earlier.slot, compensation(buried, earlier.slot, definition, RowKind.DELETE))
+                if found.tombstoned.any():
+                    deleted = _only(keys.rows, found.tombstoned)
+                    log(earlier.slot, compensation(deleted, earlier.slot, definition, RowKind.DELETE))
                 if earlier.rows_late:
                     _log_revived(table, earlier, keys, found, log)
         if anew:
             raw = replace(raw, changes=changes.finish())
-        return settled(table, raw, own, superseded, tally)
+        return with_vectors(table, raw, own, superseded, tally)
 
 
 def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:

@@ -33,7 +33,7 @@ from filestore.rows.equality import same_rows
 from filestore.rows.fitting import checked
 from filestore.rows.frames import arrow_table
 from filestore.writing.deleted_keys import DeletedKeysWriter
-from filestore.writing.slot_result import ChangeSink, Dying, SlotResult, Tally, settled
+from filestore.writing.slot_result import ChangeSink, MarkedRows, SlotResult, Tally, with_vectors
 
 __all__ = ["MergedChunk", "Outcome", "fold_values", "merged_chunks", "whole_rows"]
 
@@ -51,7 +51,7 @@ def fold_values(
 ) -> SlotResult:
     """Merges sorted rows into a slot; for arguments and errors see `filestore.writing.fold.fold`."""
     definition = table.definition
-    superseded, tally = Dying(table, base), Tally()
+    superseded, tally = MarkedRows(table, base), Tally()
     with (
         DataWriter(table, slot) as writer,
         DeletedKeysWriter(table, slot) as deletes,
@@ -71,10 +71,10 @@ def fold_values(
             if producer.images:
                 changes.write(_images(outcome, puts, definition))
             if log is not None:
-                log(slot, _told(outcome, puts, definition))
+                log(slot, _log_changes(outcome, puts, definition))
         written = None if producer is ChangelogProducer.NONE else changes.finish()
         raw = SlotResult(slot, writer.finish(), deleted_keys=deletes.finish(), changes=written)
-        return settled(table, raw, Dying(table, ()), superseded, tally)
+        return with_vectors(table, raw, MarkedRows(table, ()), superseded, tally)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class MergedChunk:
     places: Sequence[_Place]
     outcome: Outcome
 
-    def mark(self, superseded: Dying) -> None:
+    def mark(self, superseded: MarkedRows) -> None:
         """Marks the stored rows that the merge has changed or deleted."""
         for place in self.places:
             superseded.add(place.file.path, place.positions[self.outcome.changed[place.groups]])
@@ -181,7 +181,7 @@ def whole_rows(rows: pl.DataFrame, definition: TableDefinition) -> pa.Table:
             empty = rows.filter(pl.col(column.name).is_null()).select(definition.primary_key)
             raise InvalidRequest(
                 f"column {column.name!r} is NOT NULL, and merging leaves {empty.height} rows without a value, such as "
-                f"that of the key {named_key(empty.row(0, named=True))}: write rows that bring one, or let it be null "
+                f"that of the key {named_key(empty.row(0, named=True))}: write rows with a value, or let it be null "
                 f"(ALTER COLUMN {column.name} DROP NOT NULL)",
                 code="null-value",
             )
@@ -206,7 +206,7 @@ def _images(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa
     return images(before, outcome.alive[replaced], puts, outcome.known[outcome.alive & outcome.changed], definition)
 
 
-def _told(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
+def _log_changes(outcome: Outcome, puts: pa.Table, definition: TableDefinition) -> pa.Table:
     """Returns the changes of a chunk for the log."""
     if not definition.logs_images:
         return _upserts(outcome, definition)

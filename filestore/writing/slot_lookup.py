@@ -21,7 +21,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Tombstones
 from filestore.rows.fitting import fitted
 from filestore.rows.frames import frame_of
-from filestore.writing.slot_result import Dying
+from filestore.writing.slot_result import MarkedRows
 
 __all__ = ["Found", "SlotLookup"]
 
@@ -37,7 +37,7 @@ class Found:
         known: Whether its key is stored.
         lost: Whether it is late.
         same: Whether it puts the row that is stored; computed only where old rows are read.
-        buried: Whether it is late because its key was deleted with a higher sequence, and is not stored.
+        tombstoned: Whether it is late because its key was deleted with a higher sequence, and is not stored.
         winners: The stored rows to which probes lost, with the extra columns.
         replaced: The stored rows that leave the table; collected only where old rows are read.
     """
@@ -45,7 +45,7 @@ class Found:
     known: Mask
     lost: Mask
     same: Mask
-    buried: Mask
+    tombstoned: Mask
     winners: list[pa.Table] = field(default_factory=list)
     replaced: list[StoredMatches] = field(default_factory=list)
 
@@ -56,18 +56,18 @@ class Found:
 
     def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
         """Returns what the rows change, as change data."""
-        gone = pl.concat([met.rows for met in self.replaced]) if self.replaced else None
-        comes = puts & ~self.dead
-        after = rows.filter(pa.array(comes)) if comes.any() else None
-        return images(gone, puts[self._probes()], after, self.known[comes], definition)
+        gone = pl.concat([stored.rows for stored in self.replaced]) if self.replaced else None
+        added = puts & ~self.dead
+        after = rows.filter(pa.array(added)) if added.any() else None
+        return images(gone, puts[self._probes()], after, self.known[added], definition)
 
-    def told(self, changes: pa.Table, puts: Mask) -> pa.Table:
+    def log_changes(self, changes: pa.Table, puts: Mask) -> pa.Table:
         """Converts the change data that `images` returned into changes for the log."""
         return log_changes(changes, np.concatenate([self._probes(), np.flatnonzero(puts & ~self.dead)]))
 
     def _probes(self) -> Rows:
         """Returns the numbers of the chunk's rows whose stored rows leave the table."""
-        return np.concatenate([np.empty(0, dtype=np.int64), *(met.probes for met in self.replaced)])
+        return np.concatenate([np.empty(0, dtype=np.int64), *(stored.probes for stored in self.replaced)])
 
 
 class SlotLookup:
@@ -76,7 +76,7 @@ class SlotLookup:
     Args:
         table: The table.
         base: The slot's live files, and its tombstones.
-        superseded: Collects the positions of the stored rows that die.
+        superseded: Collects the positions of the stored rows that are replaced.
         extra: Columns of the winners that are read; the sequence field among them, if the table has one.
         images: Whether the old rows are read, too. Then a row that is put as it is stored changes nothing.
     """
@@ -85,7 +85,7 @@ class SlotLookup:
         self,
         table: TableFiles,
         base: Sequence[DataFile],
-        superseded: Dying,
+        superseded: MarkedRows,
         extra: Sequence[str],
         *,
         images: bool,
@@ -93,7 +93,7 @@ class SlotLookup:
         self._definition = table.definition
         self._files = [(f, FileLookup(table, f, extra, table.cache)) for f in base if not isinstance(f, Tombstones)]
         sequence = tuple(filter(None, [table.definition.sequence_field]))
-        self._graves = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
+        self._tombstones = [FileLookup(table, run, sequence) for run in base if isinstance(run, Tombstones)]
         self._superseded = superseded
         self._images = images
 
@@ -107,7 +107,7 @@ class SlotLookup:
         found = Found(*np.zeros((4, rows.num_rows), dtype=np.bool_))
         if not rows.num_rows:
             return found
-        self._bury(rows, found)
+        self._apply_tombstones(rows, found)
         new = self._comparable(rows) if self._images and puts.any() else None
         names = self._definition.schema.names
         for file, lookup in self._files:
@@ -115,22 +115,22 @@ class SlotLookup:
                 found.known[match.probes] = True
                 dies = self._beaten(match, rows, found)
                 if self._images and dies.any():
-                    met = StoredMatches(match.probes[dies], lookup.frame_at(match.positions[dies], names))
-                    dies[dies] = _note(met, new, puts, found)
+                    stored = StoredMatches(match.probes[dies], lookup.frame_at(match.positions[dies], names))
+                    dies[dies] = _leaving(stored, new, puts, found)
                 self._superseded.add(file.path, match.positions[dies])
-        found.buried &= ~found.known
+        found.tombstoned &= ~found.known
         return found
 
-    def _bury(self, rows: pa.Table, found: Found) -> None:
+    def _apply_tombstones(self, rows: pa.Table, found: Found) -> None:
         """Marks the rows whose key was deleted with a higher sequence."""
         sequence = self._definition.sequence_field
-        for grave in self._graves:
-            for match in grave.find(rows):
+        for lookup in self._tombstones:
+            for match in lookup.find(rows):
                 assert sequence is not None, "tombstones without a sequence field"
                 assert match.values is not None, "tombstones without sequences"
                 new = rows.column(sequence).take(pa.array(match.probes))
                 late = match.probes[~deduplicate.beats(new, match.values.column(sequence))]
-                found.buried[late] = found.lost[late] = True
+                found.tombstoned[late] = found.lost[late] = True
 
     def _comparable(self, rows: pa.Table) -> pl.DataFrame:
         schema = pa.schema([column.with_nullable(True) for column in self._definition.schema.to_arrow()])
@@ -149,13 +149,13 @@ class SlotLookup:
         return wins
 
 
-def _note(met: StoredMatches, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:
+def _leaving(stored: StoredMatches, new: pl.DataFrame | None, puts: Mask, found: Found) -> Mask:
     """Returns which of the stored rows leave the table: those that are not put again unchanged."""
     if new is None:
-        found.replaced.append(met)
-        return np.ones(len(met.probes), dtype=np.bool_)
-    same = unchanged(met, new) & puts[met.probes]
-    found.same[met.probes[same]] = True
+        found.replaced.append(stored)
+        return np.ones(len(stored.probes), dtype=np.bool_)
+    same = unchanged(stored, new) & puts[stored.probes]
+    found.same[stored.probes[same]] = True
     if not same.all():
-        found.replaced.append(StoredMatches(met.probes[~same], met.rows.filter(pl.Series(~same))))
+        found.replaced.append(StoredMatches(stored.probes[~same], stored.rows.filter(pl.Series(~same))))
     return ~same

@@ -14,7 +14,7 @@ from filestore.files.leftovers import write_file
 from filestore.files.writer import TableFiles
 from filestore.model.files import ChangeFile, DataFile, PendingRun, Slot, Tombstones
 
-__all__ = ["ChangeSink", "Dying", "SlotResult", "Tally", "brought_files", "named_files", "settled"]
+__all__ = ["ChangeSink", "MarkedRows", "SlotResult", "Tally", "named_files", "with_vectors", "written_files"]
 
 ChangeSink = Callable[[Slot, pa.Table], None]
 """Takes the accepted changes of a slot, with `KIND_COLUMN`, in key order, and writes them to the log."""
@@ -30,7 +30,7 @@ class SlotResult:
         vectors: Files of the base with their grown vectors, unless every row is dead.
         removes: Files of the base that have no live row left.
         runs: Changes that a fold will merge.
-        deleted_keys: A run with the keys of the delete rows, kept until the commit for `look_again`.
+        deleted_keys: A run with the keys of the delete rows, kept until the commit for `rebase_slot`.
         tombstones: The same, if the table remembers deletes for longer.
         changes: Change data; None if none was written, since readers derive the changes from the files.
         rows_written: Rows put.
@@ -38,7 +38,7 @@ class SlotResult:
         rows_replaced: Rows of the base that died.
         rows_late: Rows, deletes among them, that lost to a stored row with a higher sequence.
         rows_unchanged: Rows put that equal the stored row: where images are written, the stored row stays.
-        written: All new files as they were written, if `adds` differ from them. `look_again` starts from them, since a
+        written: All new files as they were written, if `adds` differ from them. `rebase_slot` starts from them, since a
             row that is late now is not late if the stored row is gone at the next attempt.
     """
 
@@ -63,7 +63,7 @@ class SlotResult:
         return self.written or self.adds
 
 
-def brought_files(results: Iterable[SlotResult]) -> set[str]:
+def written_files(results: Iterable[SlotResult]) -> set[str]:
     """Returns the paths of all files that were written for those results, relative to the table."""
     listed = list(results)
     data = {file.path for r in listed for file in r.new_files}
@@ -79,8 +79,8 @@ def named_files(results: Iterable[SlotResult]) -> set[str]:
     return data | vectors | remembered | {file.path for r in listed for file in r.changes or ()}
 
 
-class Dying:
-    """Collects the positions of rows that die, by file."""
+class MarkedRows:
+    """The positions of live rows that a write marks as dead, by file."""
 
     def __init__(self, table: TableFiles, files: Iterable[DataFile]) -> None:
         self._table = table
@@ -89,7 +89,7 @@ class Dying:
         self.count = 0
 
     def add(self, path: str, rows: npt.NDArray[np.int64]) -> None:
-        """Adds live rows of a file that die, by position."""
+        """Adds live rows of a file, by position."""
         if len(rows):
             self._dead.setdefault(path, []).append(rows.astype(np.uint32))
 
@@ -97,7 +97,7 @@ class Dying:
         """Returns the added positions by path, ascending."""
         return {path: np.sort(np.concatenate(parts)).astype(np.int64) for path, parts in self._dead.items()}
 
-    def settle(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
+    def add_vectors(self, builder: VectorFileBuilder) -> tuple[tuple[DataFile, ...], tuple[str, ...]]:
         """Adds the grown vectors to the builder; returns files with vectors and paths of files without a live row."""
         vectors, gone = [], []
         for path, parts in self._dead.items():
@@ -131,17 +131,19 @@ class Tally:
         self.unchanged += int(same.sum())
 
 
-def settled(table: TableFiles, raw: SlotResult, own: Dying, superseded: Dying, tally: Tally) -> SlotResult:
+def with_vectors(
+    table: TableFiles, raw: SlotResult, own: MarkedRows, superseded: MarkedRows, tally: Tally
+) -> SlotResult:
     """Returns `raw` with deletion vectors: the dead rows of new and of stored files are written to one vector file."""
     builder = VectorFileBuilder(table.ambient.new_id())
-    born_dead, stillborn = own.settle(builder)
-    vectors, removes = superseded.settle(builder)
+    born_dead, all_dead = own.add_vectors(builder)
+    vectors, removes = superseded.add_vectors(builder)
     if not builder.empty:
         write_file(table, builder.path, builder.content)
     changed = {file.path: file for file in born_dead}
     return SlotResult(
         slot=raw.slot,
-        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in stillborn),
+        adds=tuple(changed.get(f.path, f) for f in raw.adds if f.path not in all_dead),
         vectors=vectors,
         removes=removes,
         deleted_keys=raw.deleted_keys,

@@ -77,7 +77,7 @@ def rests_on_rows(definition: TableDefinition, *, logged: bool) -> bool:
 
     Merged values are right only for the stored rows from which they were computed. So are the records of a log with
     images: it has none for a delete that found no row, and a row that another writer put meanwhile would stay in it.
-    For a compacted log the order of records matters. In all other cases `filestore.writing.fold.look_again` corrects
+    For a compacted log the order of records matters. In all other cases `filestore.writing.fold.rebase_slot` corrects
     the result.
 
     Args:

@@ -111,10 +111,10 @@ def led(admin: AdminClient, topic: str, request: Callable[[], T], seconds: float
     error makes it look again: without that, a client from before an election gets `FENCED_LEADER_EPOCH` for minutes.
     """
 
-    def look_again(_: RetryCallState) -> None:
+    def refresh_leaders(_: RetryCallState) -> None:
         admin.list_topics(topic, timeout=seconds)
 
-    return retried(request, _TRANSIENT, seconds, ambient, look_again)
+    return retried(request, _TRANSIENT, seconds, ambient, refresh_leaders)
 
 
 def retried(

@@ -83,8 +83,8 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
     story = stage.story
     with story.progress("two commits a day", len(days)) as advance:
         for day in days:
-            left, came = departures(stage.flights, day), arrivals(stage.flights, day)
-            _write(stage, "flights", f"{day:%b %d}", [left, came])
+            departed, arrived = departures(stage.flights, day), arrivals(stage.flights, day)
+            _write(stage, "flights", f"{day:%b %d}", [departed, arrived])
             advance()
     commits = [e for e in story.events if e.table == "flights"][-len(days) :]
     rows, seconds = sum(e.written + e.deleted for e in commits), sum(e.seconds for e in commits)

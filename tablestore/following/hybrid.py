@@ -49,7 +49,7 @@ class Replaced:
     version: int
 
     @staticmethod
-    def left(before: TableState, after: TableState) -> list[ScanPlan]:
+    def removed(before: TableState, after: TableState) -> list[ScanPlan]:
         """The parts of the scan that are removed."""
         runs = {run.id for listed in after.pending().values() for run in listed}
 
@@ -60,9 +60,9 @@ class Replaced:
         return [part for part in plan_scan(before).parts() if not stays(part)]
 
     @staticmethod
-    def came(before: TableState, after: TableState) -> list[ScanPlan]:
+    def added(before: TableState, after: TableState) -> list[ScanPlan]:
         """The parts that are added."""
-        return Replaced.left(after, before)
+        return Replaced.removed(after, before)
 
 
 @dataclass(frozen=True, slots=True)

@@ -284,9 +284,9 @@ class Planner:
         return sorted(pieces, key=_bucket)
 
     def _replaced(self, before: TableState, after: TableState) -> list[Piece]:
-        left = scan_pieces(self._walk.files.files(before), Replaced.left(before, after), RowKind.DELETE)
-        came = scan_pieces(self._walk.files.files(after), Replaced.came(before, after), RowKind.INSERT)
-        found: list[Piece] = [*left, *came]
+        removed = scan_pieces(self._walk.files.files(before), Replaced.removed(before, after), RowKind.DELETE)
+        added = scan_pieces(self._walk.files.files(after), Replaced.added(before, after), RowKind.INSERT)
+        found: list[Piece] = [*removed, *added]
         return sorted(found, key=_bucket) if self._by_bucket else found
 
 

@@ -106,10 +106,10 @@ class TailRun(Run):
         if not events:
             yield from self._waiting()
 
-    def _require_answers(self, came: bool) -> None:
+    def _require_answers(self, answered: bool) -> None:
         """Fails if the server of the log is gone: the log's client would wait, but versions show that there is more."""
         now_ms = self._files.ambient.now_ms()
-        if came or self._undecided or not (self._seen or self._columns_change):
+        if answered or self._undecided or not (self._seen or self._columns_change):
             self._answered_ms = now_ms
         elif now_ms - self._answered_ms > _PATIENCE_MS:
             raise Unavailable(
@@ -157,8 +157,8 @@ class TailRun(Run):
             yield from self._new_rows(event)
 
     def _new_rows(self, event: LogBatch) -> Iterator[pa.RecordBatch]:
-        came = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
-        rows = as_upserts(came, self._state.definition.primary_key)
+        changed = reshaped(pa.Table.from_batches([event.rows]), self._state.definition.schema, self._wanted)
+        rows = as_upserts(changed, self._state.definition.primary_key)
         new = self._repeats.without_repeats(event.bucket, event.transaction_id, rows.cast(self._schema))
         for batch in new.to_batches(self._how.max_rows):
             now_ms = self._files.ambient.now_ms()
@@ -192,9 +192,9 @@ class TailRun(Run):
         Concurrent changes of the bucket by others are written again after the control record, by its writer or by them.
         """
         before, after = self._walk.pair(version)
-        left = scan_pieces(self._files.files(before), Replaced.left(before, after), RowKind.DELETE)
-        came = scan_pieces(self._files.files(after), Replaced.came(before, after), RowKind.INSERT)
+        removed = scan_pieces(self._files.files(before), Replaced.removed(before, after), RowKind.DELETE)
+        added = scan_pieces(self._files.files(after), Replaced.added(before, after), RowKind.INSERT)
         commit = self._walk.commit(version)
-        for piece in (*left, *came):
+        for piece in (*removed, *added):
             if piece.bucket == bucket:
                 yield from self._given(records, piece, commit, version=before.version)

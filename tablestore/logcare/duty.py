@@ -22,21 +22,21 @@ def _due(state: TableState, now_ms: int) -> bool:
 def _recover(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
     """Recovers the log, then sets the gauges of its offsets."""
     check_lease()
-    said = _said(TableWriter(table.files, table.log_config, table.ambient).recover())
+    done = _summary(TableWriter(table.files, table.log_config, table.ambient).recover())
     if table.meter is not NO_METER:
         measure_log(table.meter, table.identity.identifier, log_status(table))
-    return said
+    return done
 
 
-def _said(found: Recovered) -> str | None:
+def _summary(found: Recovered) -> str | None:
     counts = {
         "aborted": found.aborted,
         "published again": found.republished,
-        "told again": found.repaired,
+        "repaired": found.repaired,
         "completed": found.completed,
     }
-    told = [f"{len(ids)} {what}" for what, ids in counts.items() if ids]
-    return f"log transactions of dead writers: {', '.join(told)}" if told else None
+    parts = [f"{len(ids)} {what}" for what, ids in counts.items() if ids]
+    return f"log transactions of dead writers: {', '.join(parts)}" if parts else None
 
 
 LOG = Duty("log", 60.0, _due, _recover)

@@ -75,7 +75,7 @@ class Normalizer:
         ambient = ambient or system_ambient()
         self._state = spec.opened(ambient)
         self._writer = TableWriter(self._state, lambda definition: None, ambient)
-        self._beside = InWriter(self._state, then=_forget_if_due)
+        self._beside = InWriter(self._state, then=_expire_if_due)
         self._taker: Consumer | None = None
 
     @classmethod
@@ -118,7 +118,8 @@ class Normalizer:
 
         Raises:
             InvalidRequest: the rows do not fit (as `tablestore.Table.write`), ``bad-positions``, or
-                ``positions-passed``: more of the input was applied, and not with such a batch. Nothing was changed.
+                ``positions-already-applied``: more of the input was applied, and not with such a batch. Nothing was
+                changed.
             Conflict: ``other-batch``: another process has continued this state. Nothing was changed.
             Unavailable: the storage did not answer. Apply the batch again: if it was applied, it is recognised.
         """
@@ -204,7 +205,7 @@ class Normalizer:
         try:
             if compact_table(self._state) is None:
                 clean_tombstones(self._state)
-            _forget_if_due(self._state)
+            _expire_if_due(self._state)
         except TableStoreError as error:
             logger.warning("the state at %s is compacted later: %s", self.spec.state, error)
 
@@ -215,7 +216,7 @@ def expiry_due(state: TableState) -> bool:
     return state.version - first_retained(state) >= 2 * kept
 
 
-def _forget_if_due(store: FileStore) -> None:
+def _expire_if_due(store: FileStore) -> None:
     """Expires old versions, and removes files of processes that died."""
     if expiry_due(store.state()):
         expire(store)

@@ -52,5 +52,5 @@ def passed(state: str, known: Positions, end: Positions) -> InvalidRequest:
     return InvalidRequest(
         f"the state at {state} has applied its input up to {dict(known)}, and none of the batches that it still knows "
         f"ended at {dict(end)}: continue from the former, or begin with another folder",
-        code="positions-passed",
+        code="positions-already-applied",
     )

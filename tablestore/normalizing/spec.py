@@ -132,9 +132,9 @@ def changes_to(found: TableDefinition, wanted: TableDefinition, state: str) -> t
         InvalidRequest: ``other-state``: other changes would be needed, too.
     """
     known = {column.name: (column.type, column.nullable) for column in found.schema}
-    told = {column.name: (column.type, column.nullable) for column in wanted.schema}
-    wrong = [name for name, what in known.items() if told.get(name) != what]
-    wrong += [name for name, (_, nullable) in told.items() if name not in known and not nullable]
+    needed = {column.name: (column.type, column.nullable) for column in wanted.schema}
+    wrong = [name for name, what in known.items() if needed.get(name) != what]
+    wrong += [name for name, (_, nullable) in needed.items() if name not in known and not nullable]
     if found.primary_key != wanted.primary_key or wrong:
         of = f"column {wrong[0]!r} differs" if wrong else f"its key is {', '.join(found.primary_key)}"
         raise InvalidRequest(

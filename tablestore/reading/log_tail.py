@@ -14,7 +14,7 @@ from log.table.store import LogBatch, LogConfig, LogStore
 from log.table.systems import open_log
 from log.table.tailing import read_until
 from managed_table.own_log import require_own_log
-from tablestore.recovering.tail_look import unnamed
+from tablestore.recovering.tail_scan import unnamed
 
 __all__ = ["TailPart", "VisibleTail"]
 

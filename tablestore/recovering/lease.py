@@ -18,7 +18,7 @@ from filestore.errors import NotFound
 from filestore.layout import DELTA_LOG, LEASES, join
 from filestore.refused import refused
 
-__all__ = ["abandoned", "at_work_since_ms", "forget", "holds_lease", "lease"]
+__all__ = ["abandoned", "at_work_since_ms", "holds_lease", "lease", "remove_leases"]
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def at_work_since_ms(location: str) -> int | None:
     return min(began, default=None)
 
 
-def forget(location: str, commit_ids: Iterable[str]) -> None:
+def remove_leases(location: str, commit_ids: Iterable[str]) -> None:
     """Removes the files of abandoned commits after their clean-up; files that are locked meanwhile stay."""
     for commit_id in commit_ids:
         path = _path(location, commit_id)
@@ -115,7 +115,7 @@ def _acquire(path: Path) -> int:
         handle = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
         fcntl.flock(handle, fcntl.LOCK_EX)
         try:
-            # `forget` of another process may have removed it before it was locked
+            # `remove_leases` of another process may have removed it before it was locked
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 return handle
         except FileNotFoundError:

@@ -12,10 +12,10 @@ from enum import IntEnum
 
 import polars as pl
 
-__all__ = ["PASSED", "TELLER", "Teller", "Whose", "distinct_keys", "needed"]
+__all__ = ["PASSED", "TRANSACTION", "TailTransaction", "Whose", "distinct_keys", "needed"]
 
-TELLER = "teller"
-"""The column with the number of a record's `Teller`; the other columns are the key's, which are named by numbers."""
+TRANSACTION = "transaction"
+"""The column with the number of a record's `TailTransaction`; the other columns are the key's, named by numbers."""
 PASSED = "passed"
 """Column: whether the record is before the first one of a living writer, so that readers of this commit pass it."""
 
@@ -32,7 +32,7 @@ class Whose(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class TailTransaction:
     """A transaction with records in the tail.
 
     Attributes:
@@ -47,7 +47,7 @@ class Teller:
 
 
 def needed(
-    records: pl.DataFrame, tellers: Sequence[Teller], version: int | None, unsure: Collection[int] = ()
+    records: pl.DataFrame, transactions: Sequence[TailTransaction], version: int | None, unsure: Collection[int] = ()
 ) -> pl.DataFrame:
     """Returns the keys whose rows would be wrong for some reader of the log, each once.
 
@@ -62,23 +62,25 @@ def needed(
     correctly: it was based on the version that this commit follows, and neither commit has changed them.
 
     Args:
-        records: Records of one bucket, in the order of the log: the key's columns, `TELLER`, `PASSED`. Records of
+        records: Records of one bucket, in the order of the log: the key's columns, `TRANSACTION`, `PASSED`. Records of
             living writers are left out.
-        tellers: The transactions to whose numbers `TELLER` refers.
+        transactions: The transactions to whose numbers `TRANSACTION` refers.
         version: The version that the commit follows; None if it replaces partitions, or if records of the tail are
             gone, so that it is unknown whether an earlier repair is still correct.
         unsure: Commits that replaced partitions: their repairs depend on that.
     """
-    keys = [name for name in records.columns if name not in (TELLER, PASSED)]
-    if not tellers:
+    keys = [name for name in records.columns if name not in (TRANSACTION, PASSED)]
+    if not transactions:
         return records.select(keys)
-    whose = pl.Series([int(teller.whose) for teller in tellers], dtype=pl.Int8).gather(records[TELLER])
+    whose = pl.Series([int(transaction.whose) for transaction in transactions], dtype=pl.Int8).gather(
+        records[TRANSACTION]
+    )
     stray = pl.col("whose") == int(Whose.STRAY)
     found = (
         records.with_columns(whose.alias("whose"))
         .group_by(keys, maintain_order=True)
         .agg(
-            pl.col(TELLER).last(),
+            pl.col(TRANSACTION).last(),
             pl.col("whose").last().alias("last"),
             (pl.col("whose") == int(Whose.OWN)).any().alias("own"),
             stray.any().alias("stray"),
@@ -88,7 +90,7 @@ def needed(
     last_stray = pl.col("last") == int(Whose.STRAY)
     passed_over = (pl.col("last") == int(Whose.NAMED)) & pl.col(PASSED)
     wrong = found.filter(pl.col("stray") & (last_stray | passed_over))
-    return wrong.join(_repaired(records, wrong, tellers, version, unsure), on=keys, how="anti").select(keys)
+    return wrong.join(_repaired(records, wrong, transactions, version, unsure), on=keys, how="anti").select(keys)
 
 
 def distinct_keys(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -99,24 +101,24 @@ def distinct_keys(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def _repaired(
     records: pl.DataFrame,
     wrong: pl.DataFrame,
-    tellers: Sequence[Teller],
+    transactions: Sequence[TailTransaction],
     version: int | None,
     unsure: Collection[int],
 ) -> pl.DataFrame:
     """Returns the keys that a dead repair has already repeated correctly."""
-    keys = [name for name in records.columns if name not in (TELLER, PASSED)]
-    dead = {at: teller for at, teller in enumerate(tellers) if teller.whose is Whose.STRAY}
+    keys = [name for name in records.columns if name not in (TRANSACTION, PASSED)]
+    dead = {at: found for at, found in enumerate(transactions) if found.whose is Whose.STRAY}
     holds = [
         at
-        for at, teller in dead.items()
-        if version is not None and teller.repaired_at == version and teller.commit not in unsure
+        for at, found in dead.items()
+        if version is not None and found.repaired_at == version and found.commit not in unsure
     ]
-    changes = [at for at, teller in dead.items() if teller.repaired_at is None]
-    commits = pl.Series([teller.commit for teller in tellers], dtype=pl.Int64)
+    changes = [at for at, found in dead.items() if found.repaired_at is None]
+    commits = pl.Series([transaction.commit for transaction in transactions], dtype=pl.Int64)
 
     def by_commit(rows: pl.DataFrame, of: Sequence[int]) -> pl.DataFrame:
-        kept = rows.filter(pl.col(TELLER).is_in(of))
-        return kept.with_columns(commits.gather(kept[TELLER]).alias("commit"))
+        kept = rows.filter(pl.col(TRANSACTION).is_in(of))
+        return kept.with_columns(commits.gather(kept[TRANSACTION]).alias("commit"))
 
     repeated = by_commit(wrong.filter(~pl.col("own")), holds)
     changed = by_commit(records, changes).select(*keys, "commit").unique()

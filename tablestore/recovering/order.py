@@ -26,9 +26,9 @@ from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
+from tablestore.recovering.corrections import key_frame, of_part, record_keys, shared_keys, stored_records
 from tablestore.recovering.needed import distinct_keys
-from tablestore.recovering.retelling import key_frame, of_part, record_keys, shared_keys, what_is_stored
-from tablestore.recovering.tail_look import REPAIR, BucketTail, TailLook, ranges_of
+from tablestore.recovering.tail_scan import REPAIR, BucketTail, TailScan, ranges_of
 
 __all__ = ["MOST_RECORDS", "LogOrder", "repaired_until"]
 
@@ -38,15 +38,15 @@ _AT_ONCE = 50_000
 """How many keys' rows are looked up at once."""
 
 
-def repaired_until(looked: int, living: int | None, named: Sequence[LogRange]) -> int:
+def repaired_until(known_until: int, living: int | None, named: Sequence[LogRange]) -> int:
     """Returns the offset of a bucket before which every record is named or repaired. Pure.
 
     Args:
-        looked: The offset before which its records are known.
+        known_until: The offset before which its records are known.
         living: The offset of the first record of a writer that may still commit; None without one.
         named: The bucket's ranges, including those of the proposed commit.
     """
-    until = looked if living is None else min(looked, living)
+    until = known_until if living is None else min(known_until, living)
     while across := [part.start for part in named if part.start < until < part.end]:
         until = min(across)
     while living is None and (next_ := [p for p in named if p.start == until and p.end - p.start == p.count > 0]):
@@ -94,13 +94,14 @@ class LogOrder:
         transactions = (*proposal.log.transactions, *written)
         named = (*state.log.open, *transactions)
         repaired = {
-            bucket: repaired_until(tail.looked, tail.living, ranges_of(named, bucket)) for bucket, tail in tails.items()
+            bucket: repaired_until(tail.known_until, tail.living, ranges_of(named, bucket))
+            for bucket, tail in tails.items()
         }
         log_changes = replace(
             proposal.log,
             transactions=transactions,
             repaired={**state.log.repaired, **repaired},
-            ended=frozenset(),  # they stay known for as long as their records lie in the tail
+            ended=frozenset(),  # they stay known as long as their records are in the tail
         )
         return replace(proposal, log=log_changes, premises=replace(proposal.premises, log_order=True))
 
@@ -115,7 +116,7 @@ class LogOrder:
         schema = pa.schema([after.definition.schema.to_arrow().field(name) for name in names])
         rivals = self._rivals(state)
         starts, ends = log.start_offsets(), log.end_offsets()
-        look = TailLook(self._files, proposal, state, self._commit_id, starts, ends)
+        look = TailScan(self._files, proposal, state, self._commit_id, starts, ends)
         # there is a pass over the records for each part of the keys, so that strays need bounded memory
         parts = -(-(look.records + self._contenders(proposal, rivals)) // MOST_RECORDS)
         for part in range(parts):
@@ -126,8 +127,8 @@ class LogOrder:
                     known[:] = [distinct_keys([*known, of_part(key_frame(keys, names), part, parts)])]
             for bucket, (keys,) in found.items():
                 for piece in keys.iter_slices(_AT_ONCE):
-                    told = arrow_table(piece.rename(dict(zip(piece.columns, names, strict=True))), schema)
-                    writer.append(bucket, what_is_stored(table, after, told))
+                    part_keys = arrow_table(piece.rename(dict(zip(piece.columns, names, strict=True))), schema)
+                    writer.append(bucket, stored_records(table, after, part_keys))
         self.strays |= look.strays
         return look.buckets
 
@@ -159,8 +160,8 @@ class LogOrder:
         if not own:
             return
         # A repair has rows of the table: if a rival changed them later, they are outdated wherever its records are.
-        told = any(t.id in self._repairs for t in own)
-        begin = 0 if told else min(part.start for part in ranges_of(own, bucket))
+        repairs = any(t.id in self._repairs for t in own)
+        begin = 0 if repairs else min(part.start for part in ranges_of(own, bucket))
         for replaced, transactions in rivals:
             theirs = [t for t in _of_bucket(transactions, bucket) if any(p.end > begin for p in ranges_of([t], bucket))]
             if not theirs:

@@ -20,14 +20,14 @@ from log.table.session import LogSession
 from log.table.store import LogStore
 from log.table.transaction_ids import parse_transaction_id
 from managed_table.own_log import require_own_log
-from tablestore.recovering.lease import abandoned, forget, holds_lease
+from tablestore.recovering.lease import abandoned, holds_lease, remove_leases
 from tablestore.recovering.republish import republish
 
 __all__ = ["Recovered", "Recovery"]
 
 logger = logging.getLogger(__name__)
 
-_LOOK_AGAIN_MS = 60_000
+_SEARCH_AGAIN_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Recovery:
         listed = state.log.open
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
-        dead = self._worth_a_look(abandoned(self._files.location))
+        dead = self._to_search_for(abandoned(self._files.location))
         if self._swept and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
@@ -100,7 +100,7 @@ class Recovery:
                 completed = self._complete(opened)
                 self._swept = True
                 if dead:
-                    self._forget(opened, dead)
+                    self._remove_leases(opened, dead)
         for transaction_id in lost:
             republish(self._files, log.config, transaction_id)
         ended = tuple(t.id for t in waiting if t.id in self._ended)
@@ -121,24 +121,24 @@ class Recovery:
             logger.warning("%s", transaction.described(table_id, where))
         return found
 
-    def look_again(self) -> None:
+    def search_again(self) -> None:
         """Makes the next `before_write` search the log again, after a clean-up that failed."""
         self._swept = False
         self._left = frozenset(), 0
 
-    def _worth_a_look(self, dead: Sequence[str]) -> Sequence[str]:
+    def _to_search_for(self, dead: Sequence[str]) -> Sequence[str]:
         """Returns dead commits to search for; none if it did so recently, as a broker may delay their end for hours."""
         known, at_ms = self._left
-        soon = self._ambient.now_ms() - at_ms < _LOOK_AGAIN_MS
+        soon = self._ambient.now_ms() - at_ms < _SEARCH_AGAIN_MS
         return () if soon and known.issuperset(dead) else dead
 
-    def _forget(self, log: LogStore, dead: Sequence[str]) -> None:
+    def _remove_leases(self, log: LogStore, dead: Sequence[str]) -> None:
         """Removes the lease files of dead commits.
 
         IMPORTANT: only once no transaction is open: until then the files make the next writer search again.
         """
         if log.stable_offsets() == log.end_offsets():
-            forget(self._files.location, dead)
+            remove_leases(self._files.location, dead)
         else:
             self._left = frozenset(dead), self._ambient.now_ms()
 
@@ -150,10 +150,10 @@ class Recovery:
 
     def abort(self, transactions: Iterable[LogTransaction], log: LogSession | None) -> None:
         """Aborts transactions that no snapshot names or ever will."""
-        given_up = list(transactions)
-        if log is not None and given_up:
+        unnamed = list(transactions)
+        if log is not None and unnamed:
             with log.lend() as opened:
-                opened.end(given_up, commit=False)
+                opened.end(unnamed, commit=False)
 
     def abort_strays(self, commit_id: str, named: Iterable[LogTransaction], log: LogSession | None) -> None:
         """Aborts transactions of other attempts of a commit's tasks: all that the commit does not name.

@@ -88,7 +88,7 @@ class _Attempt:
             f"after version {snapshot.version}", lambda: self._recovery.commit(snapshot.transactions, self._log)
         )
         if not ended:
-            self._recovery.look_again()
+            self._recovery.search_again()
 
     def discard(self, *, again: bool) -> None:
         """Does nothing: its records are strays, which the next repair corrects."""

@@ -33,8 +33,8 @@ from log.table.store import LogBatch, LogConfig, LogStore, LogWriter
 from log.table.systems import open_log
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
+from tablestore.recovering.corrections import balanced, shared_keys, stored_records
 from tablestore.recovering.lease import lease
-from tablestore.recovering.retelling import balanced, shared_keys, what_is_stored
 
 __all__ = ["republish"]
 
@@ -113,10 +113,10 @@ def _written_again(
     # Kafka's compaction removes aborted records, and a compacted topic does not show whether records are missing
     ways = (_from_files,) if config.compacts else (_from_log, _from_files)
     with open_log(replace(config, schema=definition.schema), files.ambient) as log:
-        for tell in ways:
+        for write in ways:
             writer = log.begin(f"{lost.id}.{files.ambient.new_id()}")
             try:
-                tell(_Work(files, log, state, entry, lost, definition.log_mode is LogMode.ALL), writer)
+                write(_Work(files, log, state, entry, lost, definition.log_mode is LogMode.ALL), writer)
                 return writer.prepare()
             except NotFound as error:
                 writer.abort()
@@ -158,12 +158,12 @@ class _Work:
         if not self.state.definition.primary_key:
             return []
         entries = self.files.log.commits_after(self.entry.version)
-        told = [t for entry in entries for t in entry.snapshot().transactions]
-        return [t for t in told if any(part.bucket == bucket for part in t.ranges)]
+        found = [t for entry in entries for t in entry.snapshot().transactions]
+        return [t for t in found if any(part.bucket == bucket for part in t.ranges)]
 
     def correct(self, writer: LogWriter, bucket: int, keys: pa.Table) -> None:
         """Writes the stored rows of keys again, because later commits' records of them are before the new records."""
-        rows = what_is_stored(self.files.files(self.state), self.state, keys)
+        rows = stored_records(self.files.files(self.state), self.state, keys)
         writer.append(bucket, balanced(rows) if self.complete else rows)
 
 

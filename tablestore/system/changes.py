@@ -125,8 +125,8 @@ class AuditPart:
 def _scanned(change: _Rows, wanted: Schema) -> Iterator[pa.Table]:
     for part in change.parts:
         for rows in scan(change.table, part):
-            told = rows.append_column(KIND_COLUMN, pa.repeat(str(change.kind), rows.num_rows))
-            yield reshaped(told, change.table.definition.schema, wanted)
+            changes = rows.append_column(KIND_COLUMN, pa.repeat(str(change.kind), rows.num_rows))
+            yield reshaped(changes, change.table.definition.schema, wanted)
 
 
 def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_version: int | None) -> list[AuditPart]:
@@ -179,8 +179,8 @@ def _replaced(store: FileStore, step: Replaced) -> dict[int, list[FromLog | _Row
     """The removed and the added parts of each bucket."""
     before, after = store.state(step.version - 1), store.state(step.version)
     sides = (
-        (before, Replaced.left(before, after), RowKind.DELETE),
-        (after, Replaced.came(before, after), RowKind.INSERT),
+        (before, Replaced.removed(before, after), RowKind.DELETE),
+        (after, Replaced.added(before, after), RowKind.INSERT),
     )
     found: dict[int, list[FromLog | _Rows]] = {}
     for state, parts, kind in sides:

@@ -168,7 +168,7 @@ class _Attempt:
             lambda: self._recovery.commit(snapshot.transactions, self._log),
         )
         if not ended:
-            self._recovery.look_again()
+            self._recovery.search_again()
 
     def discard(self, *, again: bool) -> None:
         """Aborts the log transactions and removes the files."""
@@ -180,7 +180,7 @@ class _Attempt:
         if not again:
             steps.append(self._work.discard_target)
         if not attempt_each(f"of rollback {self.commit_id}", *steps):
-            self._recovery.look_again()
+            self._recovery.search_again()
 
     def _restored(self, base: TableState) -> Restored:
         return restored(base, self._target, self._files.ambient.now_ms())

@@ -31,7 +31,7 @@ from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation
 from filestore.operations.replaced_rows import ChangeRunner, ReplacedRows
 from filestore.table import FileStore
-from filestore.writing.slot_result import brought_files, named_files
+from filestore.writing.slot_result import named_files, written_files
 from filestore.writing.write import WriteResult, rests_on_rows
 from log.table.session import LogSession
 from log.table.store import LogConfig
@@ -165,7 +165,7 @@ class Write:
 
     def _run_tasks(self) -> None:
         base, replaces = self.base, self._replacing is not None
-        stored = {} if replaces else base.met(self._files.ambient.now_ms())
+        stored = {} if replaces else base.lookup_files(self._files.ambient.now_ms())
         job = WriteJob(
             self._files.files(base),
             stored,
@@ -233,7 +233,7 @@ class Write:
     def _looked_up_again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         if not changed.slots:
             return proposal
-        stored = state.met(self._files.ambient.now_ms())
+        stored = state.lookup_files(self._files.ambient.now_ms())
         # Records that hold the stored rows as they were need no correction.
         log = None if state.definition.logs_images else self._log
         job = WriteJob(self._files.files(state), stored, log, self._transaction_prefix)
@@ -249,7 +249,7 @@ class Write:
 
     def _take(self, result: WriteResult) -> None:
         self._result = result
-        self._written |= brought_files(result.results)
+        self._written |= written_files(result.results)
 
     # ------------------------------------------------------------------------------------------ 4. end
 
@@ -261,7 +261,7 @@ class Write:
         if self._retries:
             steps.append(lambda: recovery.abort_strays(self._commit_id, snapshot.transactions, self._log))
         if not attempt_each(f"after version {snapshot.version}", *steps):
-            recovery.look_again()
+            recovery.search_again()
 
     def discard(self, *, again: bool) -> None:
         """Aborts the log transactions, those of attempts that the runner does not report too, and removes the files."""
@@ -275,7 +275,7 @@ class Write:
             lambda: recovery.abort_strays(self._commit_id, (), self._log),
         )
         if not done:
-            recovery.look_again()  # the file of the lease, which stays, shows others that something is left
+            recovery.search_again()  # the file of the lease, which stays, shows others that something is left
 
     def _remove(self, paths: set[str]) -> None:
         for path in sorted(paths):

@@ -14,8 +14,8 @@ from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.partition_set import PartitionSet
-from filestore.writing.fold import look_again
-from filestore.writing.slot_result import ChangeSink, SlotResult, brought_files
+from filestore.writing.fold import rebase_slot
+from filestore.writing.slot_result import ChangeSink, SlotResult, written_files
 from filestore.writing.write import write_sorted
 from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
@@ -74,8 +74,8 @@ class WriteJob:
         """Computes results again after other commits changed their slots; `base` is that of the newest version."""
         return self._logged(
             attempt,
-            lambda sink: (look_again(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
-            brought_files(earlier),
+            lambda sink: (rebase_slot(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
+            written_files(earlier),
         )
 
     def _logged(
@@ -91,7 +91,7 @@ class WriteJob:
                 return self._with_log(log, attempt, work, done)
         except BaseException:
             with suppress(TableStoreError):  # the caller has to see the first error
-                for path in sorted(brought_files(done) - keep):
+                for path in sorted(written_files(done) - keep):
                     self.table.storage.delete(self.table.path(path))
             raise
 

@@ -127,7 +127,7 @@ class TableWriter:
         Raises:
             Unavailable: log or storage did not answer.
         """
-        self._recovery.look_again()
+        self._recovery.search_again()
         with log_session(self.log, self._ambient) as log:
             found = self._recovery.before_write(self._files.state(), log)
             repaired = tuple(sorted(self._repair()))

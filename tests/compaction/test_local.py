@@ -304,7 +304,7 @@ def test_rows_that_came_back_to_life_are_a_conflict(folder: Path) -> None:
         entry = Path(other.location) / f"_delta_log/{state.version + 1:020d}.json"
         entry.write_bytes(encode(actions))
 
-    with pytest.raises(Conflict, match="came back to life"):
+    with pytest.raises(Conflict, match="were restored"):
         compact_table(store, full=True, runner=during(store, roll_back))
     assert {row["v"] for row in read(store)} == {0}
 

@@ -18,7 +18,7 @@ from filestore.ambient import Ambient
 from filestore.commit.proposal import AppVersion
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
-from filestore.life.consumers import Consumer, consumers_of, forget_consumer
+from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
 from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
@@ -225,9 +225,9 @@ def test_two_readers_with_one_id(folder: Path) -> None:
 def test_a_consumer_can_be_forgotten(folder: Path) -> None:
     store = table(folder)
     Consumer(store, "x").register(5)
-    forget_consumer(store, "x")
+    remove_consumer(store, "x")
     with pytest.raises(NotFound, match="no consumer 'x'"):
-        forget_consumer(store, "x")
+        remove_consumer(store, "x")
     for name in ("", "a/b", "../x", ".x", "é"):
         with pytest.raises(InvalidRequest, match="no id for a consumer"):
             Consumer(store, name)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from filestore.errors import Conflict, InvalidRequest, NotFound
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN
-from filestore.writing.fold import look_again
+from filestore.writing.fold import rebase_slot
 from filestore.writing.write import write_sorted
 from tests.folders import memory_folder
 from tests.model.model import apply_rows, tiny_row_groups
@@ -210,7 +210,7 @@ def test_looking_again_needs_no_key(folder: Path) -> None:
     store = create(folder / "t", define(COLUMNS))
     prepared = prepare(store, [{"id": 1, "v": 1}])
     (result,) = prepared.result.results
-    assert look_again(store.files(store.state()), (), result) == result
+    assert rebase_slot(store.files(store.state()), (), result) == result
 
 
 def test_a_write_on_a_dropped_table_is_refused(folder: Path) -> None:

@@ -55,7 +55,7 @@ def test_a_time_that_is_still_to_come_is_refused(folder: Path) -> None:
         assert store.version_at(at) == store.version_to_follow(at) == 1
     for find in (store.version_at, store.version_to_follow):
         with pytest.raises(
-            NotFound, match=r"is still to come: the newest version of .* is 1, of 2023-11-14T22:13:20"
+            NotFound, match=r"is in the future: the newest version of .* is 1, of 2023-11-14T22:13:20"
         ) as caught:
             find(newest + MINUTE + 1)
         assert caught.value.code == "no-such-version"

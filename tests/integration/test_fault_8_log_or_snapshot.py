@@ -72,7 +72,7 @@ def test_transactional_shows_no_record_without_its_snapshot(
 def test_transactional_tells_again_what_the_broker_aborted_of_a_snapshot(
     store: Store, request: pytest.FixtureRequest, kafka_broker: Any, healer: str
 ) -> None:
-    """The snapshot decides: whoever goes by it misses nothing, and the others get it once it is told again."""
+    """The snapshot decides: whoever goes by it misses nothing, and the others get it once it is published again."""
     table = make(store, request, "kafka", "transactional")
     put(table, 1)
     with pytest.MonkeyPatch.context() as patch:

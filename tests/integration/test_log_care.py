@@ -107,9 +107,9 @@ def test_a_table_without_a_log_has_nothing_to_mend(store: Store) -> None:
 def test_the_compactor_mends_logs(dead: Table, store: Store) -> None:
     eventual = dead.definition.options["log.consistency"] == "eventual"
     (outcome,) = compactor(store).run(LOG)
-    told = "1 told again" if eventual else "1 aborted"
+    done = "1 repaired" if eventual else "1 aborted"
     assert (outcome.table, outcome.failed) == ("shop.orders", False)
-    assert told in (outcome.done or "")
+    assert done in (outcome.done or "")
     assert open_in_log(dead) == []
     if eventual:
         assert applied(dead) == rows(dead)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from filestore.storage import LocalStorage
-from filestore.writing.fold import look_again
+from filestore.writing.fold import rebase_slot
 from tests.faults import Call, FaultyStorage
 from tests.tables import assert_healthy, create, define, prepare, read, reopen, write
 
@@ -73,4 +73,4 @@ def test_looking_again_in_a_table_without_a_key_changes_nothing(folder: Path) ->
     """It failed with an IndexError."""
     store = create(folder / "t", define(COLUMNS))
     (result,) = prepare(store, [{"id": 1}]).result.results
-    assert look_again(store.files(store.state()), (), result) == result
+    assert rebase_slot(store.files(store.state()), (), result) == result

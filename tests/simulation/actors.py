@@ -161,8 +161,17 @@ def writer(actor: Actor) -> Deed:
 
 
 def keeper(actor: Actor) -> Deed:
-    """What keeps a table in shape: folds, compactions, burials, expiry, clean-up, tags, rollbacks, changed columns."""
-    deeds = [(4, _fold), (4, _compact), (2, _bury), (3, _expire), (1, _clean), (2, _tag), (1, _rollback), (1, _alter)]
+    """What keeps a table in shape: folds, compactions, expiry, clean-ups, tags, rollbacks, changed columns."""
+    deeds = [
+        (4, _fold),
+        (4, _compact),
+        (2, _clean_tombstones),
+        (3, _expire),
+        (1, _clean),
+        (2, _tag),
+        (1, _rollback),
+        (1, _alter),
+    ]
     chosen = actor.dice.choices([deed for _, deed in deeds], [weight for weight, _ in deeds])[0]
     return chosen(actor)
 
@@ -178,7 +187,7 @@ def _compact(actor: Actor) -> Deed:
     return Deed("compact", lambda table: compact_table(table.filestore, full), _LOST | {"compaction-conflict"})
 
 
-def _bury(actor: Actor) -> Deed:
+def _clean_tombstones(actor: Actor) -> Deed:
     return Deed("clean_tombstones", lambda table: clean_tombstones(table.filestore), _LOST)
 
 
@@ -201,14 +210,20 @@ def _tag(actor: Actor) -> Deed:
 
 def _rollback(actor: Actor) -> Deed:
     version = max(0, actor.oracle.newest - actor.dice.randrange(10))
-    errors = _LOST | {"snapshot-expired", "rollback-over-schema", "pending-runs", "runs-came", "merged-rows-changed"}
+    errors = _LOST | {
+        "snapshot-expired",
+        "rollback-over-schema",
+        "pending-runs",
+        "pending-run-added",
+        "merged-rows-changed",
+    }
     return Deed("rollback", lambda table: table.rollback(version), errors)
 
 
 def _alter(actor: Actor) -> Deed:
     columns = actor.oracle.history[actor.oracle.newest].columns
     added = [name for name in columns if name.startswith("x")]
-    errors = _LOST | {"runs-came", "merged-rows-changed", "column-exists", "unknown-column"}
+    errors = _LOST | {"pending-run-added", "merged-rows-changed", "column-exists", "unknown-column"}
     if len(added) > 2 or (added and actor.dice.random() < 0.5):
         old = actor.dice.choice(added)
         if actor.dice.random() < 0.5:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from compaction.compact import Runner, forget_compaction
+from compaction.compact import Runner, discard_compaction
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.files.writer import TableFiles
-from filestore.operations.fold import FoldRunner, fold_runs, forget_folds
-from filestore.operations.replaced_rows import ChangeRunner, forget_changes, write_changes
+from filestore.operations.fold import FoldRunner, discard_folds, fold_runs
+from filestore.operations.replaced_rows import ChangeRunner, discard_changes, write_changes
 from tablestore.spark.jobs.runner import run_tasks
 
 __all__ = ["spark_changes", "spark_compaction", "spark_folds"]
@@ -20,17 +20,17 @@ __all__ = ["spark_changes", "spark_compaction", "spark_folds"]
 
 def spark_compaction(spark: SparkSession) -> Runner:
     """Runs the tasks of a compaction in a session's workers."""
-    return lambda table, tasks: run_tasks(spark, table, tasks, _compacted, "compact", forget_compaction)
+    return lambda table, tasks: run_tasks(spark, table, tasks, _compacted, "compact", discard_compaction)
 
 
 def spark_folds(spark: SparkSession) -> FoldRunner:
     """Runs the folds of a merge-on-read table in a session's workers."""
-    return lambda table, tasks: run_tasks(spark, table, tasks, fold_runs, "fold", forget_folds)
+    return lambda table, tasks: run_tasks(spark, table, tasks, fold_runs, "fold", discard_folds)
 
 
 def spark_changes(spark: SparkSession) -> ChangeRunner:
     """Works out which rows an overwrite or a drop changes in a session's workers."""
-    return lambda table, tasks: run_tasks(spark, table, tasks, write_changes, "write changes of", forget_changes)
+    return lambda table, tasks: run_tasks(spark, table, tasks, write_changes, "write changes of", discard_changes)
 
 
 def _compacted(table: TableFiles, task: CompactionTask) -> CompactionResult:

@@ -72,7 +72,7 @@ def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> Dat
         return None
     table = tail.files.files(state)
     folder = layout.fresh_overlay_path(state.version, table.ambient.new_id())
-    base = state.met(table.ambient.now_ms())
+    base = state.lookup_files(table.ambient.now_ms())
     tasks = [
         _Tail(part, {slot: files for slot, files in base.items() if slot.bucket == part.bucket}, folder)
         for part in parts

@@ -20,7 +20,7 @@ from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
-from filestore.writing.slot_result import brought_files
+from filestore.writing.slot_result import written_files
 from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
@@ -56,7 +56,7 @@ def _job(job: WriteJob, names: Sequence[str]) -> Job[TaskOutcome]:
 
     def discard(done: Sequence[TaskOutcome]) -> None:
         """The writer ends the log transactions: it knows its commit's, those of killed tasks too."""
-        remove(job.table, brought_files(result for outcome in done for result in outcome.results))
+        remove(job.table, written_files(result for outcome in done for result in outcome.results))
 
     return Job(f"write {job.table.location}", work, discard)
 

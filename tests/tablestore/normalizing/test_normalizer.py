@@ -216,7 +216,7 @@ def test_a_batch_that_was_never_taken_and_lies_behind_is_refused(folder: Path) -
     for end in ({"0": 9}, {"0": 10}, {"0": 11, "1": 9}):
         with pytest.raises(InvalidRequest, match="has applied its input up to") as caught:
             normalizer.apply(rows_of([("+I", 2, 1)]), end)
-        assert caught.value.code == "positions-passed"
+        assert caught.value.code == "positions-already-applied"
     assert known(normalizer) == {1: 1}
 
 

@@ -84,7 +84,8 @@ def overlaid(table: Table, tail: list[list[Row]]) -> list[Row]:
     files, folder = table.filestore.files(state), layout.fresh_overlay_path(state.version, AMBIENT.new_id())
     rows = to_arrow(table, [{"_kind": "+I", **row} for row in found])
     ordered = sort_rows(rows.append_column(ORDINAL_COLUMN, pa.array(range(len(found)))), table.definition)
-    slots = list(overlay_changes(files, state.met(AMBIENT.now_ms()), ordered.to_batches(max_chunksize=3), folder))
+    base = state.lookup_files(AMBIENT.now_ms())
+    slots = list(overlay_changes(files, base, ordered.to_batches(max_chunksize=3), folder))
     named = [file for _, listed in slots for file in listed]
     commit_overlay(files, state, {slot for slot, _ in slots}, named, files.path(folder))
     return in_order(read_deltalake(files.path(folder)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tablestore.recovering.lease import abandoned, forget, holds_lease, lease
+from tablestore.recovering.lease import abandoned, holds_lease, lease, remove_leases
 from tests.folders import memory_folder
 from tests.processes import PROCESSES
 from tests.waiting import until
@@ -36,13 +36,13 @@ def test_after_an_error_it_is_not_held_and_its_file_tells_the_next_writer(table:
         raise KeyError
     assert not holds_lease(table, "c")
     assert abandoned(table) == ["c"]
-    forget(table, ["c"])
+    remove_leases(table, ["c"])
     assert abandoned(table) == []
 
 
 def test_a_lease_that_is_held_is_not_forgotten(table: str) -> None:
     with lease(table, "c"):
-        forget(table, ["c", "never-was"])
+        remove_leases(table, ["c", "never-was"])
         assert holds_lease(table, "c")
 
 
@@ -74,7 +74,7 @@ def test_looking_does_not_disturb_the_writer_nor_another_looker(table: str) -> N
 
     def janitor() -> None:
         while not stop.is_set():
-            forget(table, abandoned(table))
+            remove_leases(table, abandoned(table))
 
     janitors = [threading.Thread(target=janitor) for _ in range(2)]
     for thread in janitors:

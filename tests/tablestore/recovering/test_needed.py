@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange
-from tablestore.recovering.needed import PASSED, TELLER, Teller, Whose, needed
+from tablestore.recovering.needed import PASSED, TRANSACTION, TailTransaction, Whose, needed
 from tablestore.recovering.order import repaired_until
 
 KEYS = range(3)
-SCHEMA = {"key 0": pl.Int64, TELLER: pl.UInt32, PASSED: pl.Boolean}
+SCHEMA = {"key 0": pl.Int64, TRANSACTION: pl.UInt32, PASSED: pl.Boolean}
 STEPS = st.lists(
     st.tuples(st.sampled_from(["begin", "append", "append", "settle", "commit", "die", "recover"]), st.integers(0, 5)),
     min_size=8,
@@ -95,7 +95,7 @@ class Model:
 
     def _strays(self, writer: Writer, state: Version, version: int) -> tuple[set[int], int | None]:
         others = [t for w in self.living if w is not writer for t in w.own]
-        tellers: list[Transaction] = []
+        transactions: list[Transaction] = []
         rows: list[tuple[int, int, bool]] = []
         living: int | None = None
         for offset, (transaction, key, _) in enumerate(self.log):
@@ -104,11 +104,11 @@ class Model:
             if any(transaction is other for other in others):
                 living = offset if living is None else living
                 continue
-            if not any(transaction is known for known in tellers):
-                tellers.append(transaction)
-            at = next(n for n, known in enumerate(tellers) if known is transaction)
+            if not any(transaction is known for known in transactions):
+                transactions.append(transaction)
+            at = next(n for n, known in enumerate(transactions) if known is transaction)
             rows.append((key, at, living is None))
-        listed = [Teller(self._whose(t, writer, state), t.commit, t.repaired_at) for t in tellers]
+        listed = [TailTransaction(self._whose(t, writer, state), t.commit, t.repaired_at) for t in transactions]
         found = needed(pl.DataFrame(rows, schema=SCHEMA, orient="row"), listed, version)["key 0"].to_list()
         strays = {key for key, at, _ in rows if listed[at].whose is Whose.STRAY}
         assert len(found) == len(set(found))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange
 from tablestore.recovering.order import repaired_until
-from tablestore.recovering.tail_look import unnamed
+from tablestore.recovering.tail_scan import unnamed
 
 OWNERS = st.lists(st.sampled_from(["a", "b", "c", "living", "stray"]), max_size=24)
 

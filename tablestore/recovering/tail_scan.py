@@ -15,11 +15,11 @@ from filestore.table import FileStore
 from log.table.store import LogBatch, LogControl, LogStore
 from log.table.tailing import read_until
 from log.table.transaction_ids import parse_transaction_id
+from tablestore.recovering.corrections import key_frame, of_part
 from tablestore.recovering.lease import holds_lease
-from tablestore.recovering.needed import PASSED, TELLER, Teller, Whose, needed
-from tablestore.recovering.retelling import key_frame, of_part
+from tablestore.recovering.needed import PASSED, TRANSACTION, TailTransaction, Whose, needed
 
-__all__ = ["REPAIR", "BucketTail", "TailLook", "ranges_of", "unnamed"]
+__all__ = ["REPAIR", "BucketTail", "TailScan", "ranges_of", "unnamed"]
 
 REPAIR = "order."
 """The prefix of the last part of a repair's transaction id; the version that the repair follows is behind it."""
@@ -45,11 +45,11 @@ def ranges_of(transactions: Iterable[LogTransaction], bucket: int) -> list[LogRa
 class BucketTail:
     """The result for a bucket's tail: the end of what was read, and the first record of a living writer."""
 
-    looked: int
+    known_until: int
     living: int | None = None
 
 
-class TailLook:
+class TailScan:
     """Reads the tail of each bucket, up to the log's end as it was at the beginning.
 
     Args:
@@ -79,8 +79,8 @@ class TailLook:
         self._own = {t.id for t in proposal.log.transactions}
         self._named = self._own | {t.id for t in state.log.open}
         self._tails: dict[int, int] = {}
-        self._tellers: dict[str, int] = {}
-        self._listed: list[Teller] = []
+        self._numbers: dict[str, int] = {}
+        self._transactions: list[TailTransaction] = []
         self._commits: dict[str, int] = {}
         self._unsure: set[int] = set()
         self._living: dict[str, bool] = {}
@@ -104,7 +104,9 @@ class TailLook:
         records = self._read(log, part)
         version = None if self._replaces else self._state.version
         return {
-            bucket: needed(pl.concat(frames), self._listed, None if bucket in self._trimmed else version, self._unsure)
+            bucket: needed(
+                pl.concat(frames), self._transactions, None if bucket in self._trimmed else version, self._unsure
+            )
             for bucket, frames in records.items()
         }
 
@@ -118,15 +120,15 @@ class TailLook:
                 at[bucket] = event.end_offset
                 if begins >= self._ends[bucket] or self._is_left(event, begins):
                     continue
-                teller = self._teller(event.transaction_id)
+                number = self._number_of(event.transaction_id)
                 if isinstance(event, LogBatch):
                     keys = of_part(key_frame(pa.Table.from_batches([event.rows]), key), *part)
                     living = self.buckets[bucket].living
                     passed = living is None or begins < living
-                    of = pl.lit(teller, pl.UInt32).alias(TELLER), pl.lit(passed).alias(PASSED)
+                    of = pl.lit(number, pl.UInt32).alias(TRANSACTION), pl.lit(passed).alias(PASSED)
                     found.setdefault(bucket, []).append(keys.with_columns(of))
-                elif self._listed[teller].whose is Whose.STRAY:
-                    self._unsure.add(self._listed[teller].commit)
+                elif self._transactions[number].whose is Whose.STRAY:
+                    self._unsure.add(self._transactions[number].commit)
         return found
 
     def _is_left(self, event: LogBatch | LogControl, begins: int) -> bool:
@@ -146,8 +148,8 @@ class TailLook:
         commit_id = parse_transaction_id(transaction_id)[1]
         return commit_id != self._commit_id and holds_lease(self._files.location, commit_id)
 
-    def _teller(self, transaction_id: str) -> int:
-        if (known := self._tellers.get(transaction_id)) is not None:
+    def _number_of(self, transaction_id: str) -> int:
+        if (known := self._numbers.get(transaction_id)) is not None:
             return known
         _, commit_id, task = parse_transaction_id(transaction_id)
         whose = Whose.OWN if transaction_id in self._own else Whose.NAMED
@@ -156,5 +158,5 @@ class TailLook:
             self.strays.add(transaction_id)
         commit = self._commits.setdefault(commit_id, len(self._commits))
         version = int(task.removeprefix(REPAIR).split("-")[0]) if task.startswith(REPAIR) else None
-        self._listed.append(Teller(whose, commit, version))
-        return self._tellers.setdefault(transaction_id, len(self._listed) - 1)
+        self._transactions.append(TailTransaction(whose, commit, version))
+        return self._numbers.setdefault(transaction_id, len(self._transactions) - 1)

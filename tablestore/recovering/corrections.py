@@ -16,7 +16,7 @@ from filestore.reading.get import get_rows
 from filestore.rows.frames import arrow_table, frame_of
 from log.table.store import LogStore
 
-__all__ = ["balanced", "key_frame", "of_part", "record_keys", "shared_keys", "what_is_stored"]
+__all__ = ["balanced", "key_frame", "of_part", "record_keys", "shared_keys", "stored_records"]
 
 
 def record_keys(
@@ -52,7 +52,7 @@ def shared_keys(
             yield arrow_table(pl.concat(shared), own.schema)
 
 
-def what_is_stored(table: TableFiles, state: TableState, keys: pa.Table) -> pa.Table:
+def stored_records(table: TableFiles, state: TableState, keys: pa.Table) -> pa.Table:
     """Returns the records that make a replay end with the table's rows: ``+U`` rows, or ``-D`` for keys without a row.
 
     Args:
@@ -73,15 +73,15 @@ def what_is_stored(table: TableFiles, state: TableState, keys: pa.Table) -> pa.T
     return pa.concat_tables([puts, pa.Table.from_arrays(takes, schema=target)])
 
 
-def balanced(told: pa.Table) -> pa.Table:
+def balanced(records: pa.Table) -> pa.Table:
     """Returns the records, each preceded by its opposite, so that complete changes add and remove no row in total.
 
     A reader that applies them by key ends with these records, and a reader that counts rows gets the same as before.
     """
-    at = told.schema.get_field_index(KIND_COLUMN)
-    gone = pc.equal(told[KIND_COLUMN], str(RowKind.DELETE))
+    at = records.schema.get_field_index(KIND_COLUMN)
+    gone = pc.equal(records[KIND_COLUMN], str(RowKind.DELETE))
     kinds = pc.if_else(gone, str(RowKind.UPDATE_AFTER), str(RowKind.UPDATE_BEFORE))
-    return pa.concat_tables([told.set_column(at, told.schema.field(at), kinds), told])
+    return pa.concat_tables([records.set_column(at, records.schema.field(at), kinds), records])
 
 
 def key_frame(rows: pa.Table, key: Sequence[str]) -> pl.DataFrame:
