@@ -28,7 +28,7 @@ from filestore.threads import in_threads
 
 __all__ = [
     "Compaction",
-    "Runner",
+    "CompactionRunner",
     "compact_slots",
     "compact_table",
     "discard_compaction",
@@ -37,11 +37,11 @@ __all__ = [
 
 logger = logging.getLogger(__name__)
 
-Runner = Callable[[TableFiles, Sequence[CompactionTask]], Sequence[CompactionResult]]
+CompactionRunner = Callable[[TableFiles, Sequence[CompactionTask]], Sequence[CompactionResult]]
 """Runs `compact_slot` for each task, anywhere and in any order."""
 
 
-def compact_table(store: FileStore, full: bool = False, runner: Runner | None = None) -> Snapshot | None:
+def compact_table(store: FileStore, full: bool = False, runner: CompactionRunner | None = None) -> Snapshot | None:
     """Compacts the slots that need it; returns None if none does.
 
     Args:
@@ -103,7 +103,7 @@ class Compaction:
         store: FileStore,
         base: TableState,
         plan: Callable[[TableState], Sequence[CompactionTask]],
-        runner: Runner | None = None,
+        runner: CompactionRunner | None = None,
     ) -> None:
         self.base = base
         self._store = store

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from compaction.compact import Runner, compact_table
+from compaction.compact import CompactionRunner, compact_table
 from compaction.tombstones import clean_tombstones
 from filestore.errors import Conflict, TableStoreError
 from filestore.model.definition import TableDefinition
@@ -36,7 +36,7 @@ class InWriter:
     def __init__(
         self,
         store: FileStore,
-        runner: Runner | None = None,
+        runner: CompactionRunner | None = None,
         fold_runner: FoldRunner | None = None,
         then: Callable[[FileStore], object] | None = None,
     ) -> None:

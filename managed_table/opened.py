@@ -11,16 +11,13 @@ It is fast to import, since every process that Spark starts opens tables with it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 from filestore.ambient import Ambient
 from filestore.errors import NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.definition import TableDefinition
 from filestore.storage import Storage
 from filestore.table import FileStore
-from log.table.store import LogConfig, LogStore
+from log.table.store import LogConfig
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
 from managed_table.own_log import require_own_log
@@ -113,18 +110,3 @@ class OpenedTable:
         with open_log(config, self.ambient) as log:
             require_own_log(log, state)
         return config
-
-    @contextmanager
-    def log_session(self, definition: TableDefinition | None = None) -> Iterator[LogStore | None]:
-        """Opens the log for a piece of work, such as a write, and closes it after that; None for a table without a log.
-
-        It connects at its first use, so a session that does not need the log costs nothing.
-
-        REQUIRES: one thread. Another thread or process opens the log for itself, with `log_config`.
-        """
-        config = self.log_config(definition)
-        if config is None:
-            yield None
-            return
-        with open_log(config, self.ambient) as log:
-            yield log

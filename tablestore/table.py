@@ -35,7 +35,6 @@ from filestore.operations.fold import fold_table
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.rows.partitions import partition_set
-from filestore.sorting.order import sort_rows
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -44,7 +43,6 @@ from tablestore.following.progress import Lag, lags
 from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
 from tablestore.following.tail_run import TailRun
-from tablestore.incoming.conform import conform
 from tablestore.incoming.given import Rows, arrow_rows
 from tablestore.incoming.moments import milliseconds
 from tablestore.logcare.metrics import measure_log
@@ -61,8 +59,8 @@ from tablestore.writing.altering import alter_table
 from tablestore.writing.apps import app_version
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import expired
+from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.overwrite import Drop, Overwrite
-from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["Table"]
@@ -284,20 +282,9 @@ class Table:
         """
         number = None if app is None else app_version(*app)
         definition = self.definition
-        given, arranged = arrow_rows(rows, self.schema), dict[TableDefinition, list[pa.RecordBatch]]()
-
-        def batches(definition: TableDefinition) -> list[pa.RecordBatch]:
-            """Sorts the rows; it does so again only if the table's definition is changed meanwhile."""
-            if definition not in arranged:
-                arranged[definition] = sort_rows(conform(given, definition), definition).to_batches()
-            return arranged[definition]
-
-        def run(job: WriteJob) -> Sequence[TaskOutcome]:
-            found = batches(job.table.definition)
-            return [job.run(found, "0.0")] if found else []
-
-        batches(definition)  # rows that do not fit are refused before anything begins
-        snapshot = self._writer.write(run, overwrite=overwrite, app=number)
+        given = GivenRows(arrow_rows(rows, self.schema))
+        given.fitted(definition)  # rows that do not fit are refused before anything begins
+        snapshot = self._writer.write(given, overwrite=overwrite, app=number)
         self.in_writer.after_commit(definition)
         return snapshot
 

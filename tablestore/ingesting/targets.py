@@ -18,7 +18,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.table import Table
 from tablestore.topics.offsets import named, offsets_of
 from tablestore.topics.place import ReaderPlace
-from tablestore.writing.given_rows import given_rows
+from tablestore.writing.given_rows import GivenRows
 
 if TYPE_CHECKING:
     from log.kafka.groups import GroupOffsets
@@ -114,7 +114,7 @@ class ManagedTarget:
         if self._offsets(state) != self._known:
             raise self._other()
         app = AppVersion(app_id, state.app_versions.get(app_id, -1) + 1, tuple(sorted(positions.items())))
-        snapshot = self._table.writer().write(given_rows(rows), app=app)
+        snapshot = self._table.writer().write(GivenRows(rows), app=app)
         if files.required(snapshot.version).positions != positions:
             raise self._other()
         self._known = dict(offsets)

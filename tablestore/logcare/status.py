@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from log.table.open_transaction import OpenTransaction
+from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from managed_table.own_log import require_own_log
 
@@ -45,9 +46,10 @@ def log_status(table: OpenedTable) -> Mapping[int, BucketLog]:
         Corrupt: ``log-replaced``: it is not the table's log any more.
     """
     state = table.files.state()
-    with table.log_session(state.definition) as log:
-        if log is None:
-            return {}
+    config = table.log_config(state.definition)
+    if config is None:
+        return {}
+    with open_log(config, table.ambient) as log:
         require_own_log(log, state)
         starts, stable, ends = log.start_offsets(), log.stable_offsets(), log.end_offsets()
         opened = log.open_transactions() if stable != ends else []

@@ -34,7 +34,7 @@ from tablestore.incoming.given import Rows, arrow_rows
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema
 from tablestore.normalizing.progress import Positions, checked, goes_on, passed
 from tablestore.normalizing.spec import NormalizerSpec
-from tablestore.writing.given_rows import given_rows
+from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.writer import TableWriter
 
 __all__ = ["Normalizer", "expiry_due"]
@@ -128,7 +128,7 @@ class Normalizer:
         if not goes_on(state.positions, end):
             return self._again(state, end)
         app = AppVersion(APP, state.app_versions.get(APP, -1) + 1, tuple(sorted(end.items())))
-        snapshot = self._writer.write(given_rows(arrow_rows(rows, state.definition.schema.to_arrow())), app=app)
+        snapshot = self._writer.write(GivenRows(arrow_rows(rows, state.definition.schema.to_arrow())), app=app)
         if self._state.required(snapshot.version).positions != end:
             raise Conflict(
                 f"another process has applied batch {app.version} of the state at {self.spec.state}, and it ended at "

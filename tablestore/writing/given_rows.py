@@ -1,4 +1,4 @@
-"""A runner of a write whose rows are in memory (`tablestore.writing.write_job`)."""
+"""`GivenRows`: the runner of a write whose rows are in memory (`tablestore.writing.write_job`)."""
 
 from __future__ import annotations
 
@@ -6,19 +6,32 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from filestore.model.definition import TableDefinition
 from filestore.sorting.order import sort_rows
 from tablestore.incoming.conform import conform
-from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 
-__all__ = ["given_rows"]
+__all__ = ["GivenRows"]
 
 
-def given_rows(rows: pa.Table) -> Runner:
-    """Returns a runner that fits the rows to the table's newest columns; for errors see `conform`."""
+class GivenRows:
+    """Writes one Arrow table in this process, in the newest columns of the table that it is written to.
 
-    def run(job: WriteJob) -> Sequence[TaskOutcome]:
-        definition = job.table.definition
-        batches = sort_rows(conform(rows, definition), definition).to_batches()
+    Args:
+        rows: The rows.
+    """
+
+    def __init__(self, rows: pa.Table) -> None:
+        self._rows = rows
+        self._sorted: tuple[TableDefinition, list[pa.RecordBatch]] | None = None
+
+    def __call__(self, job: WriteJob) -> Sequence[TaskOutcome]:
+        """Runs the job's only task (`tablestore.writing.write_job.WriteRunner`)."""
+        batches = self.fitted(job.table.definition)
         return [job.run(batches, "0.0")] if batches else []
 
-    return run
+    def fitted(self, definition: TableDefinition) -> list[pa.RecordBatch]:
+        """Fits the rows to a definition and sorts them, once for each definition; for errors see `conform`."""
+        if self._sorted is None or self._sorted[0] != definition:
+            self._sorted = definition, sort_rows(conform(self._rows, definition), definition).to_batches()
+        return self._sorted[1]

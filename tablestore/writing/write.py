@@ -40,7 +40,7 @@ from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovery
 from tablestore.writing.overwrite import Drop, Replacement
-from tablestore.writing.write_job import Runner, WriteJob
+from tablestore.writing.write_job import WriteJob, WriteRunner
 
 __all__ = ["Write", "WriterTable"]
 
@@ -79,7 +79,7 @@ class Write:
         self,
         table: WriterTable,
         base: TableState,
-        run: Runner,
+        run: WriteRunner,
         replacing: Replacement | None,
         *,
         app: AppVersion | None = None,

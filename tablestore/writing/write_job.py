@@ -21,7 +21,7 @@ from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
 from tablestore.writing.overwrite import only_in
 
-__all__ = ["Runner", "TaskOutcome", "WriteJob"]
+__all__ = ["TaskOutcome", "WriteJob", "WriteRunner"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,5 +120,5 @@ def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
     return append
 
 
-Runner = Callable[[WriteJob], Sequence[TaskOutcome]]
+WriteRunner = Callable[[WriteJob], Sequence[TaskOutcome]]
 """Calls `WriteJob.run` with a write's rows, in this process or as a Spark job."""

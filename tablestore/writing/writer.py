@@ -25,7 +25,7 @@ from tablestore.writing.expiry import WriterExpiry
 from tablestore.writing.overwrite import Drop, Overwrite, replacement
 from tablestore.writing.rollback import rollback
 from tablestore.writing.write import Write, WriterTable
-from tablestore.writing.write_job import Runner
+from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["TableWriter"]
 
@@ -69,7 +69,7 @@ class TableWriter:
 
     def write(
         self,
-        run: Runner,
+        run: WriteRunner,
         *,
         overwrite: Overwrite = False,
         app: AppVersion | None = None,

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from compaction.compact import Runner, compact_slots, compact_table, plan_compaction
+from compaction.compact import CompactionRunner, compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
@@ -54,7 +54,7 @@ def overwrite(store: FileStore) -> None:
     write(store, [{"id": i, "v": 5} for i in range(50)], overwrite=True)
 
 
-def between(store: FileStore, step: Step) -> Runner:
+def between(store: FileStore, step: Step) -> CompactionRunner:
     """Others commit once, after the merge; on a storage that does not fail. Slots one by one: calls have an order."""
     left = [step]
 

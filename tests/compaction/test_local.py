@@ -42,7 +42,7 @@ def filled(folder: Path, batches: int = 6, **options: object) -> FileStore:
     return store
 
 
-def during(store: FileStore, *steps: Callable[[FileStore], object]) -> compact.Runner:
+def during(store: FileStore, *steps: Callable[[FileStore], object]) -> compact.CompactionRunner:
     """A runner that lets others work between the merging and the commit."""
 
     def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:

@@ -13,6 +13,7 @@ import pytest
 import tablestore
 from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.storage import LocalStorage
+from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from tablestore import Store, Table
 from tests.faults import FaultyStorage
@@ -102,18 +103,15 @@ def test_it_is_sent_without_what_it_remembers(store: Store) -> None:
     assert len(pickle.dumps(opened.identity)) < 500
 
 
-def test_a_session_lends_one_log_and_a_table_without_one_lends_none(store: Store) -> None:
+def test_a_table_has_a_log_or_none(store: Store) -> None:
     table = make(store)
-    with table.opened.log_session() as log:
-        assert log is not None
+    with open_log(table.opened.required_log(), table.opened.ambient) as log:
         assert log.identity() == table.filestore.state().log.identity
         assert log.end_offsets() == table.filestore.state().log.offsets
     assert table.opened.own_log() == table.opened.required_log()
     store.drop_table("shop.orders")
     without = make(store, "none").opened
     assert without.log_config() is None
-    with without.log_session() as log:
-        assert log is None
     with pytest.raises(Unsupported) as caught:
         without.own_log()
     assert caught.value.code == "no-log"
@@ -121,8 +119,7 @@ def test_a_session_lends_one_log_and_a_table_without_one_lends_none(store: Store
 
 def test_a_log_that_is_not_the_tables_is_refused(store: Store) -> None:
     table = make(store)
-    with table.opened.log_session() as log:
-        assert log is not None
+    with open_log(table.opened.required_log(), table.opened.ambient) as log:
         log.drop()
         log.create()
     with pytest.raises(Corrupt) as caught:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from compaction.compact import Runner, discard_compaction
+from compaction.compact import CompactionRunner, discard_compaction
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from filestore.files.writer import TableFiles
 from filestore.operations.fold import FoldRunner, discard_folds, fold_runs
@@ -18,7 +18,7 @@ from tablestore.spark.jobs.runner import run_tasks
 __all__ = ["spark_changes", "spark_compaction", "spark_folds"]
 
 
-def spark_compaction(spark: SparkSession) -> Runner:
+def spark_compaction(spark: SparkSession) -> CompactionRunner:
     """Runs the tasks of a compaction in a session's workers."""
     return lambda table, tasks: run_tasks(spark, table, tasks, _compacted, "compact", discard_compaction)
 

@@ -24,12 +24,12 @@ from filestore.writing.slot_result import written_files
 from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
-from tablestore.writing.write_job import Runner, TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 
 __all__ = ["Arranged", "arranged", "spark_runner"]
 
 
-def spark_runner(df: DataFrame, definition: TableDefinition) -> Runner:
+def spark_runner(df: DataFrame, definition: TableDefinition) -> WriteRunner:
     """Runs a write's tasks over a DataFrame's rows.
 
     Raises:
