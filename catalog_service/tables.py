@@ -165,7 +165,7 @@ class ManagedTables:
 
     def _open(self, table: TableIdentity) -> FileStore:
         try:
-            return OpenedTable(table, self._storage, self._ambient).files
+            return OpenedTable(table, self._storage, self._ambient).filestore
         except NotFound as error:
             if error.code != "table-replaced":
                 raise

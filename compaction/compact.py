@@ -118,7 +118,7 @@ class Compaction:
         tasks = self._plan(self.base)
         if not tasks:
             return None
-        results = self._runner(self._store.files(self.base), tasks)
+        results = self._runner(self._store.table_files(self.base), tasks)
         self._results = {result.slot: result for result in results}
         self._parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
         self._written += self._adds
@@ -140,11 +140,11 @@ class Compaction:
 
     def finish(self, committed: Committed) -> None:
         """Removes the files that the commit does not name."""
-        discard(self._store.files(self.base), self._written, keep=self._adds)
+        discard(self._store.table_files(self.base), self._written, keep=self._adds)
 
     def discard(self, *, again: bool) -> None:
         """Removes all files that were written."""
-        discard(self._store.files(self.base), self._written)
+        discard(self._store.table_files(self.base), self._written)
 
     @property
     def _adds(self) -> tuple[DataFile, ...]:

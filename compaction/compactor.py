@@ -158,7 +158,7 @@ class Compactor:
             self._meter.observe(DUTY_SECONDS, (duty.name,), (self._ambient.now_ms() - began_ms) / 1000)
 
     def _due(self, duty: Duty, table: OpenedTable) -> bool:
-        return duty.due(table.files.state(), self._ambient.now_ms())
+        return duty.due(table.filestore.state(), self._ambient.now_ms())
 
     def _table(self, info: TableInfo) -> OpenedTable:
         """Returns a table that is opened once, since it caches the newest version and reads only newer ones."""

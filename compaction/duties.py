@@ -52,7 +52,7 @@ def _compaction_due(state: TableState, now_ms: int) -> bool:
 
 
 def _compact(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    snapshot = compact_table(table.files, runner=_under_lease(compact_slots, discard_compaction, check_lease))
+    snapshot = compact_table(table.filestore, runner=_under_lease(compact_slots, discard_compaction, check_lease))
     if snapshot is None:
         return None
     counts = snapshot.metrics
@@ -83,7 +83,7 @@ def _folds_due(state: TableState, now_ms: int) -> bool:
 
 
 def _fold(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    snapshot = fold_table(table.files, runner=_under_lease(fold_slots, discard_folds, check_lease))
+    snapshot = fold_table(table.filestore, runner=_under_lease(fold_slots, discard_folds, check_lease))
     return None if snapshot is None else f"version {snapshot.version}: {snapshot.metrics['rows_written']} rows folded"
 
 
@@ -93,7 +93,7 @@ def _tombstones_due(state: TableState, now_ms: int) -> bool:
 
 def _clean_tombstones(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
     check_lease()
-    snapshot = clean_tombstones(table.files)
+    snapshot = clean_tombstones(table.filestore)
     return None if snapshot is None else f"version {snapshot.version}: tombstones merged or forgotten"
 
 

@@ -27,7 +27,7 @@ def trim_log(table: OpenedTable) -> int:
     It keeps the records of open transactions, those that follow a version that a tag or a consumer holds, and in a log
     with eventual consistency those that were not checked yet. It can be repeated.
     """
-    store = table.files
+    store = table.filestore
     state, now_ms = store.state(), table.ambient.now_ms()
     if not trims_log(state):
         return 0

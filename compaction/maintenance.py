@@ -36,6 +36,6 @@ def maintain(table: OpenedTable) -> Maintenance:
 
     It is cheap if there is nothing to do, and can be repeated.
     """
-    store = table.files
+    store = table.filestore
     tag = create_due_tag(store)
     return Maintenance(tag, expire(store, lazily=True), remove_old_overlays(store), trim_log(table))

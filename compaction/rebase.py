@@ -43,7 +43,7 @@ def rebased(store: FileStore, base_version: int, result: CompactionResult, state
     Raises:
         Conflict: an input was replaced meanwhile, or changed in a way that cannot be carried over.
     """
-    table = store.files(state)
+    table = store.table_files(state)
     dead: list[pl.DataFrame] = []
     for file in result.inputs:
         now = state.files.get(file.path)

@@ -79,7 +79,7 @@ class _CleanUp:
 
     def __init__(self, store: FileStore, base: TableState) -> None:
         self.base = base
-        self._table = store.files(base)
+        self._table = store.table_files(base)
         self._written: list[Tombstones] = []
 
     def prepare(self) -> Proposal | None:

@@ -57,7 +57,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
 
 
 def _examine_files(store: FileStore, state: TableState, schemas: Mapping[str, Schema], findings: Findings) -> None:
-    table = store.files(state)
+    table = store.table_files(state)
     for slot, files in sorted(state.slots().items(), key=lambda pair: repr(pair[0])):
         readable: list[DataFile] = [f for f in files if check_file(table, f, findings, schemas.get(f.path))]
         if state.definition.primary_key and len(readable) > 1:

@@ -196,7 +196,7 @@ class FileStore:
             self._require_readable(version, self.state())  # an expiry may have removed the entries that are needed
             raise
 
-    def files(self, state: TableState) -> TableFiles:
+    def table_files(self, state: TableState) -> TableFiles:
         """Returns what is needed to read and write files of that state."""
         return TableFiles(self.storage, self.location, state.definition, self.ambient, self._lookup_cache(state))
 

@@ -28,9 +28,9 @@ __all__ = ["OpenedTable"]
 class OpenedTable:
     """A managed table: its identity, and what this process needs to read and write it.
 
-    The files are opened once, at their first use; from then on `files` caches the newest version and reads only newer
-    entries. Threads may share it. A pickle has only identity, storage and ambient: another process opens the table, and
-    measures, for itself.
+    The files are opened once, at their first use; from then on `filestore` caches the newest version and reads only
+    newer entries. Threads may share it. A pickle has only identity, storage and ambient: another process opens the
+    table, and measures, for itself.
 
     Args:
         identity: Which table it is.
@@ -44,7 +44,7 @@ class OpenedTable:
         self.storage = storage
         self.ambient = ambient
         self.meter = meter
-        self._files: FileStore | None = None
+        self._filestore: FileStore | None = None
 
     def __reduce__(self) -> tuple[type[OpenedTable], tuple[TableIdentity, Storage, Ambient]]:
         return OpenedTable, (self.identity, self.storage, self.ambient)
@@ -53,26 +53,26 @@ class OpenedTable:
         return f"OpenedTable({self.identity.identifier!r}, {self.identity.location!r})"
 
     @property
-    def files(self) -> FileStore:
+    def filestore(self) -> FileStore:
         """The table's files, with the newest version that was read.
 
         Raises:
             NotFound: the table was dropped (``no-table``), or another of its name was created (``table-replaced``).
         """
-        if self._files is None:
-            files = FileStore(self.storage, self.identity.location, self.ambient)
-            if files.state().table_id != self.identity.table_id:
+        if self._filestore is None:
+            filestore = FileStore(self.storage, self.identity.location, self.ambient)
+            if filestore.state().table_id != self.identity.table_id:
                 raise NotFound(
                     f"table {self.identity.identifier} was dropped and made again: open it again with store.table()",
                     code="table-replaced",
                 )
-            self._files = files
-        return self._files
+            self._filestore = filestore
+        return self._filestore
 
     @property
     def definition(self) -> TableDefinition:
         """Schema, keys and options of the newest version."""
-        return self.files.state().definition
+        return self.filestore.state().definition
 
     def log_config(self, definition: TableDefinition | None = None) -> LogConfig | None:
         """Returns the config that opens the log in any process; None for a table without a log.
@@ -105,7 +105,7 @@ class OpenedTable:
             Corrupt: ``log-replaced``.
             Unavailable: the log does not answer.
         """
-        state = self.files.state()
+        state = self.filestore.state()
         config = self.required_log(state.definition)
         with open_log(config, self.ambient) as log:
             require_own_log(log, state)

@@ -72,7 +72,7 @@ class Table:
 
     def __init__(self, opened: OpenedTable) -> None:
         self.opened = opened
-        self.filestore = opened.files
+        self.filestore = opened.filestore
         self.in_writer = InWriter(self.filestore)
 
     def __repr__(self) -> str:
@@ -159,7 +159,7 @@ class Table:
         """
         state = self.filestore.state(version)
         asked = asked_keys(keys, state.definition)
-        return get_rows(self.filestore.files(state), state, asked, columns)
+        return get_rows(self.filestore.table_files(state), state, asked, columns)
 
     def follow(  # noqa: PLR0913  # what a reader can choose are its arguments
         self,

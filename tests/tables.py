@@ -137,7 +137,7 @@ class PreparedWrite:
         except Conflict as error:
             if error.code != "merged-rows-changed" or self.anew is None:
                 raise
-        remove(self.store.files(self.base), written_files(self.result.results))
+        remove(self.store.table_files(self.base), written_files(self.result.results))
         self.records.clear()  # the transaction in the log is aborted
         other = self.anew()
         self.base, self.result, self.proposal, self.replaced = other.base, other.result, other.proposal, other.replaced
@@ -146,10 +146,10 @@ class PreparedWrite:
     def _rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         self.rebases.append(changed.slots)
         if proposal.operation.replaces_partitions:
-            return self.replaced.of_overwrite(self.store.files(state), state, proposal, changed.rows_changed)
+            return self.replaced.of_overwrite(self.store.table_files(state), state, proposal, changed.rows_changed)
         if changed.rows_changed and rests_on_rows(state.definition, logged=self.log is not None):
             raise Conflict("the rows that this write rests on changed", code="merged-rows-changed")
-        table, live = self.store.files(state), state.lookup_files(self.store.ambient.now_ms())
+        table, live = self.store.table_files(state), state.lookup_files(self.store.ambient.now_ms())
         log = None if state.definition.logs_images else self.log
         stale = self.result.to_look_up_again(changed.slots, state.definition)
         again = [rebase_slot(table, live.get(r.slot, ()), r, log) for r in stale]
@@ -175,7 +175,7 @@ def prepare(
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.lookup_files(store.ambient.now_ms())
     producer = recorded(definition, empty=not live, overwrite=overwrite)
-    result = WriteResult(tuple(write_sorted(store.files(base), live, batches, log, producer, later=later)))
+    result = WriteResult(tuple(write_sorted(store.table_files(base), live, batches, log, producer, later=later)))
     looked_up = definition.primary_key and not overwrite and not later
     touched = frozenset(r.slot for r in result.results) if looked_up else frozenset()
     proposal = Proposal(
@@ -188,7 +188,7 @@ def prepare(
     )
     proposal, replaced = result.apply(proposal), ReplacedRows(changes_in_threads)
     if overwrite:
-        proposal = replaced.of_overwrite(store.files(base), base, proposal)
+        proposal = replaced.of_overwrite(store.table_files(base), base, proposal)
     how: dict[str, Any] = {"app": app, "commit_id": proposal.commit_id, "log": log}
     again = None if later or overwrite else lambda: prepare(store, table, **how)
     return PreparedWrite(store, base, result, proposal, log, replaced=replaced, anew=again)
@@ -207,7 +207,7 @@ def in_order(rows: Iterable[Row]) -> list[dict[str, Any]]:
 def read(store: FileStore, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by our own reader."""
     state = store.state(version)
-    table = store.files(state)
+    table = store.table_files(state)
     parts = itertools.chain.from_iterable(read_file(table, file) for file in state.files.values())
     return in_order(row for part in parts for row in part.to_pylist())
 
@@ -242,4 +242,4 @@ def with_options(definition: TableDefinition, **options: object) -> TableDefinit
 def fold_rows(store: FileStore, slot: Slot, rows: Iterable[Row]) -> Any:
     """Folds rows of one slot in one chunk."""
     state = store.state()
-    return fold(store.files(state), slot, state.slots().get(slot, ()), [to_arrow(state.definition, rows)])
+    return fold(store.table_files(state), slot, state.slots().get(slot, ()), [to_arrow(state.definition, rows)])

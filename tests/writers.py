@@ -33,4 +33,4 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
 def on(table: Table, storage: Any) -> TableWriter:
     """A writer of the table on another storage, as another process has one."""
     opened = opened_again(table.opened, storage=storage)
-    return TableWriter(opened.files, opened.log_config, opened.ambient)
+    return TableWriter(opened.filestore, opened.log_config, opened.ambient)

@@ -155,7 +155,7 @@ class Fold:
         tasks = self._plan(self.base)
         if not tasks:
             return None
-        self._result = WriteResult(tuple(self._runner(self._store.files(self.base), tasks)))
+        self._result = WriteResult(tuple(self._runner(self._store.table_files(self.base), tasks)))
         self._written |= written_files(self._result.results)
         proposal = Proposal(
             Operation.FOLD,
@@ -174,7 +174,7 @@ class Fold:
                 code="merged-rows-changed",
                 again=True,
             )
-        table, live = self._store.files(state), state.lookup_files(self._store.ambient.now_ms())
+        table, live = self._store.table_files(state), state.lookup_files(self._store.ambient.now_ms())
         for earlier in (r for r in self._result.results if r.slot in changed.slots):
             redone = rebase_slot(table, live.get(earlier.slot, ()), earlier)
             self._written |= written_files([redone])
@@ -183,11 +183,11 @@ class Fold:
 
     def finish(self, committed: Committed) -> None:
         """Removes the files that the commit does not name."""
-        remove(self._store.files(self.base), self._written - named_files(self._result.results))
+        remove(self._store.table_files(self.base), self._written - named_files(self._result.results))
 
     def discard(self, *, again: bool) -> None:
         """Removes all files that were written."""
-        remove(self._store.files(self.base), self._written)
+        remove(self._store.table_files(self.base), self._written)
 
 
 def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:

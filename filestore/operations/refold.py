@@ -38,7 +38,7 @@ class Refolded:
 
     def discard(self, store: FileStore) -> None:
         """Removes the files that were written, since no version will name them."""
-        remove(store.files(self.state), self.written)
+        remove(store.table_files(self.state), self.written)
 
 
 def refold(store: FileStore, state: TableState) -> Refolded:
@@ -56,14 +56,14 @@ def refold(store: FileStore, state: TableState) -> Refolded:
     try:
         with store.reading(version):
             while tasks := plan_folds(state, store.ambient.now_ms(), full=True):
-                results = _merged(store.files(state), tasks)
+                results = _merged(store.table_files(state), tasks)
                 written |= written_files(results)
                 state = _after(store, state, tasks, results)
     except TableStoreError:
-        remove(store.files(state), written)
+        remove(store.table_files(state), written)
         raise
     needed = _named(state)
-    remove(store.files(state), written - needed)  # files that a later one of several folds has replaced
+    remove(store.table_files(state), written - needed)  # files that a later one of several folds has replaced
     return Refolded(replace(state, version=version), frozenset(written & needed))
 
 

@@ -112,7 +112,7 @@ class TableRewrite:
     def __init__(
         self, store: FileStore, base: TableState, definition: TableDefinition, runner: RewriteRunner = rewrite_files
     ) -> None:
-        self._before = store.files(base)
+        self._before = store.table_files(base)
         self._after = TableFiles(store.storage, store.location, definition, store.ambient)
         self._runner = runner
         self._done: dict[str, _Done] = {}

@@ -67,18 +67,18 @@ class FollowOptions:
 class Following(Iterator[pa.RecordBatch]):
     """The batches of one reader, and its progress. Close it, or use it in a ``with``, to end it early."""
 
-    def __init__(self, files: FileStore, run: Run, meter: FollowMeter) -> None:
-        self._files = files
+    def __init__(self, filestore: FileStore, run: Run, meter: FollowMeter) -> None:
+        self._filestore = filestore
         self._run = run
         self._batches = run.batches()
         self._meter = meter
-        self._began_ms = files.ambient.now_ms()
+        self._began_ms = filestore.ambient.now_ms()
 
     def __next__(self) -> pa.RecordBatch:
         """Waits for the next batch and returns it."""
         before = self._run.progress
         batch = next(self._batches)
-        self._meter.record(before, self._run.progress, self._files.ambient.now_ms() - self._began_ms)
+        self._meter.record(before, self._run.progress, self._filestore.ambient.now_ms() - self._began_ms)
         return batch
 
     @property
@@ -89,7 +89,7 @@ class Following(Iterator[pa.RecordBatch]):
     def lag(self) -> Lag:
         """What is still to be read. It reads the log entries of these versions."""
         version = self._run.progress.version
-        return lags(self._files, {version})[version]
+        return lags(self._filestore, {version})[version]
 
     def close(self) -> None:
         """Ends the reader; a consumer keeps its position."""
@@ -106,7 +106,7 @@ class Follower:
     """Follows one table. It waits for new versions by checking whether the next log entry exists, which is cheap.
 
     Args:
-        files: The table.
+        filestore: The table.
         log: Its log; None for a table without one, whose changelogs are derived from files.
         run: The class of its runs.
         meter: It gets the metrics.
@@ -114,13 +114,13 @@ class Follower:
 
     def __init__(
         self,
-        files: FileStore,
+        filestore: FileStore,
         log: LogConfig | None,
         run: type[Run] | None = None,
         meter: FollowMeter = FollowMeter(NO_METER, ""),  # noqa: B008  # frozen
     ) -> None:
         self._meter = meter
-        self._files = files
+        self._filestore = filestore
         self._config = log
         self._run = run or Run
 
@@ -128,25 +128,25 @@ class Follower:
         self, asked: StartOptions, how: FollowOptions, stop: Stop, consumer: Consumer | None = None
     ) -> Following:
         """Implements `tablestore.Table.follow`."""
-        state = self._files.state()
+        state = self._filestore.state()
         rescans = 0
         try:
             start = self._start(asked, consumer)
-            first = self._files.state(start.version) if start.rows else None
-            at = require_entry(self._files, start.version)
+            first = self._filestore.state(start.version) if start.rows else None
+            at = require_entry(self._filestore, start.version)
         except NotFound as error:
             if how.on_log_gap is OnLogGap.FAIL or not is_gap(error):
                 raise
             start, first, rescans = Start(state.version, rows=True), state, 1
             if consumer is not None:
                 consumer.register(state.version, rows=True)
-            at = require_entry(self._files, state.version)
+            at = require_entry(self._filestore, state.version)
         wanted = state.definition.schema
-        run = self._run(self._files, self._config, how, wanted, _Ending(stop, self._newest), consumer)
-        return Following(self._files, run.begin(first, at, rescans), self._meter)
+        run = self._run(self._filestore, self._config, how, wanted, _Ending(stop, self._newest), consumer)
+        return Following(self._filestore, run.begin(first, at, rescans), self._meter)
 
     def _start(self, asked: StartOptions, consumer: Consumer | None) -> Start:
-        start = start_of(self._files, asked)
+        start = start_of(self._filestore, asked)
         if consumer is not None:
             if (before := consumer.position()) is not None:
                 start = Start(before.version, before.rows)
@@ -154,7 +154,7 @@ class Follower:
         return start
 
     def _newest(self) -> int:
-        return self._files.state().version
+        return self._filestore.state().version
 
 
 class Run:
@@ -162,46 +162,46 @@ class Run:
 
     def __init__(
         self,
-        files: FileStore,
+        filestore: FileStore,
         config: LogConfig | None,
         how: FollowOptions,
         wanted: Schema,
         ending: _Ending,
         consumer: Consumer | None,
     ) -> None:
-        self._files = files
+        self._filestore = filestore
         self._config = config
         self._how = how
         self._wanted = wanted
         self._schema = change_schema(wanted.to_arrow())
         self._ending = ending
         self._consumer = consumer
-        self._walk = Walk(files)
+        self._walk = Walk(filestore)
         self._planner = Planner(self._walk, how.mode, config is not None, wanted, by_bucket=False)
 
     def begin(self, first: TableState | None, at: Commit, rescans: int) -> Self:
         """Starts at a version; its rows are read if `first` is given."""
         self._first, self._at = first, at
-        self._started_ms = self._files.ambient.now_ms()
+        self._started_ms = self._filestore.ambient.now_ms()
         self.progress = Progress(at.version, rescans=rescans)
         return self
 
     def batches(self) -> Generator[pa.RecordBatch]:
         """Yields all batches; without an end unless `stop` sets one."""
         wait = _SHORTEST_WAIT_S
-        with RecordReader(self._config, self._wanted, self._files.ambient) as records:
+        with RecordReader(self._config, self._wanted, self._filestore.ambient) as records:
             if self._first is not None:
                 yield from self._begun(records, self._first)
             if self._config is not None:
-                require_own_log(records.log, self._files.state())
+                require_own_log(records.log, self._filestore.state())
             while not self._ending.reached(self._at.version):
-                if (commit := self._files.log.commit(self._at.version + 1)) is not None:
+                if (commit := self._filestore.log.commit(self._at.version + 1)) is not None:
                     yield from self._or_rescanned(records, self._version(records, commit))
                     wait = _SHORTEST_WAIT_S
                     continue
                 if wait == _LONGEST_WAIT_S:
                     yield from self._or_rescanned(records, self._waiting())
-                self._files.ambient.sleep(wait)
+                self._filestore.ambient.sleep(wait)
                 wait = min(wait * 2, _LONGEST_WAIT_S)
 
     def _begun(self, records: RecordReader, first: TableState) -> Iterator[pa.RecordBatch]:
@@ -251,15 +251,15 @@ class Run:
         yield from self._rescanned(records, exact=exact)
 
     def _rescanned(self, records: RecordReader, *, exact: bool) -> Iterator[pa.RecordBatch]:
-        newest = self._files.state()
+        newest = self._filestore.state()
         if self._consumer is not None:
             self._consumer.register(newest.version, rows=True)
         self.progress = replace(self.progress, rescans=self.progress.rescans + 1)
-        at = require_entry(self._files, newest.version)
+        at = require_entry(self._filestore, newest.version)
 
         def rows() -> Iterator[pa.RecordBatch]:
             if exact:
-                pieces = difference_pieces(self._walk, self._files.state(self._at.version), newest, self._wanted)
+                pieces = difference_pieces(self._walk, self._filestore.state(self._at.version), newest, self._wanted)
                 for piece in pieces:
                     yield from self._given(records, piece, at)
             else:
@@ -281,8 +281,8 @@ class Run:
         yield from self._rescanned(records, exact=False)
 
     def _rows(self, records: RecordReader, state: TableState) -> Iterator[pa.RecordBatch]:
-        at = require_entry(self._files, state.version)
-        for piece in scan_pieces(self._files.files(state), [plan_scan(state)], RowKind.INSERT):
+        at = require_entry(self._filestore, state.version)
+        for piece in scan_pieces(self._filestore.table_files(state), [plan_scan(state)], RowKind.INSERT):
             yield from self._given(records, piece, at, version=state.version)
 
     def _given(
@@ -290,7 +290,7 @@ class Run:
     ) -> Iterator[pa.RecordBatch]:
         """Yields a piece's batches, and counts them."""
         oldest = self._at.version if version is None else version
-        with nullcontext() if isinstance(piece, LogPiece) else self._files.reading(oldest):
+        with nullcontext() if isinstance(piece, LogPiece) else self._filestore.reading(oldest):
             for rows in read_changes(piece, records, self._how.mode):
                 # cast to the snapshot's types, so that all batches can be one table
                 for batch in rows.cast(self._schema).to_batches(self._how.max_rows):
@@ -298,7 +298,7 @@ class Run:
                     yield batch
 
     def _count(self, rows: int, commit: Commit) -> None:
-        now_ms = self._files.ambient.now_ms()
+        now_ms = self._filestore.ambient.now_ms()
         self._count_rows(rows, now_ms)
         self.progress = replace(self.progress, latency_ms=now_ms - (commit.timestamp_ms or now_ms))
 
@@ -316,16 +316,16 @@ class Run:
 
     def _require_same_table(self) -> None:
         """Fails if the table was created again: a new table of the same name has versions of the same numbers."""
-        if require_entry(self._files, self._at.version).timestamp_ms != self._at.timestamp_ms:
-            raise table_replaced(self._files.location)
+        if require_entry(self._filestore, self._at.version).timestamp_ms != self._at.timestamp_ms:
+            raise table_replaced(self._filestore.location)
 
 
-def require_entry(files: FileStore, version: int) -> Commit:
+def require_entry(filestore: FileStore, version: int) -> Commit:
     """Returns a version's log entry; raises an error that says why it does not exist."""
-    entry = files.log.commit(version)
+    entry = filestore.log.commit(version)
     if entry is None:
-        files.snapshot(version)  # raises if the version has expired or never existed
-        raise table_replaced(files.location)
+        filestore.snapshot(version)  # raises if the version has expired or never existed
+        raise table_replaced(filestore.location)
     return entry
 
 

@@ -216,7 +216,7 @@ def scan_pieces(table: TableFiles, plans: Sequence[ScanPlan], kind: RowKind) -> 
 
 def difference_pieces(walk: Walk, before: TableState, after: TableState, wanted: Schema) -> list[Piece]:
     """Makes pieces with the changes from the rows of one version to those of another, slot by slot."""
-    versions = VersionPair(walk.files.files(before), walk.files.files(after), wanted)
+    versions = VersionPair(walk.filestore.table_files(before), walk.filestore.table_files(after), wanted)
     found = sorted(differences(before, after), key=lambda d: (d.slot.bucket, repr(d.slot)))
     return [DifferencePiece(versions, difference) for difference in found]
 
@@ -276,7 +276,7 @@ class Planner:
 
     def _recorded(self, commit: Commit, definition: TableDefinition) -> list[Piece]:
         state = self._walk.pair(commit.version)[1]
-        table = self._walk.files.files(state)
+        table = self._walk.filestore.table_files(state)
         files = change_files(commit, definition)
         # only a file's footer has its number of rows: the commit's own count, divided by bytes, is near enough
         rows, size = _written(commit), max(1, sum(file.size for file in files))
@@ -284,8 +284,8 @@ class Planner:
         return sorted(pieces, key=_bucket)
 
     def _replaced(self, before: TableState, after: TableState) -> list[Piece]:
-        removed = scan_pieces(self._walk.files.files(before), Replaced.removed(before, after), RowKind.DELETE)
-        added = scan_pieces(self._walk.files.files(after), Replaced.added(before, after), RowKind.INSERT)
+        removed = scan_pieces(self._walk.filestore.table_files(before), Replaced.removed(before, after), RowKind.DELETE)
+        added = scan_pieces(self._walk.filestore.table_files(after), Replaced.added(before, after), RowKind.INSERT)
         found: list[Piece] = [*removed, *added]
         return sorted(found, key=_bucket) if self._by_bucket else found
 

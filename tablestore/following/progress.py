@@ -50,15 +50,15 @@ class Progress:
     rescans: int = 0
 
 
-def lags(files: FileStore, versions: set[int]) -> dict[int, Lag]:
+def lags(filestore: FileStore, versions: set[int]) -> dict[int, Lag]:
     """Computes what readers at some versions have still to read. It reads each entry after the lowest version once.
 
     For a version whose entries have expired it counts the entries that are left.
     """
     if not versions:
         return {}
-    now_ms, newest = files.ambient.now_ms(), files.state().version
-    entries = list(_sizes(files, min(versions), newest))
+    now_ms, newest = filestore.ambient.now_ms(), filestore.state().version
+    entries = list(_sizes(filestore, min(versions), newest))
     found = {}
     for version in versions:
         rest = [(records, ms) for at, records, ms in entries if at > version]
@@ -67,10 +67,10 @@ def lags(files: FileStore, versions: set[int]) -> dict[int, Lag]:
     return found
 
 
-def _sizes(files: FileStore, after: int, newest: int) -> Iterator[tuple[int, int, int]]:
+def _sizes(filestore: FileStore, after: int, newest: int) -> Iterator[tuple[int, int, int]]:
     """Yields each version's number, rows and time."""
     for version in range(after + 1, newest + 1):
-        entry = files.log.commit(version)
+        entry = filestore.log.commit(version)
         if entry is not None:
             yield version, _records(entry), entry.timestamp_ms or 0
 

@@ -86,11 +86,11 @@ class StartOptions:
         return replace(self, scan=options["log.scan"], timestamp=timestamp)
 
 
-def start_of(files: FileStore, asked: StartOptions) -> Start:
+def start_of(filestore: FileStore, asked: StartOptions) -> Start:
     """Determines the version at which a reader begins.
 
     Args:
-        files: The table.
+        filestore: The table.
         asked: ``full`` alone: all rows of the newest version and then every change; with a timestamp, version or tag
             the rows of that version. ``latest``: only later changes. ``from-timestamp``, a version or a tag: the
             changes after it; for a time before the table's creation all changes.
@@ -100,7 +100,7 @@ def start_of(files: FileStore, asked: StartOptions) -> Start:
         NotFound: there is no such version or tag, or it has expired.
     """
     asked.check()
-    state = files.state()
+    state = filestore.state()
     meant = asked.resolved(state.definition.options)
     rows = meant.scan == "full"
     if meant.version is not None:
@@ -110,7 +110,7 @@ def start_of(files: FileStore, asked: StartOptions) -> Start:
     elif meant.timestamp is None or meant.scan == "latest":
         version = state.version
     elif rows:
-        version = files.version_at(milliseconds(meant.timestamp))
+        version = filestore.version_at(milliseconds(meant.timestamp))
     else:
-        version = files.version_to_follow(milliseconds(meant.timestamp))
+        version = filestore.version_to_follow(milliseconds(meant.timestamp))
     return Start(version, rows)

@@ -41,8 +41,8 @@ class TailRun(Run):
     def batches(self) -> Generator[pa.RecordBatch]:
         """Yields all batches; without an end unless `stop` sets one."""
         self._open: LogTail | None = None
-        with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._files.ambient) as records:
-            require_own_log(records.log, self._files.state())
+        with ExitStack() as self._opened, RecordReader(self._config, self._wanted, self._filestore.ambient) as records:
+            require_own_log(records.log, self._filestore.state())
             if self._first is not None:
                 yield from self._begun(records, self._first)
             yield from self._or_rescanned(records, self._started(), exact=False)
@@ -61,7 +61,7 @@ class TailRun(Run):
     def _start_tail(self) -> None:
         """Goes to the offsets at which the log continues after the version that was read."""
         assert self._config is not None
-        self._state: TableState = self._files.state(self._at.version)
+        self._state: TableState = self._filestore.state(self._at.version)
         self._offsets = {b: self._state.log.repaired.get(b, 0) for b in range(self._config.buckets)}
         self._known = {t.id for t in self._state.log.open}
         self._seen: deque[tuple[Commit, dict[int, int]]] = deque()
@@ -70,7 +70,7 @@ class TailRun(Run):
         self._columns_change = False
         # the columns of the key keep their names
         self._repeats = Repeats(self._state.definition.primary_key, self._config.buckets)
-        self._answered_ms = self._files.ambient.now_ms()
+        self._answered_ms = self._filestore.ambient.now_ms()
         self._close_tail()
 
     def _close_tail(self) -> None:
@@ -83,7 +83,7 @@ class TailRun(Run):
         if self._open is None:
             assert self._config is not None
             config = replace(self._config, schema=self._state.definition.schema)
-            log = self._opened.enter_context(open_log(config, self._files.ambient))
+            log = self._opened.enter_context(open_log(config, self._filestore.ambient))
             self._open = self._opened.enter_context(log.tail(self._offsets))
         return self._open
 
@@ -108,18 +108,18 @@ class TailRun(Run):
 
     def _require_answers(self, answered: bool) -> None:
         """Fails if the server of the log is gone: the log's client would wait, but versions show that there is more."""
-        now_ms = self._files.ambient.now_ms()
+        now_ms = self._filestore.ambient.now_ms()
         if answered or self._undecided or not (self._seen or self._columns_change):
             self._answered_ms = now_ms
         elif now_ms - self._answered_ms > _PATIENCE_MS:
             raise Unavailable(
-                f"the log of {self._files.location} returns no records from {self._offsets} on, though version "
+                f"the log of {self._filestore.location} returns no records from {self._offsets} on, though version "
                 f"{self._state.version} covers {self._state.log.offsets}: is its server running? Then retry",
                 code="log-unavailable",
             )
 
     def _look_for_versions(self) -> None:
-        while (commit := self._files.log.commit(self._state.version + 1)) is not None:
+        while (commit := self._filestore.log.commit(self._state.version + 1)) is not None:
             before = self._state.definition
             self._columns_change = definition_after(commit, before).schema != before.schema
             if self._columns_change:
@@ -161,7 +161,7 @@ class TailRun(Run):
         rows = as_upserts(changed, self._state.definition.primary_key)
         new = self._repeats.without_repeats(event.bucket, event.transaction_id, rows.cast(self._schema))
         for batch in new.to_batches(self._how.max_rows):
-            now_ms = self._files.ambient.now_ms()
+            now_ms = self._filestore.ambient.now_ms()
             self._count_rows(batch.num_rows, now_ms)
             if event.written_ms is not None:
                 self.progress = replace(self.progress, latency_ms=max(0, now_ms - event.written_ms))
@@ -172,8 +172,8 @@ class TailRun(Run):
         bucket = control.bucket
         named, state = self._named, self._state
         if self._columns_change:  # the next versions exist, and wait for this record
-            state = self._files.state()
-            later = self._files.log.commits_after(self._state.version)
+            state = self._filestore.state()
+            later = self._filestore.log.commits_after(self._state.version)
             named = named | {t.id: entry.version for entry in later for t in entry.snapshot().transactions}
         version = named.get(control.transaction_id)
         if version is None and state.log.repaired.get(bucket, 0) < control.end_offset:
@@ -192,8 +192,8 @@ class TailRun(Run):
         Concurrent changes of the bucket by others are written again after the control record, by its writer or by them.
         """
         before, after = self._walk.pair(version)
-        removed = scan_pieces(self._files.files(before), Replaced.removed(before, after), RowKind.DELETE)
-        added = scan_pieces(self._files.files(after), Replaced.added(before, after), RowKind.INSERT)
+        removed = scan_pieces(self._filestore.table_files(before), Replaced.removed(before, after), RowKind.DELETE)
+        added = scan_pieces(self._filestore.table_files(after), Replaced.added(before, after), RowKind.INSERT)
         commit = self._walk.commit(version)
         for piece in (*removed, *added):
             if piece.bucket == bucket:

@@ -18,11 +18,11 @@ class Walk:
     """Reads versions of a table in their order. Going forward reads the entries in between; going back replays.
 
     Args:
-        files: The table.
+        filestore: The table.
     """
 
-    def __init__(self, files: FileStore) -> None:
-        self.files = files
+    def __init__(self, filestore: FileStore) -> None:
+        self.filestore = filestore
         self._state: TableState | None = None
         self._definition: tuple[int, TableDefinition] | None = None
         self._entry: Commit | None = None
@@ -34,14 +34,14 @@ class Walk:
     def commit(self, version: int) -> Commit:
         """Returns a version's entry; raises `NotFound` (``snapshot-expired``, ``no-such-version``)."""
         if self._entry is None or self._entry.version != version:
-            self._entry = self.files.required(version)
+            self._entry = self.filestore.required(version)
         return self._entry
 
     def definition(self, version: int) -> TableDefinition:
         """Returns the table's definition in a version, retained or not."""
         known = self._definition
         if known is None or not known[0] <= version <= known[0] + _FARTHEST:
-            known = (version, self.files.definition(version))
+            known = (version, self.filestore.definition(version))
         for later in range(known[0] + 1, version + 1):
             known = (later, definition_after(self.commit(later), known[1]))
         self._definition = known
@@ -60,7 +60,7 @@ class Walk:
     def _at(self, version: int) -> TableState:
         known = self._state
         if known is None or not known.version <= version <= known.version + _FARTHEST:
-            return self.files.state(version)
+            return self.filestore.state(version)
         for later in range(known.version + 1, version + 1):
             known = known.next(later, self.commit(later).actions)
         return known

@@ -109,13 +109,13 @@ class ManagedTarget:
             TableStoreError: as `tablestore.Table.write`.
         """
         positions, app_id = named(self._topic_id, offsets), _APP + self._topic_id
-        files = self._table.filestore
-        state = files.state()
+        filestore = self._table.filestore
+        state = filestore.state()
         if self._offsets(state) != self._known:
             raise self._other()
         app = AppVersion(app_id, state.app_versions.get(app_id, -1) + 1, tuple(sorted(positions.items())))
         snapshot = self._table.writer().write(GivenRows(rows), app=app)
-        if files.required(snapshot.version).positions != positions:
+        if filestore.required(snapshot.version).positions != positions:
             raise self._other()
         self._known = dict(offsets)
         self._table.in_writer.after_commit(self._table.definition)

@@ -22,7 +22,7 @@ def _due(state: TableState, now_ms: int) -> bool:
 def _recover(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
     """Recovers the log, then sets the gauges of its offsets."""
     check_lease()
-    done = _summary(TableWriter(table.files, table.log_config, table.ambient).recover())
+    done = _summary(TableWriter(table.filestore, table.log_config, table.ambient).recover())
     if table.meter is not NO_METER:
         measure_log(table.meter, table.identity.identifier, log_status(table))
     return done

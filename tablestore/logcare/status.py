@@ -45,7 +45,7 @@ def log_status(table: OpenedTable) -> Mapping[int, BucketLog]:
         Unavailable: the log does not answer.
         Corrupt: ``log-replaced``: it is not the table's log any more.
     """
-    state = table.files.state()
+    state = table.filestore.state()
     config = table.log_config(state.definition)
     if config is None:
         return {}

@@ -52,7 +52,7 @@ class NormalizedBatch:
         schema = normalized_schema(self._schema)
         with self._state.reading(self.version):
             base = self._state.state(self.version)
-            for rows in _changes(self._state.files(base), self._state.required(self.version)):
+            for rows in _changes(self._state.table_files(base), self._state.required(self.version)):
                 yield from reshaped(rows, base.definition.schema, self._schema).cast(schema).to_batches()
 
 

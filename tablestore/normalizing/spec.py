@@ -108,10 +108,10 @@ class NormalizerSpec:
         Raises:
             InvalidRequest: the existing state cannot be changed to them (``other-state``, ``fixed-option``).
         """
-        files = self._found(ambient)
-        if changes := changes_to(files.state().definition, self.definition, self.state):
-            alter(files, changes, TableRewrite, lambda store: fold_table(store, full=True))
-        return files
+        filestore = self._found(ambient)
+        if changes := changes_to(filestore.state().definition, self.definition, self.state):
+            alter(filestore, changes, TableRewrite, lambda store: fold_table(store, full=True))
+        return filestore
 
     def _found(self, ambient: Ambient) -> FileStore:
         try:

@@ -106,7 +106,7 @@ def fresh_rows(
         columns: Which columns; all if None.
         where: Which rows.
     """
-    definition, table = state.definition, store.files(state)
+    definition, table = state.definition, store.table_files(state)
     schema = (definition.schema if columns is None else definition.schema.select(columns)).to_arrow()
     changes = last_of_each_key(tail.changes(state), definition)
     if changes is None:

@@ -53,11 +53,11 @@ class VisibleTail:
     """Records of running writers, of dead writers, and of versions that are committed meanwhile.
 
     Attributes:
-        files: The table.
+        filestore: The table.
         config: Its log.
     """
 
-    files: FileStore
+    filestore: FileStore
     config: LogConfig
 
     def parts(self, state: TableState) -> list[TailPart]:
@@ -67,7 +67,7 @@ class VisibleTail:
             Unavailable: the log does not answer.
             Corrupt: ``log-replaced``.
         """
-        with open_log(self.config, self.files.ambient) as log:
+        with open_log(self.config, self.filestore.ambient) as log:
             return self._parts(log, state)
 
     def changes(self, state: TableState) -> Iterator[pa.Table]:
@@ -77,7 +77,7 @@ class VisibleTail:
             Unavailable: the log does not answer.
             Corrupt: ``log-replaced``.
         """
-        with open_log(replace(self.config, schema=state.definition.schema), self.files.ambient) as log:
+        with open_log(replace(self.config, schema=state.definition.schema), self.filestore.ambient) as log:
             yield from _changes(log, self._parts(log, state))
 
     def _parts(self, log: LogStore, state: TableState) -> list[TailPart]:

@@ -51,7 +51,7 @@ class Scan(Results):
         if self.tail is not None:
             return fresh_rows(self.filestore, self.state, self.tail, columns, self.where)
         plan = plan_scan(self.state, columns, self.where)
-        return scan(self.filestore.files(self.state), plan)
+        return scan(self.filestore.table_files(self.state), plan)
 
     def to_polars(self) -> pl.DataFrame:
         """All rows as a polars frame: as they are decoded, without a copy of their strings in between."""
@@ -59,7 +59,7 @@ class Scan(Results):
             return Results.to_polars(self)  # super() does not work in a class with slots
         plan = plan_scan(self.state, self.columns, self.where)
         with self.filestore.reading(self.state.version):
-            frames = list(scan_frames(self.filestore.files(self.state), plan))
+            frames = list(scan_frames(self.filestore.table_files(self.state), plan))
         return pl.concat([pl.DataFrame(schema=polars_schema(plan.schema)), *frames])
 
 

@@ -58,14 +58,14 @@ class LogOrder:
     """Adds the records that one commit needs in an eventual log; does nothing for a transactional log.
 
     Args:
-        files: The table.
+        filestore: The table.
         log: Its log with the columns of the version `base`; None for a table without a log.
         base: The version on which the commit was prepared.
         commit_id: The commit's id.
     """
 
-    def __init__(self, files: FileStore, log: LogSession | None, base: TableState, commit_id: str) -> None:
-        self._files = files
+    def __init__(self, filestore: FileStore, log: LogSession | None, base: TableState, commit_id: str) -> None:
+        self._filestore = filestore
         self._log = log if log is not None and log.config.eventual else None
         self._prefix = f"{base.table_id}/{commit_id}"
         self._commit_id = commit_id
@@ -82,7 +82,7 @@ class LogOrder:
         if self._log is None:
             return proposal
         with self._log.lend() as log:
-            writer = log.begin(f"{self._prefix}/{REPAIR}{state.version}-{self._files.ambient.new_id()}")
+            writer = log.begin(f"{self._prefix}/{REPAIR}{state.version}-{self._filestore.ambient.new_id()}")
             try:
                 tails = self._write_needed(log, writer, proposal, state)
                 transaction = writer.prepare()
@@ -110,13 +110,13 @@ class LogOrder:
     ) -> Mapping[int, BucketTail]:
         """Writes each key that needs it once, and returns what was found in each bucket."""
         assert self._log is not None
-        actions = plan_actions(proposal, state, self._files.ambient.now_ms())
+        actions = plan_actions(proposal, state, self._filestore.ambient.now_ms())
         after = state.next(state.version + 1, actions)
-        table, names = self._files.files(after), list(after.definition.primary_key)
+        table, names = self._filestore.table_files(after), list(after.definition.primary_key)
         schema = pa.schema([after.definition.schema.to_arrow().field(name) for name in names])
         rivals = self._rivals(state)
         starts, ends = log.start_offsets(), log.end_offsets()
-        look = TailScan(self._files, proposal, state, self._commit_id, starts, ends)
+        look = TailScan(self._filestore, proposal, state, self._commit_id, starts, ends)
         # there is a pass over the records for each part of the keys, so that strays need bounded memory
         parts = -(-(look.records + self._contenders(proposal, rivals)) // MOST_RECORDS)
         for part in range(parts):
@@ -134,7 +134,7 @@ class LogOrder:
 
     def _rivals(self, state: TableState) -> list[tuple[bool, tuple[LogTransaction, ...]]]:
         """Lists what others committed since the last call: whether it replaced partitions, and its log transactions."""
-        entries = [e for e in self._files.log.commits_after(self._seen) if e.version <= state.version]
+        entries = [e for e in self._filestore.log.commits_after(self._seen) if e.version <= state.version]
         self._seen = state.version
         snapshots = [entry.snapshot() for entry in entries]
         return [(s.operation.replaces_partitions, s.transactions) for s in snapshots if s.transactions]

@@ -56,12 +56,12 @@ class Recovery:
     """Ends log transactions of one table, and remembers those that it has seen end.
 
     Args:
-        files: The table.
+        filestore: The table.
         ambient: The clock.
     """
 
-    def __init__(self, files: FileStore, ambient: Ambient) -> None:
-        self._files = files
+    def __init__(self, filestore: FileStore, ambient: Ambient) -> None:
+        self._filestore = filestore
         self._ambient = ambient
         self._ended: set[str] = set()
         self._swept = False
@@ -86,7 +86,7 @@ class Recovery:
         listed = state.log.open
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
-        dead = self._to_search_for(abandoned(self._files.location))
+        dead = self._to_search_for(abandoned(self._filestore.location))
         if self._swept and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
@@ -102,7 +102,7 @@ class Recovery:
                 if dead:
                     self._remove_leases(opened, dead)
         for transaction_id in lost:
-            republish(self._files, log.config, transaction_id)
+            republish(self._filestore, log.config, transaction_id)
         ended = tuple(t.id for t in waiting if t.id in self._ended)
         return Recovered(ended, tuple(aborted), lost, completed=tuple(completed))
 
@@ -138,7 +138,7 @@ class Recovery:
         IMPORTANT: only once no transaction is open: until then the files make the next writer search again.
         """
         if log.stable_offsets() == log.end_offsets():
-            remove_leases(self._files.location, dead)
+            remove_leases(self._filestore.location, dead)
         else:
             self._left = frozenset(dead), self._ambient.now_ms()
 
@@ -200,6 +200,6 @@ class Recovery:
         IMPORTANT: it checks the lease first, and the history second: a dead writer commits no more, a living one may.
         """
         _, commit_id, _ = parse_transaction_id(transaction_id)
-        if holds_lease(self._files.location, commit_id):
+        if holds_lease(self._filestore.location, commit_id):
             return False
-        return all(t.id != transaction_id for t in self._files.state().log.open)
+        return all(t.id != transaction_id for t in self._filestore.state().log.open)

@@ -26,7 +26,7 @@ class LogRepair:
     """Repairs the log of one table; does nothing for a transactional log or without a log.
 
     Args:
-        files: The table.
+        filestore: The table.
         log: Returns its log for a definition.
         recovery: Ends the log transactions of the repair.
 
@@ -35,9 +35,9 @@ class LogRepair:
     """
 
     def __init__(
-        self, files: FileStore, log: Callable[[TableDefinition], LogConfig | None], recovery: Recovery
+        self, filestore: FileStore, log: Callable[[TableDefinition], LogConfig | None], recovery: Recovery
     ) -> None:
-        self._files = files
+        self._filestore = filestore
         self._log_of = log
         self._recovery = recovery
         self.strays: set[str] = set()
@@ -48,24 +48,24 @@ class LogRepair:
         self.strays = set()
         config = self._log_of(base.definition)
         if config is None or not config.eventual:
-            yield _Attempt(self, base, None, self._files, self._recovery)
+            yield _Attempt(self, base, None, self._filestore, self._recovery)
             return
-        with LogSession(config, self._files.ambient) as log:
-            attempt = _Attempt(self, base, log, self._files, self._recovery)
-            with lease(self._files.location, attempt.commit_id):
+        with LogSession(config, self._filestore.ambient) as log:
+            attempt = _Attempt(self, base, log, self._filestore, self._recovery)
+            with lease(self._filestore.location, attempt.commit_id):
                 yield attempt
 
 
 class _Attempt:
     def __init__(
-        self, repair: LogRepair, base: TableState, log: LogSession | None, files: FileStore, recovery: Recovery
+        self, repair: LogRepair, base: TableState, log: LogSession | None, filestore: FileStore, recovery: Recovery
     ) -> None:
         self.base = base
-        self.commit_id = files.ambient.new_id()
+        self.commit_id = filestore.ambient.new_id()
         self._repair = repair
         self._recovery = recovery
         self._log = log
-        self._order = LogOrder(files, log, base, self.commit_id)
+        self._order = LogOrder(filestore, log, base, self.commit_id)
 
     def prepare(self) -> Proposal | None:
         if self._log is None:

@@ -41,11 +41,11 @@ __all__ = ["republish"]
 logger = logging.getLogger(__name__)
 
 
-def republish(files: FileStore, log: LogConfig, lost: str) -> None:
+def republish(filestore: FileStore, log: LogConfig, lost: str) -> None:
     """Publishes a lost transaction again, unless another process has.
 
     Args:
-        files: The table.
+        filestore: The table.
         log: Its log.
         lost: The transaction's id.
 
@@ -56,19 +56,19 @@ def republish(files: FileStore, log: LogConfig, lost: str) -> None:
     @contextmanager
     def begin(base: TableState) -> Iterator[_Republication]:
         # the lease shows that the new transaction's writer lives, and stops others from doing the same meanwhile
-        with lease(files.location, parse_transaction_id(lost)[1]):
-            yield _Republication(files, log, files.state(), lost)
+        with lease(filestore.location, parse_transaction_id(lost)[1]):
+            yield _Republication(filestore, log, filestore.state(), lost)
 
-    if files.commit(begin) is not None:
+    if filestore.commit(begin) is not None:
         logger.warning("log transaction %s, which the log had lost, was published again", lost)
 
 
 class _Republication:
     """Writes a lost transaction's records again (`filestore.commit.protocol.Transaction`)."""
 
-    def __init__(self, files: FileStore, log: LogConfig, base: TableState, lost: str) -> None:
+    def __init__(self, filestore: FileStore, log: LogConfig, base: TableState, lost: str) -> None:
         self.base = base
-        self._files = files
+        self._filestore = filestore
         self._log = log
         self._lost = lost
         self._written: LogTransaction | None = None
@@ -77,11 +77,11 @@ class _Republication:
         lost = next((t for t in self.base.log.open if t.id == self._lost), None)
         if lost is None:
             return None  # another process has done it
-        self._written = written = _written_again(self._files, self._log, self.base, lost)
+        self._written = written = _written_again(self._filestore, self._log, self.base, lost)
         note = f"log transaction {self._lost} could not be published again: its version has expired"
         return Proposal(
             operation=Operation.REPUBLISH,
-            commit_id=self._files.ambient.new_id(),
+            commit_id=self._filestore.ambient.new_id(),
             base_version=self.base.version,
             log=LogChanges(republished={self._lost: written}),
             notes=() if written else (note,),
@@ -98,25 +98,25 @@ class _Republication:
 
     def _end(self, *, commit: bool) -> None:
         if self._written is not None:
-            with open_log(self._log, self._files.ambient) as log:
+            with open_log(self._log, self._filestore.ambient) as log:
                 log.end([self._written], commit=commit)
 
 
 def _written_again(
-    files: FileStore, config: LogConfig, state: TableState, lost: LogTransaction
+    filestore: FileStore, config: LogConfig, state: TableState, lost: LogTransaction
 ) -> LogTransaction | None:
     """Writes the same records in a new transaction, from the log or from files; returns None if both are gone."""
-    entry = _commit_of(files, state, parse_transaction_id(lost.id)[1])
+    entry = _commit_of(filestore, state, parse_transaction_id(lost.id)[1])
     if entry is None:
         return None
-    definition = files.definition(entry.version)
+    definition = filestore.definition(entry.version)
     # Kafka's compaction removes aborted records, and a compacted topic does not show whether records are missing
     ways = (_from_files,) if config.compacts else (_from_log, _from_files)
-    with open_log(replace(config, schema=definition.schema), files.ambient) as log:
+    with open_log(replace(config, schema=definition.schema), filestore.ambient) as log:
         for write in ways:
-            writer = log.begin(f"{lost.id}.{files.ambient.new_id()}")
+            writer = log.begin(f"{lost.id}.{filestore.ambient.new_id()}")
             try:
-                write(_Work(files, log, state, entry, lost, definition.log_mode is LogMode.ALL), writer)
+                write(_Work(filestore, log, state, entry, lost, definition.log_mode is LogMode.ALL), writer)
                 return writer.prepare()
             except NotFound as error:
                 writer.abort()
@@ -128,10 +128,10 @@ def _written_again(
     return None
 
 
-def _commit_of(files: FileStore, state: TableState, commit_id: str) -> Commit | None:
+def _commit_of(filestore: FileStore, state: TableState, commit_id: str) -> Commit | None:
     """Searches backwards for the commit; returns None if it has expired."""
     for version in range(state.version, -1, -1):
-        entry = files.log.commit(version)
+        entry = filestore.log.commit(version)
         if entry is None or entry.commit_id == commit_id:
             return entry
     return None
@@ -141,7 +141,7 @@ def _commit_of(files: FileStore, state: TableState, commit_id: str) -> Commit | 
 class _Work:
     """A lost transaction with its commit and the newest version."""
 
-    files: FileStore
+    filestore: FileStore
     log: LogStore
     state: TableState
     entry: Commit
@@ -157,13 +157,13 @@ class _Work:
         """Returns the log transactions of later commits in a bucket; none for a table without a key."""
         if not self.state.definition.primary_key:
             return []
-        entries = self.files.log.commits_after(self.entry.version)
+        entries = self.filestore.log.commits_after(self.entry.version)
         found = [t for entry in entries for t in entry.snapshot().transactions]
         return [t for t in found if any(part.bucket == bucket for part in t.ranges)]
 
     def correct(self, writer: LogWriter, bucket: int, keys: pa.Table) -> None:
         """Writes the stored rows of keys again, because later commits' records of them are before the new records."""
-        rows = stored_records(self.files.files(self.state), self.state, keys)
+        rows = stored_records(self.filestore.table_files(self.state), self.state, keys)
         writer.append(bucket, balanced(rows) if self.complete else rows)
 
 
@@ -196,10 +196,10 @@ def _from_files(work: _Work, writer: LogWriter) -> None:
 
 
 def _changes(work: _Work) -> Iterator[tuple[int, pa.Table]]:
-    files, version = work.files, work.entry.version
-    before, after = files.state(version - 1), files.state(version)
-    compared = VersionPair(files.files(before), files.files(after), after.definition.schema)
-    with files.reading(before.version):
+    filestore, version = work.filestore, work.entry.version
+    before, after = filestore.state(version - 1), filestore.state(version)
+    compared = VersionPair(filestore.table_files(before), filestore.table_files(after), after.definition.schema)
+    with filestore.reading(before.version):
         for difference in sorted(differences(before, after), key=lambda d: repr(d.slot)):
             if difference.slot.bucket in work.buckets:
                 for rows in changed_rows(compared, difference, on_local_disk):

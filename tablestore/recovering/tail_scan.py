@@ -53,7 +53,7 @@ class TailScan:
     """Reads the tail of each bucket, up to the log's end as it was at the beginning.
 
     Args:
-        files: The table.
+        filestore: The table.
         proposal: The commit in progress.
         state: The version that it follows.
         commit_id: The commit's id.
@@ -63,14 +63,14 @@ class TailScan:
 
     def __init__(
         self,
-        files: FileStore,
+        filestore: FileStore,
         proposal: Proposal,
         state: TableState,
         commit_id: str,
         starts: Mapping[int, int],
         ends: Mapping[int, int],
     ) -> None:
-        self._files = files
+        self._filestore = filestore
         self._state = state
         self._commit_id = commit_id
         self._replaces = proposal.operation.replaces_partitions
@@ -115,7 +115,7 @@ class TailScan:
         key = self._state.definition.primary_key
         with log.tail(self._tails, key) as tail:
             at = tail.offsets
-            for event in read_until(tail, self._ends, self._files.location):
+            for event in read_until(tail, self._ends, self._filestore.location):
                 bucket, begins = event.bucket, at[event.bucket]
                 at[bucket] = event.end_offset
                 if begins >= self._ends[bucket] or self._is_left(event, begins):
@@ -146,7 +146,7 @@ class TailScan:
     def _lives(self, transaction_id: str) -> bool:
         """Whether the writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
         commit_id = parse_transaction_id(transaction_id)[1]
-        return commit_id != self._commit_id and holds_lease(self._files.location, commit_id)
+        return commit_id != self._commit_id and holds_lease(self._filestore.location, commit_id)
 
     def _number_of(self, transaction_id: str) -> int:
         if (known := self._numbers.get(transaction_id)) is not None:

@@ -76,7 +76,7 @@ def changes_parts(store: FileStore, from_version: int, to_version: int) -> list[
     """
     before, after = store.state(from_version), store.state(to_version)
     newest = store.state().definition
-    compared = VersionPair(store.files(before), store.files(after), newest.schema)
+    compared = VersionPair(store.table_files(before), store.table_files(after), newest.schema)
     return [ChangesPart(compared, difference, changes_schema(newest)) for difference in differences(before, after)]
 
 
@@ -147,7 +147,7 @@ def audit_parts(store: FileStore, log: LogConfig, from_version: int | None, to_v
             f"from_version={first} is after to_version={last}: the audit log cannot go backward", code="bad-versions"
         )
     store.snapshot(first)
-    table, definition = store.files(newest), store.definition(first)
+    table, definition = store.table_files(newest), store.definition(first)
     store.snapshot(last)
     buckets = range(table.definition.buckets)
     parts = []
@@ -186,7 +186,7 @@ def _replaced(store: FileStore, step: Replaced) -> dict[int, list[FromLog | _Row
     for state, parts, kind in sides:
         for bucket in {part.bucket for part in parts}:
             chosen = tuple(part for part in parts if part.bucket == bucket)
-            found.setdefault(bucket, []).append(_Rows(store.files(state), chosen, kind))
+            found.setdefault(bucket, []).append(_Rows(store.table_files(state), chosen, kind))
     return found
 
 

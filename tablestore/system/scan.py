@@ -91,7 +91,7 @@ def system_schema(name: str, definition: TableDefinition) -> pa.Schema:
 def system_scan(table: OpenedTable, name: str, versions: Versions) -> SystemScan:
     """Plans the read of a system table for the existing versions. Errors are those of `tablestore.Table.system`."""
     versions.check(name)
-    store = table.files
+    store = table.filestore
     schema = system_schema(name, store.state().definition)
     match name:
         case "audit_log":

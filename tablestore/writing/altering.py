@@ -18,4 +18,4 @@ __all__ = ["alter_table"]
 def alter_table(table: OpenedTable, changes: Sequence[Change]) -> Snapshot:
     """Implements `tablestore.Table.alter`. The log is changed first, so that it can refuse."""
     retention = RetentionChange(table.log_config, table.ambient)
-    return alter(table.files, changes, TableRewrite, lambda store: fold_table(store, full=True), retention)
+    return alter(table.filestore, changes, TableRewrite, lambda store: fold_table(store, full=True), retention)

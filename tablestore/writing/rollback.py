@@ -61,14 +61,14 @@ def rollback(table: WriterTable, version: int, observer: Observer | None = None)
         Conflict: the table's definition or its rows changed meanwhile, again and again. No row was changed.
         Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
     """
-    files = table.files
-    newest = files.state()
+    filestore = table.filestore
+    newest = filestore.state()
     if version == newest.version:
-        return files.snapshot(version)
+        return filestore.snapshot(version)
     work = _Rollback(table, version)
-    with Consumer(files, f"rollback-{files.ambient.new_id()}").register(version, rows=True):
-        committed = files.commit(work.begin, base=newest, observer=observer)
-    return files.snapshot(work.unchanged) if committed is None else committed.snapshot
+    with Consumer(filestore, f"rollback-{filestore.ambient.new_id()}").register(version, rows=True):
+        committed = filestore.commit(work.begin, base=newest, observer=observer)
+    return filestore.snapshot(work.unchanged) if committed is None else committed.snapshot
 
 
 class _Rollback:
@@ -84,26 +84,26 @@ class _Rollback:
     @contextmanager
     def begin(self, base: TableState) -> Iterator[_Attempt]:
         """Begins an attempt under a lease, as a write does."""
-        files = self.table.files
-        with log_session(self.table.log(base.definition), files.ambient) as log:
+        filestore = self.table.filestore
+        with log_session(self.table.log(base.definition), filestore.ambient) as log:
             self.table.recovery.before_write(base, log)
             attempt = _Attempt(self, base, log)
-            with nullcontext() if log is None else lease(files.location, attempt.commit_id):
+            with nullcontext() if log is None else lease(filestore.location, attempt.commit_id):
                 yield attempt
 
     def target(self, base: TableState) -> TableState:
         """Returns the older version without pending runs, with the definition of `base`."""
         if self._target is None or self._target[0] != base.definition:
             self.discard_target()
-            files = self.table.files
-            refolded = refold(files, as_defined_now(files.state(self.version), base))
+            filestore = self.table.filestore
+            refolded = refold(filestore, as_defined_now(filestore.state(self.version), base))
             self._target = base.definition, refolded
         return self._target[1].state
 
     def discard_target(self) -> None:
         """Removes the files of the target that no version names."""
         if self._target is not None:
-            self._target[1].discard(self.table.files)
+            self._target[1].discard(self.table.filestore)
             self._target = None
 
 
@@ -112,23 +112,23 @@ class _Attempt:
 
     def __init__(self, work: _Rollback, base: TableState, log: LogSession | None) -> None:
         self.base = base
-        self.commit_id = work.table.files.ambient.new_id()
+        self.commit_id = work.table.filestore.ambient.new_id()
         self._log = log
         self._work = work
-        self._files = work.table.files
+        self._filestore = work.table.filestore
         self._recovery = work.table.recovery
         self._target = base
         self._transactions: list[LogTransaction] = []
         self._changes = ReplacedRows(work.table.changes)
-        self._order = LogOrder(self._files, log, base, self.commit_id)
+        self._order = LogOrder(self._filestore, log, base, self.commit_id)
 
     def prepare(self) -> Proposal | None:
         """Folds pending runs, and logs the changes to the older version's rows."""
         if self.base.pending():  # written before the rollback, so it is rolled back with the rest
-            fold_table(self._files, full=True)
-            self.base = self._files.state()
+            fold_table(self._filestore, full=True)
+            self.base = self._filestore.state()
             self._require_definition()
-            self._order = LogOrder(self._files, self._log, self.base, self.commit_id)
+            self._order = LogOrder(self._filestore, self._log, self.base, self.commit_id)
         self._target = self._work.target(self.base)
         what = self._restored(self.base)
         if what.nothing:
@@ -164,7 +164,7 @@ class _Attempt:
         snapshot = committed.snapshot
         ended = attempt_each(
             f"after version {snapshot.version}",
-            lambda: remove(self._files.files(self._target), self._changes.unused),
+            lambda: remove(self._filestore.table_files(self._target), self._changes.unused),
             lambda: self._recovery.commit(snapshot.transactions, self._log),
         )
         if not ended:
@@ -173,7 +173,7 @@ class _Attempt:
     def discard(self, *, again: bool) -> None:
         """Aborts the log transactions and removes the files."""
         steps = [
-            lambda: remove(self._files.files(self._target), self._changes.written),
+            lambda: remove(self._filestore.table_files(self._target), self._changes.written),
             lambda: self._recovery.abort(self._transactions, self._log),
             lambda: self._recovery.abort_strays(self.commit_id, (), self._log),
         ]
@@ -183,7 +183,7 @@ class _Attempt:
             self._recovery.search_again()
 
     def _restored(self, base: TableState) -> Restored:
-        return restored(base, self._target, self._files.ambient.now_ms())
+        return restored(base, self._target, self._filestore.ambient.now_ms())
 
     def _proposal(self, base: TableState, what: Restored, changed: frozenset[Slot]) -> Proposal:
         return Proposal(
@@ -194,7 +194,7 @@ class _Attempt:
                 adds=what.adds,
                 vectors=what.vectors,
                 removes=what.removes,
-                cdc=self._changes.of_files(self._files.files(base), what.differences(base), changed),
+                cdc=self._changes.of_files(self._filestore.table_files(base), what.differences(base), changed),
             ),
             # a delete that is rolled back must not make rows late
             runs=RunChanges(tombstones=what.remembered, forgotten=what.forgotten),
@@ -232,7 +232,9 @@ class _Attempt:
             for bucket in range(self._log.config.buckets):
                 writer.control(bucket, {"control": "overwrite"})
             return
-        versions = VersionPair(self._files.files(base), self._files.files(self._target), base.definition.schema)
+        versions = VersionPair(
+            self._filestore.table_files(base), self._filestore.table_files(self._target), base.definition.schema
+        )
         complete = _logs_former_rows(base)
         differing = [difference for difference in differences(base, self._target) if difference.slot in slots]
         for difference in sorted(differing, key=lambda difference: repr(difference.slot)):

@@ -50,13 +50,13 @@ class WriterTable:
     """The objects that all writes of one writer share.
 
     Attributes:
-        files: The table.
+        filestore: The table.
         log: Returns its log for a definition; None for a table without a log.
         recovery: Ends and aborts log transactions.
         changes: Computes the change data of overwrites and drops.
     """
 
-    files: FileStore
+    filestore: FileStore
     log: Callable[[TableDefinition], LogConfig | None]
     recovery: Recovery
     changes: ChangeRunner
@@ -93,11 +93,11 @@ class Write:
         self._app = app
         self._retries = retries
         self._drop = drop
-        self._files = table.files
-        self._commit_id = table.files.ambient.new_id()
+        self._filestore = table.filestore
+        self._commit_id = table.filestore.ambient.new_id()
         config = table.log(base.definition)
-        self._log = None if config is None else LogSession(config, table.files.ambient)
-        self._order = LogOrder(table.files, self._log, base, self._commit_id)
+        self._log = None if config is None else LogSession(config, table.filestore.ambient)
+        self._order = LogOrder(table.filestore, self._log, base, self._commit_id)
         self._replaced = ReplacedRows(table.changes)
         self._result = WriteResult(())
         self._transactions: list[LogTransaction] = []
@@ -119,7 +119,7 @@ class Write:
                     held.enter_context(self._log)
                 self._table.recovery.before_write(self.base, self._log)
                 if self._log is not None and not self._is_committed:
-                    held.enter_context(lease(self._files.location, self._commit_id))
+                    held.enter_context(lease(self._filestore.location, self._commit_id))
             yield self
 
     @property
@@ -165,9 +165,9 @@ class Write:
 
     def _run_tasks(self) -> None:
         base, replaces = self.base, self._replacing is not None
-        stored = {} if replaces else base.lookup_files(self._files.ambient.now_ms())
+        stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
         job = WriteJob(
-            self._files.files(base),
+            self._filestore.table_files(base),
             stored,
             None if replaces else self._log,
             self._transaction_prefix,
@@ -227,16 +227,16 @@ class Write:
     def _completed(self, proposal: Proposal, state: TableState, changed: frozenset[Slot] = frozenset()) -> Proposal:
         """Adds what depends on the version before the commit: change data of replaced rows, and the log's order."""
         if self._replacing is not None:
-            proposal = self._replaced.of_overwrite(self._files.files(state), state, proposal, changed)
+            proposal = self._replaced.of_overwrite(self._filestore.table_files(state), state, proposal, changed)
         return self._order.completed(proposal, state)
 
     def _looked_up_again(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         if not changed.slots:
             return proposal
-        stored = state.lookup_files(self._files.ambient.now_ms())
+        stored = state.lookup_files(self._filestore.ambient.now_ms())
         # Records that hold the stored rows as they were need no correction.
         log = None if state.definition.logs_images else self._log
-        job = WriteJob(self._files.files(state), stored, log, self._transaction_prefix)
+        job = WriteJob(self._filestore.table_files(state), stored, log, self._transaction_prefix)
         outdated = self._result.to_look_up_again(changed.slots, state.definition)
         outcome = job.run_again(outdated, f"again.{state.version}")
         self._take(self._result.with_slots(outcome.results))
@@ -279,4 +279,4 @@ class Write:
 
     def _remove(self, paths: set[str]) -> None:
         for path in sorted(paths):
-            self._files.storage.delete(layout.join(self._files.location, path))
+            self._filestore.storage.delete(layout.join(self._filestore.location, path))

@@ -34,7 +34,7 @@ class TableWriter:
     """Writes one table, one write at a time.
 
     Args:
-        files: The table.
+        filestore: The table.
         log: Returns the table's log for a definition; None for a table without a log.
         ambient: Clock, ids, chance.
         changes: Computes the change data of overwrites and drops.
@@ -43,24 +43,24 @@ class TableWriter:
 
     def __init__(
         self,
-        files: FileStore,
+        filestore: FileStore,
         log: Callable[[TableDefinition], LogConfig | None],
         ambient: Ambient,
         changes: ChangeRunner = changes_in_threads,
         meter: CommitMeter | None = None,
     ) -> None:
         self.meter = meter or CommitMeter(NO_METER, "", ambient)
-        self._files = files
+        self._filestore = filestore
         self._log_of = log
         self._ambient = ambient
-        self._recovery = Recovery(files, ambient)
-        self._table = WriterTable(files, log, self._recovery, changes)
+        self._recovery = Recovery(filestore, ambient)
+        self._table = WriterTable(filestore, log, self._recovery, changes)
         self._expiry = WriterExpiry()
 
     @property
     def definition(self) -> TableDefinition:
         """The table's newest definition."""
-        return self._files.state().definition
+        return self._filestore.state().definition
 
     @property
     def log(self) -> LogConfig | None:
@@ -116,7 +116,7 @@ class TableWriter:
 
     def _committed(self, begin: Callable[[TableState], Write]) -> Snapshot | None:
         def once() -> Snapshot | None:
-            committed = self._files.commit(lambda base: begin(base).begun(), observer=_WriteObserver(self))
+            committed = self._filestore.commit(lambda base: begin(base).begun(), observer=_WriteObserver(self))
             return None if committed is None else committed.snapshot
 
         return self.meter.measured(once)
@@ -129,7 +129,7 @@ class TableWriter:
         """
         self._recovery.search_again()
         with log_session(self.log, self._ambient) as log:
-            found = self._recovery.before_write(self._files.state(), log)
+            found = self._recovery.before_write(self._filestore.state(), log)
             repaired = tuple(sorted(self._repair()))
             return replace(found, repaired=repaired, foreign=self._recovery.foreign(log))
 
@@ -139,8 +139,8 @@ class TableWriter:
             self._repair()
 
     def _repair(self) -> set[str]:
-        repair = LogRepair(self._files, self._log_of, self._recovery)
-        self._files.commit(repair.begin)
+        repair = LogRepair(self._filestore, self._log_of, self._recovery)
+        self._filestore.commit(repair.begin)
         return repair.strays
 
 

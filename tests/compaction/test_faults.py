@@ -46,7 +46,7 @@ def rob_one_bucket(store: FileStore) -> None:
     """Another compaction replaces one bucket's files, and rows die in both."""
     state = store.state()
     task = plan_compaction(state, full=True)[0]
-    commit_compaction(store, state, compact_slots(store.files(state), [task]))
+    commit_compaction(store, state, compact_slots(store.table_files(state), [task]))
     upsert(store)
 
 

@@ -272,7 +272,7 @@ def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool)
     def one_partition(other: FileStore) -> None:
         tasks = [t for t in plan_compaction(other.state(), full=True) if t.slot.partition == (("p", "a"),)]
         state = other.state()
-        commit_compaction(other, state, compact_slots(other.files(state), tasks))
+        commit_compaction(other, state, compact_slots(other.table_files(state), tasks))
         if also:
             write(other, [{"p": "b", "id": 29, "v": 9}])
 

@@ -60,7 +60,7 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
     store = create(folder / "t", definition, ambient=seeded(1))
     prepare(store, [{"id": 1, "v": 1}], later=True).commit()
     state = store.state()
-    table = store.files(state)
+    table = store.table_files(state)
     overlay = overlay_location(table, state.version)
     named = [file for slot in pending_slots(state) for file in overlay_slot(table, slot, overlay)]
     commit_overlay(table, state, state.pending(), named, overlay)

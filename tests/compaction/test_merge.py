@@ -46,7 +46,7 @@ def groups() -> Iterator[None]:
 
 
 def rows_of(store: FileStore, files: tuple[DataFile, ...]) -> list[dict[str, Any]]:
-    table = store.files(store.state())
+    table = store.table_files(store.state())
     return [row for file in files for part in read_file(table, file) for row in part.to_pylist()]
 
 
@@ -77,7 +77,7 @@ def test_what_lives_comes_out_sorted(
             write(store, batch)
         for files in slots(store):
             before = set(folder.rglob("*.parquet"))
-            result = compact_slot(store.files(store.state()), files, 7)
+            result = compact_slot(store.table_files(store.state()), files, 7)
             found = rows_of(store, result.adds)
             assert in_order(found) == in_order(rows_of(store, files))
             order = [tuple(row[name] for name in key) for row in found]
@@ -94,7 +94,7 @@ def test_row_groups_have_the_wanted_size(folder: Path) -> None:
     for start in range(5):
         write(store, [{"id": i, "v": start} for i in range(start, 100, 3)])
     (files,) = slots(store)
-    (merged,) = compact_slot(store.files(store.state()), files, 1).adds
+    (merged,) = compact_slot(store.table_files(store.state()), files, 1).adds
     footer = pq.read_metadata(folder / "t" / merged.path)
     sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
     assert sizes[:-1] == [7] * (len(sizes) - 1)
@@ -116,7 +116,7 @@ def test_runs_that_do_not_overlap_are_not_open_together(folder: Path, monkeypatc
 
     monkeypatch.setattr(merge, "_live_rows", tracked)
     (files,) = slots(store)
-    table = store.files(store.state())
+    table = store.table_files(store.state())
     heights = []
     for frame in merge._merged(table, chains(files, table.definition)):
         heights.append(frame.height)
@@ -139,7 +139,7 @@ def test_small_runs_pass_first_when_not_all_fit(folder: Path, monkeypatch: pytes
 
     monkeypatch.setattr(merge, "_live_rows", recording)
     (files,) = slots(store)
-    compact_slot(store.files(store.state()), files, 1)
+    compact_slot(store.table_files(store.state()), files, 1)
     large = max(files, key=lambda f: f.rows)
     assert opened.count(large.path) == 1
     assert len(opened) > len(files)
@@ -150,7 +150,7 @@ def test_pieces_without_a_key_keep_their_order(folder: Path) -> None:
     for start in range(0, 30, 10):
         write(store, [{"v": start + i} for i in range(10)])
     (files,) = slots(store)
-    result = compact_slot(store.files(store.state()), files, 1)
+    result = compact_slot(store.table_files(store.state()), files, 1)
     assert [row["v"] for row in rows_of(store, result.adds)] == list(range(30))
 
 
@@ -160,7 +160,7 @@ def test_a_slot_in_which_all_is_dead_gives_no_file(folder: Path) -> None:
     before = slots(store)[0]
     write(store, [{"id": 1, "v": 2}])
     (worn,) = (f for f in slots(store)[0] if f.path == before[0].path)
-    assert rows_of(store, compact_slot(store.files(store.state()), (worn,), 1).adds) == [{"id": 2, "v": 1}]
+    assert rows_of(store, compact_slot(store.table_files(store.state()), (worn,), 1).adds) == [{"id": 2, "v": 1}]
 
 
 def test_partition_columns_are_kept(folder: Path) -> None:
@@ -168,7 +168,7 @@ def test_partition_columns_are_kept(folder: Path) -> None:
     for v in range(3):
         write(store, [{"p": p, "id": i, "v": v} for p in ("a b", "%/ü=:") for i in range(v, 5)])
     for files in slots(store):
-        result = compact_slot(store.files(store.state()), files, 1)
+        result = compact_slot(store.table_files(store.state()), files, 1)
         assert in_order(rows_of(store, result.adds)) == in_order(rows_of(store, files))
         assert {file.slot for file in result.adds} == {files[0].slot}
 
@@ -179,7 +179,7 @@ def test_a_task_travels_to_another_process(folder: Path) -> None:
     (files,) = slots(store)
     task = CompactionTask(files[0].slot, files, 1)
     assert pickle.loads(pickle.dumps(task)) == task
-    result = compact_slot(store.files(store.state()), files, 1)
+    result = compact_slot(store.table_files(store.state()), files, 1)
     assert pickle.loads(pickle.dumps(result)) == result
 
 
@@ -198,7 +198,7 @@ for n in range(files):
 del text, ids
 (slot,) = store.state().slots().values()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-result = compact_slot(store.files(store.state()), slot, 1)
+result = compact_slot(store.table_files(store.state()), slot, 1)
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 assert sum(f.rows for f in result.adds) == rows * files
 print((after - before) // 1024, rows * files * 900 // 1_000_000)
@@ -226,7 +226,7 @@ def test_every_pair_of_files_is_merged_once(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v INT", ("id",), row__group_rows=5))
     for v in range(6):
         write(store, [{"id": i, "v": v} for i in range(v, 60, 6)])
-    table = store.files(store.state())
+    table = store.table_files(store.state())
     (files,) = slots(store)
     frames = list(merge._merged(table, [(file,) for file in files]))
     keys = list(itertools.chain.from_iterable(frame["id"].to_list() for frame in frames))

@@ -48,7 +48,7 @@ class CompactedMachine(Machine):
         """Merges; others commit before it does."""
         state = self.model.store.state()
         tasks = plan_compaction(state, full=full)
-        self.begun = (state, compact_slots(self.model.store.files(state), tasks)) if tasks else None
+        self.begun = (state, compact_slots(self.model.store.table_files(state), tasks)) if tasks else None
         self.replaced = False
 
     @precondition(lambda self: self.begun is not None)

@@ -104,4 +104,4 @@ def test_a_scan_reads_the_files_of_those_buckets(folder: Path) -> None:
     state = store.state()
     plan = plan_scan(state, None, "id = 77")
     assert len(plan.files) == 1 < len(state.files)
-    assert scan_table(store.files(state), plan).to_pylist() == [{"id": 77, "v": 77}]
+    assert scan_table(store.table_files(state), plan).to_pylist() == [{"id": 77, "v": 77}]

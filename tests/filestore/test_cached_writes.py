@@ -68,12 +68,12 @@ STEPS = st.lists(ROWS | st.sampled_from(["compact", "hour"]), min_size=2, max_si
 class Uncached(FileStore):
     """Keeps nothing."""
 
-    def files(self, state: TableState) -> TableFiles:
-        return replace(super().files(state), cache=None)
+    def table_files(self, state: TableState) -> TableFiles:
+        return replace(super().table_files(state), cache=None)
 
 
 def cache_of(store: FileStore) -> LookupCache:
-    cache = store.files(store.state()).cache
+    cache = store.table_files(store.state()).cache
     assert cache is not None
     return cache
 
@@ -214,7 +214,7 @@ def test_columns_and_options_that_change_are_seen(folder: Path) -> None:
 
 def sent(store: FileStore) -> TableFiles:
     """As a task gets it."""
-    table = cloudpickle.loads(cloudpickle.dumps(store.files(store.state())))
+    table = cloudpickle.loads(cloudpickle.dumps(store.table_files(store.state())))
     assert isinstance(table, TableFiles)
     return table
 
@@ -241,7 +241,7 @@ def stored(folder: Path, clock: Clock, **options: object) -> FileStore:
 def test_tasks_of_a_process_share_one_for_a_table(folder: Path) -> None:
     store = stored(folder / "t", Clock(), **ON_DISK)
     first, second = sent(store), sent(store)
-    assert first.cache is second.cache is not store.files(store.state()).cache
+    assert first.cache is second.cache is not store.table_files(store.state()).cache
     warm(store, first)
     assert received(reopen(store)).disk_bytes > 0
     assert received(store).limits == cache_of(store).limits

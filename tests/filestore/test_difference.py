@@ -34,7 +34,7 @@ Row = dict[str, Any]
 def told(store: FileStore, before: int, after: int) -> list[Row]:
     """The changes from one version to another."""
     old, new = store.state(before), store.state(after)
-    compared = VersionPair(store.files(old), store.files(new), store.state().definition.schema)
+    compared = VersionPair(store.table_files(old), store.table_files(new), store.state().definition.schema)
     found = differences(old, new)
     return [row for one in found for rows in changed_rows(compared, one, on_local_disk) for row in rows.to_pylist()]
 
@@ -177,7 +177,7 @@ _STEPS = st.lists(
 def seen(store: FileStore, version: int) -> list[Row]:
     """A version's rows as our readers see them."""
     state = store.state(version)
-    return in_order(scan_table(store.files(state), plan_scan(state)).to_pylist())
+    return in_order(scan_table(store.table_files(state), plan_scan(state)).to_pylist())
 
 
 def put(store: FileStore, rows: list[Row]) -> None:
@@ -221,7 +221,7 @@ def live(store: FileStore, kind: str, rows: list[Row]) -> None:
             fold_table(store, full=True)
         case "fold some":
             if tasks := plan_folds(store.state(), store.ambient.now_ms(), full=True)[:1]:
-                commit_folds(store, store.state(), tasks, fold_slots(store.files(store.state()), tasks))
+                commit_folds(store, store.state(), tasks, fold_slots(store.table_files(store.state()), tasks))
         case "compact":
             compact_table(store, full=True)
         case "drop":

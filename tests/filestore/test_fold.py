@@ -210,7 +210,7 @@ def test_looking_again_needs_no_key(folder: Path) -> None:
     store = create(folder / "t", define(COLUMNS))
     prepared = prepare(store, [{"id": 1, "v": 1}])
     (result,) = prepared.result.results
-    assert rebase_slot(store.files(store.state()), (), result) == result
+    assert rebase_slot(store.table_files(store.state()), (), result) == result
 
 
 def test_a_write_on_a_dropped_table_is_refused(folder: Path) -> None:
@@ -231,7 +231,7 @@ def test_unsorted_rows_are_refused(folder: Path, ids: list[int]) -> None:
         BUCKET_COLUMN, pa.array([0] * len(ids), pa.int32())
     )
     with pytest.raises(InvalidRequest) as caught:
-        list(write_sorted(store.files(store.state()), {}, rows.to_batches()))
+        list(write_sorted(store.table_files(store.state()), {}, rows.to_batches()))
     assert caught.value.code == "unsorted-rows"
     assert files_of(folder / "t") == []
 
@@ -241,7 +241,7 @@ def test_a_slot_in_two_places_is_refused(folder: Path) -> None:
     rows = to_arrow(store.state().definition, [{"id": n} for n in range(3)])
     rows = rows.append_column(BUCKET_COLUMN, pa.array([0, 1, 0], pa.int32()))
     with pytest.raises(InvalidRequest, match="come in two places"):
-        list(write_sorted(store.files(store.state()), {}, rows.to_batches()))
+        list(write_sorted(store.table_files(store.state()), {}, rows.to_batches()))
 
 
 @pytest.mark.parametrize("value", [{"a": None}, None, {"a": 1}])

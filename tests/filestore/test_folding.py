@@ -52,7 +52,7 @@ def append(store: FileStore, rows: Rows) -> None:
 
 def seen(store: FileStore) -> Rows:
     state = store.state()
-    return in_order(scan_table(store.files(state), plan_scan(state)).to_pylist())
+    return in_order(scan_table(store.table_files(state), plan_scan(state)).to_pylist())
 
 
 def calls_of_a_fold(definition: TableDefinition) -> int:

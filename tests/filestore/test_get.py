@@ -54,7 +54,7 @@ def get(
     cached: bool = False,
 ) -> pa.Table:
     state = store.state(version)
-    table = store.files(state)
+    table = store.table_files(state)
     return get_rows(table if cached else replace(table, cache=None), state, asked, columns)
 
 

@@ -47,7 +47,7 @@ def check(folder: Path, kinds: list[pa.DataType], stored: Keys, dead: Keys, prob
     write(store, rows_of(stored, 1))
     write(store, rows_of(dead, 0, "-D"))
     live = set(stored) - set(dead)
-    table, files = store.files(store.state()), tuple(store.state().files.values())
+    table, files = store.table_files(store.state()), tuple(store.state().files.values())
 
     def look_up(cache: LookupCache | None, chunks: list[Keys]) -> None:
         check_found(definition, [FileLookup(table, file, ["v"], cache) for file in files], live, chunks)
@@ -124,7 +124,7 @@ def test_a_file_outside_the_probes_is_not_opened(folder: Path) -> None:
     write(store, rows_of([(n,) for n in range(10)], 1))
     (file,) = store.state().files.values()
     (Path(store.location) / file.path).unlink()
-    lookup = FileLookup(store.files(store.state()), file)
+    lookup = FileLookup(store.table_files(store.state()), file)
     assert list(lookup.find(pa.table({"k0": pa.array([10, 99], pa.int64())}))) == []
 
 
@@ -170,7 +170,7 @@ def test_a_filter_spares_row_groups(folder: Path, monkeypatch: pytest.MonkeyPatc
     def found(*ids: int) -> list[int]:
         read_groups.clear()
         probes = pa.table({"id": pa.array(ids, pa.int64()), "a.b": [str(n // 2) for n in ids]})
-        return [p for m in FileLookup(store.files(state), file).find(probes) for p in m.positions.tolist()]
+        return [p for m in FileLookup(store.table_files(state), file).find(probes) for p in m.positions.tolist()]
 
     absent = [found(2 * n) for n in range(1, 400)]
     assert absent == [[]] * 399
@@ -184,7 +184,7 @@ def test_row_groups_between_the_probes_are_not_read(folder: Path, monkeypatch: p
     store, file = with_filters(folder)
     groups = groups_read(monkeypatch)
     probes = pa.table({"id": pa.array([1, 799], pa.int64()), "a.b": ["0", "399"]})
-    (first, last) = FileLookup(store.files(store.state()), file).find(probes)
+    (first, last) = FileLookup(store.table_files(store.state()), file).find(probes)
     assert groups == [0, pq.read_metadata(Path(store.location) / file.path).num_row_groups - 1]
     assert (first.positions.tolist(), last.positions.tolist()) == ([0], [399])
 

@@ -52,7 +52,7 @@ def find_all(store: FileStore, cache: LookupCache | None) -> list[dict[str, Any]
     probes = pa.table({"id": [f"k{n:02}" for n in range(ROWS)]})
     rows: list[dict[str, Any]] = []
     for file in state.files.values():
-        lookup = FileLookup(store.files(state), file, cache=cache)
+        lookup = FileLookup(store.table_files(state), file, cache=cache)
         for found in lookup.find(probes):
             rows += lookup.rows_at(found.positions, ["id", "v", "w"]).to_pylist()
     return sorted(rows, key=lambda row: row["id"])
@@ -60,7 +60,7 @@ def find_all(store: FileStore, cache: LookupCache | None) -> list[dict[str, Any]
 
 def own_cache(store: FileStore) -> LookupCache:
     """The one that all of the store's look-ups share."""
-    cache = store.files(store.state()).cache
+    cache = store.table_files(store.state()).cache
     assert cache is not None
     return cache
 
@@ -97,7 +97,7 @@ def test_rows_have_their_partition_columns_from_the_cache_too(folder: Path) -> N
     store = create(folder / "t", define("v INT, p STRING, id BIGINT", ["p", "id"], ["p"], **options))
     write(store, [{"v": n, "p": "a b", "id": n} for n in range(9)])
     (file,) = store.state().files.values()
-    lookup = FileLookup(store.files(store.state()), file, cache=own_cache(store))
+    lookup = FileLookup(store.table_files(store.state()), file, cache=own_cache(store))
     wanted = [{"p": "a b", "v": n, "id": n} for n in (2, 5)]
     for _ in range(3):
         assert lookup.rows_at(np.array([2, 5]), ["p", "v", "id"]).to_pylist() == wanted

@@ -60,7 +60,7 @@ CONDITIONS = [
 def slowly(store: FileStore) -> pa.Table:
     """All live rows, file after file as a scan has them, decoded by pyarrow."""
     state = store.state()
-    table = store.files(state)
+    table = store.table_files(state)
     parts = [rows for file in state.files.values() for rows in read_file(table, file)]
     return pa.concat_tables([state.definition.schema.to_arrow().empty_table(), *parts])
 
@@ -109,13 +109,15 @@ def test_a_scan_gives_what_each_file_holds_in_its_order(
                 write(store, [renamed(row, store.state().definition.schema.names) for row in step])
         state, every = store.state(), slowly(store)
         for _ in range(2):  # also by what the first scan has left in the cache
-            found = scan_table(store.files(state), plan_scan(state))
+            found = scan_table(store.table_files(state), plan_scan(state))
             assert found.schema.equals(every.schema)
             assert found.to_pylist() == every.to_pylist()
             for where in CONDITIONS:
-                some = scan_table(store.files(state), plan_scan(state, None, where))
+                some = scan_table(store.table_files(state), plan_scan(state, None, where))
                 assert some.to_pylist() == wanted(every, where), where
-                assert some.column("id") == scan_table(store.files(state), plan_scan(state, ["id"], where)).column("id")
+                assert some.column("id") == scan_table(
+                    store.table_files(state), plan_scan(state, ["id"], where)
+                ).column("id")
         for where in (None, *CONDITIONS):
             read = Scan(store, state, None, where)
             assert read.to_polars().schema == polars_schema(every.schema)
@@ -162,14 +164,14 @@ def decodings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 
 def test_small_files_are_decoded_together_and_in_bounded_numbers(many: FileStore, decodings: list[int]) -> None:
     state = many.state()
-    assert scan_table(many.files(state), plan_scan(state)).num_rows == 205
+    assert scan_table(many.table_files(state), plan_scan(state)).num_rows == 205
     assert sum(decodings) == 40
     assert len(decodings) == 1
     with tiny_row_groups():
         change = "SET row-group.rows = 100"
         alter(many, parse_changes([change]), lambda *_: pytest.fail("metadata only"), lambda _: None)
         state = many.state()
-        assert [rows.num_rows for rows in scan(many.files(state), plan_scan(state))] == [50, 50, 50, 55]
+        assert [rows.num_rows for rows in scan(many.table_files(state), plan_scan(state))] == [50, 50, 50, 55]
 
 
 def test_a_second_scan_opens_no_footer_and_no_vector(many: FileStore) -> None:
@@ -177,9 +179,9 @@ def test_a_second_scan_opens_no_footer_and_no_vector(many: FileStore) -> None:
     assert isinstance(storage, Counted)
     state = many.state()
     for where in (None, "v = 7", "id = 77"):
-        first = scan_table(many.files(state), plan_scan(state, None, where))
+        first = scan_table(many.table_files(state), plan_scan(state, None, where))
         storage.opened.clear()
-        assert scan_table(many.files(state), plan_scan(state, None, where)).equals(first)
+        assert scan_table(many.table_files(state), plan_scan(state, None, where)).equals(first)
         assert where == "id = 77" or not storage.opened
 
 
@@ -188,7 +190,7 @@ def test_a_scan_for_one_key_opens_only_files_that_may_hold_it(many: FileStore, d
     assert isinstance(storage, Counted)
     state = many.state()
     storage.opened.clear()
-    found = scan_table(many.files(state), plan_scan(state, None, "id = 77 AND v > 0"))
+    found = scan_table(many.table_files(state), plan_scan(state, None, "id = 77 AND v > 0"))
     assert found.to_pylist() == [{"id": 77, "v": 15}]
     assert len([name for name in storage.opened if name.endswith(".parquet")]) <= 2
     assert set(decodings) == {1}
@@ -198,7 +200,7 @@ def test_what_is_held_is_bounded_by_the_cache(many: FileStore) -> None:
     change = "SET lookup.cache-max-memory-size = 1 b"
     alter(many, parse_changes([change]), lambda *_: pytest.fail("metadata only"), lambda _: None)
     state = many.state()
-    table = many.files(state)
+    table = many.table_files(state)
     assert scan_table(table, plan_scan(state)).num_rows == 205
     assert table.cache is not None
     assert table.cache.memory_bytes == 0
@@ -206,22 +208,22 @@ def test_what_is_held_is_bounded_by_the_cache(many: FileStore) -> None:
 
 def test_the_damaged_one_of_files_that_are_read_together_is_named(many: FileStore) -> None:
     state = many.state()
-    scan_table(many.files(state), plan_scan(state))
+    scan_table(many.table_files(state), plan_scan(state))
     path = sorted(state.files)[7]
     whole = Path(many.location, path)
     whole.write_bytes(b"x" * whole.stat().st_size)
     with pytest.raises(Corrupt, match=path) as caught:
-        scan_table(many.files(state), plan_scan(state))
+        scan_table(many.table_files(state), plan_scan(state))
     assert caught.value.code == "data-file"
 
 
 def test_a_file_that_is_gone_after_a_scan_is_not_found(many: FileStore) -> None:
     state = many.state()
-    scan_table(many.files(state), plan_scan(state))
+    scan_table(many.table_files(state), plan_scan(state))
     path = sorted(state.files)[7]
     Path(many.location, path).unlink()
     with pytest.raises(NotFound, match=path) as caught:
-        scan_table(many.files(state), plan_scan(state))
+        scan_table(many.table_files(state), plan_scan(state))
     assert caught.value.code == "file-not-found"
 
 
@@ -230,7 +232,7 @@ def test_rows_at_one_end_of_a_row_group_are_decoded_alone(folder: Path) -> None:
     write(store, [{"id": n, "v": n} for n in range(1000)])
     state = store.state()
     (file,) = state.files.values()
-    groups = row_groups.RowGroups(store.files(state), file)
+    groups = row_groups.RowGroups(store.table_files(state), file)
     for rows in ([0], [999], [400, 402], [0, 999], list(range(300, 900))):
         mask = groups.every_row(0)
         mask[:] = False

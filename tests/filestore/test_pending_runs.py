@@ -159,7 +159,7 @@ def test_changes_of_one_key_keep_the_order_of_runs_and_rows(folder: Path) -> Non
     """Also where a key goes over the end of a row group in one run and stands in the next run too."""
     definition = define("id BIGINT, v BIGINT", ["id"], merge__engine="partial-update", **LATER)
     made = create(folder / "t", definition, ambient=seeded(6))
-    table = made.files(made.state())
+    table = made.table_files(made.state())
     runs = []
     for start in (0, 40_000, 80_000):
         with PendingRunWriter(table, Slot((), 0)) as writer:
@@ -179,7 +179,7 @@ def test_writing_a_run_that_fails_leaves_no_file(store: FileStore) -> None:
     state = store.state()
     batches = prepare_batches(store, [{"id": 1, "v": "a", "_kind": "+I"}, {"id": 3, "v": "a", "_kind": "?"}])
     with pytest.raises(InvalidRequest, match="give each row one of"):
-        WriteResult(tuple(write_sorted(store.files(state), {}, batches, later=True)))
+        WriteResult(tuple(write_sorted(store.table_files(state), {}, batches, later=True)))
     assert {info.path for info in store.storage.walk(store.location)} == before
 
 

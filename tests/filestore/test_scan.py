@@ -53,7 +53,7 @@ def everything(store: FileStore, state: TableState) -> pl.DataFrame:
 
 def scanned(store: FileStore, where: Predicate | None = None, columns: list[str] | None = None) -> pa.Table:
     state = store.state()
-    return scan_table(store.files(state), plan_scan(state, columns, where))
+    return scan_table(store.table_files(state), plan_scan(state, columns, where))
 
 
 # ------------------------------------------------------------------------------------------------ any table
@@ -287,7 +287,7 @@ def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatc
         return frame(plan, stretch, keys)
 
     monkeypatch.setattr(scan_module, "_frame", counted)
-    scan_table(store.files(store.state()), plan)
+    scan_table(store.table_files(store.state()), plan)
     return len(seen)
 
 
@@ -382,7 +382,7 @@ def test_a_long_text_is_found_in_row_groups_though_delta_has_it_cut(
     plan = plan_scan(ordered.state(), ["id"], f"name = '{'x' * 80}020'")
     assert len(plan.files) == 6
     assert groups_read(ordered, plan, monkeypatch) == 1
-    assert scan_table(ordered.files(ordered.state()), plan).to_pylist() == [{"id": 20}]
+    assert scan_table(ordered.table_files(ordered.state()), plan).to_pylist() == [{"id": 20}]
 
 
 def test_long_decimals_have_no_statistics_but_footers_and_keys(folder: Path, groups: None) -> None:
@@ -432,7 +432,7 @@ def test_an_overwritten_or_empty_table_gives_its_schema(folder: Path) -> None:
     write(store, [{"id": 1, "v": "x"}])
     write(store, [], overwrite=True)
     assert scanned(store, "id = 1").num_rows == 0
-    assert scan_table(store.files(store.state()), plan_scan(store.state(1))).num_rows == 1
+    assert scan_table(store.table_files(store.state()), plan_scan(store.state(1))).num_rows == 1
     assert_healthy(store)
 
 
@@ -449,14 +449,14 @@ def test_columns_named_like_the_parts_of_other_columns_are_not_mixed_up(folder: 
 
 def test_a_scan_streams_row_group_by_row_group(ordered: FileStore) -> None:
     plan = plan_scan(ordered.state(), None, "id % 3 = 0")
-    table = ordered.files(ordered.state())
+    table = ordered.table_files(ordered.state())
     groups = holding(ordered, "id % 3 = 0")[1]
     assert len(list(scan(table, plan))) == len(list(scan_frames(table, plan))) == groups > 6
 
 
 def test_a_plan_travels_to_another_process(ordered: FileStore) -> None:
     plan = pickle.loads(pickle.dumps(plan_scan(ordered.state(), ["p", "id"], "id IN (7, 8) AND p = 'a'")))
-    assert scan_table(ordered.files(ordered.state()), plan).to_pylist() == [
+    assert scan_table(ordered.table_files(ordered.state()), plan).to_pylist() == [
         {"p": "a", "id": 7},
         {"p": "a", "id": 8},
     ]
@@ -541,7 +541,7 @@ def test_polars_types_are_those_of_the_files(folder: Path) -> None:
     definition = define(COLUMNS, ("id",))
     store = create(folder / "t", definition)
     write(store, [{"id": 1, "day": dt.date(2024, 1, 1)}])
-    frame = next(scan_frames(store.files(store.state()), plan_scan(store.state())))
+    frame = next(scan_frames(store.table_files(store.state()), plan_scan(store.state())))
     schema: Schema = definition.schema
     assert dict(frame.schema) == dict(pl.from_arrow(schema.to_arrow().empty_table()).schema)  # type: ignore[union-attr]
     path = next(iter(store.state().files))

@@ -41,7 +41,7 @@ def make(folder: Path, storage: Any = None, ambient: Ambient | None = None, **op
 
 def rows(store: FileStore, version: int | None = None) -> dict[int, int]:
     state = store.state(version)
-    return {row["id"]: row["v"] for row in scan_table(store.files(state), plan_scan(state)).to_pylist()}
+    return {row["id"]: row["v"] for row in scan_table(store.table_files(state), plan_scan(state)).to_pylist()}
 
 
 # --------------------------------------------------------------------------------------- errors, torn files, slowness

@@ -80,25 +80,25 @@ def test_it_is_opened_only_if_the_table_is_still_there(store: Store) -> None:
     before = make(store)
     store.drop_table("shop.orders")
     with pytest.raises(NotFound) as caught:
-        _ = opened_again(before.opened).files
+        _ = opened_again(before.opened).filestore
     assert caught.value.code == "no-table"
     make(store)
     with pytest.raises(NotFound, match=r"shop\.orders was dropped and made again") as caught:
-        _ = opened_again(before.opened).files
+        _ = opened_again(before.opened).filestore
     assert caught.value.code == "table-replaced"
 
 
 def test_it_is_sent_without_what_it_remembers(store: Store) -> None:
     opened = make(store).opened
-    assert opened.files.state().version == 5
+    assert opened.filestore.state().version == 5
     opened.storage = LocalStorage()
     sent = pickle.dumps(opened)
     assert len(sent) < 700
     assert b"log-00" not in sent
     received = pickle.loads(sent)
     assert isinstance(received, OpenedTable)
-    assert (received.identity, received._files) == (opened.identity, None)
-    assert received.files.state().version == 5
+    assert (received.identity, received._filestore) == (opened.identity, None)
+    assert received.filestore.state().version == 5
     assert pickle.loads(pickle.dumps(opened.identity)) == opened.identity
     assert len(pickle.dumps(opened.identity)) < 500
 

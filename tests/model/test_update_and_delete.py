@@ -80,9 +80,9 @@ class Race:
         state = store.state()
         if self.later:
             folds = plan_folds(state, store.ambient.now_ms(), full=True)
-            return store, state, folds, fold_slots(store.files(state), folds) if folds else []
+            return store, state, folds, fold_slots(store.table_files(state), folds) if folds else []
         tasks = plan_compaction(state, full=True)
-        return store, state, tasks, compact_slots(store.files(state), tasks) if tasks else []
+        return store, state, tasks, compact_slots(store.table_files(state), tasks) if tasks else []
 
     def commit(self, what: str) -> None:
         if what != "compaction":
@@ -118,7 +118,7 @@ class Race:
     @staticmethod
     def rows(store: FileStore) -> Rows:
         state = store.state()
-        found = scan_table(store.files(state), plan_scan(state)).to_pylist()
+        found = scan_table(store.table_files(state), plan_scan(state)).to_pylist()
         return sorted(found, key=lambda row: row["id"])
 
 

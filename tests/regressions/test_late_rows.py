@@ -73,4 +73,4 @@ def test_looking_again_in_a_table_without_a_key_changes_nothing(folder: Path) ->
     """It failed with an IndexError."""
     store = create(folder / "t", define(COLUMNS))
     (result,) = prepare(store, [{"id": 1}]).result.results
-    assert rebase_slot(store.files(store.state()), (), result) == result
+    assert rebase_slot(store.table_files(store.state()), (), result) == result

@@ -46,7 +46,7 @@ def test_a_file_that_the_probes_have_passed_is_let_go(folder: Path) -> None:
     write(store, pa.table({"id": range(10), "v": ["x"] * 10}))
     state = store.state()
     [file] = state.files.values()
-    lookup = FileLookup(store.files(state), file)
+    lookup = FileLookup(store.table_files(state), file)
     assert [len(match.positions) for match in lookup.find(pa.table({"id": [3, 5]}))] == [2]
     assert lookup.holds_file
     assert list(lookup.find(pa.table({"id": [100]}))) == []

@@ -95,7 +95,7 @@ def test_more_text_than_an_arrow_array_holds_can_be_sorted(monkeypatch: pytest.M
 def test_rows_in_another_order_than_the_formats_are_refused(folder: Path, ids: list[int]) -> None:
     """A sort by another collation would have made files in which look-ups miss keys."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
-    table = store.files(store.state())
+    table = store.table_files(store.state())
     with pytest.raises(InvalidRequest) as caught, DataWriter(table, Slot((), 0)) as writer:
         writer.write(pa.table({"id": ids}))
     assert caught.value.code == "unsorted-rows"

@@ -26,7 +26,7 @@ def writer_of(table: Table) -> BatchWriter:
 
 
 def staged(table: Table, *ids: int) -> _Staged:
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
     return _Staged(stage(files, [pa.table({"id": pa.array(ids, pa.int64())})], 0))
 
 
@@ -35,7 +35,7 @@ def test_a_commit_stands_though_its_runs_cannot_be_removed(store: Store, caplog:
     table = store.create_table("shop.events", "id BIGINT")
     message, writer = staged(table, 1, 2), writer_of(table)
     read_only = FailAt(1, Unavailable("a disk that is read-only"), operation="delete")
-    writer._files = replace(writer._files, storage=FaultyStorage(LocalStorage(), read_only))
+    writer._table_files = replace(writer._table_files, storage=FaultyStorage(LocalStorage(), read_only))
     with caplog.at_level(logging.WARNING):
         writer.commit([message])
     assert [row["id"] for row in rows(table)] == [1, 2]

@@ -81,13 +81,13 @@ def stored(table: Table, version: int | None = None) -> Rows:
 
 def told(table: Table, after: int, until: int) -> list[dict[str, Any]]:
     """What the log tells between two versions, in order, and the files where it says that rows were replaced."""
-    files, wanted = table.filestore, table.definition.schema
-    walk = Walk(files)
+    filestore, wanted = table.filestore, table.definition.schema
+    walk = Walk(filestore)
     planner = Planner(walk, ResultMode.UPSERT, True, wanted, by_bucket=False)
     found = []
-    with RecordReader(table.opened.required_log(), wanted, files.ambient) as records:
+    with RecordReader(table.opened.required_log(), wanted, filestore.ambient) as records:
         for version in range(after + 1, until + 1):
-            commit = files.log.commit(version)
+            commit = filestore.log.commit(version)
             assert commit is not None
             walk.take(commit)
             found += [

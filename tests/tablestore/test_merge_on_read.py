@@ -64,7 +64,7 @@ def put(table: Table, *given: Sequence[Any]) -> None:
 def overlay_of(table: Table) -> str:
     """Makes the overlay as Spark does, and gives where it lies."""
     state = table.filestore.state()
-    files = table.filestore.files(state)
+    files = table.filestore.table_files(state)
     location = overlay_location(files, state.version)
     named = [file for slot in pending_slots(state) for file in overlay_slot(files, slot, location)]
     commit_overlay(files, state, state.pending(), named, location)
@@ -262,7 +262,7 @@ class TestRaces:
         put(orders, (1, 1, "a"))
         base = orders.filestore.state()
         tasks = plan_folds(base, 0, full=True)
-        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        results = [fold_runs(orders.filestore.table_files(base), task) for task in tasks]
         put(orders, (1, 2, "b"))
         commit_folds(orders.filestore, base, tasks, results)
         assert read_polars(orders.location) == [{"id": 1, "n": 1, "t": "a"}]
@@ -279,7 +279,7 @@ class TestRaces:
         wanted = rows(table)
         base = table.filestore.state()
         tasks = plan_folds(base, 0, full=True)
-        results = [fold_runs(table.filestore.files(base), task) for task in tasks]
+        results = [fold_runs(table.filestore.table_files(base), task) for task in tasks]
         from compaction.compact import compact_table
 
         assert compact_table(table.filestore, full=True) is not None
@@ -290,7 +290,7 @@ class TestRaces:
         put(orders, (1, 1, "a"), (2, 2, "b"))
         base = orders.filestore.state()
         tasks = plan_folds(base, 0, full=True)
-        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        results = [fold_runs(orders.filestore.table_files(base), task) for task in tasks]
         fold_table(orders.filestore, full=True)
         with pytest.raises(Conflict) as caught:
             commit_folds(orders.filestore, base, tasks, results)
@@ -301,7 +301,7 @@ class TestRaces:
         put(orders, (1, 1, "a"))
         base = orders.filestore.state()
         tasks = plan_folds(base, 0, full=True)
-        results = [fold_runs(orders.filestore.files(base), task) for task in tasks]
+        results = [fold_runs(orders.filestore.table_files(base), task) for task in tasks]
         orders.write(pa.table({"id": [7], "n": [7], "t": ["z"]}), overwrite=True)
         with pytest.raises(Conflict):
             commit_folds(orders.filestore, base, tasks, results)

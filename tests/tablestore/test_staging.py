@@ -57,7 +57,7 @@ def test_runs_of_many_tasks_are_one_sorted_stream(
     columns = "id BIGINT, name STRING, day INT, n INT, tags ARRAY<INT>"
     options = {"bucket": "3", "write-buffer-size": "2 kb"}
     table: Table = store.create_table("shop.t", columns, options=options, **SHAPES[shape])
-    files: TableFiles = table.filestore.files(table.filestore.state())
+    files: TableFiles = table.filestore.table_files(table.filestore.state())
     everything: list[dict[str, Any]] = []
     runs: list[str] = []
     for task in range(4):
@@ -91,14 +91,14 @@ def fold(job: WriteJob, files: TableFiles, runs: list[str]) -> Any:
 
 def test_no_rows_are_no_runs(store: Store) -> None:
     table = store.create_table("shop.t", "id BIGINT", primary_key=["id"])
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
     assert stage(files, [], 0) == ()
     assert list(merged(files, [])) == []
 
 
 def test_after_an_error_nothing_stays(store: Store) -> None:
     table = store.create_table("shop.t", "id BIGINT", primary_key=["id"], options={"write-buffer-size": "480"})
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
 
     def batches() -> Iterator[Any]:
         for _ in range(3):
@@ -114,7 +114,7 @@ def test_after_an_error_nothing_stays(store: Store) -> None:
 
 def staged(table: Table, tasks: int, rows: int) -> tuple[TableFiles, list[str]]:
     """Runs of as many tasks, each of the same keys."""
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
     return files, [
         path
         for task in range(tasks)
@@ -196,7 +196,7 @@ def test_keys_of_all_types_keep_their_order(store: Store, kind: str, monkeypatch
     monkeypatch.setattr(filestore.sorting.runs, "_OPEN_RUNS", 3)
     dice = random.Random(3)
     table = store.create_table("shop.t", f"k {kind}, n INT", primary_key=["k", "n"], options={"bucket": "2"})
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
     runs = [
         path
         for task in range(8)

@@ -33,7 +33,7 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def files(store: Store) -> TableFiles:
     options = {"bucket": "4", "write-buffer-size": "2 kb"}
     table = store.create_table("shop.t", "id STRING", primary_key=["id"], options=options)
-    return table.filestore.files(table.filestore.state())
+    return table.filestore.table_files(table.filestore.state())
 
 
 def batches(*texts: bytes) -> Iterator[pa.RecordBatch]:

@@ -108,7 +108,7 @@ def test_the_doctor_takes_narrower_types_whether_or_not_it_knows_the_past(store:
         pq.write_table(written.set_column(1, "v", written["v"].cast(kind)), path)
         findings = Findings()
         run = replace(first, size=Path(path).stat().st_size)
-        check_run(table.filestore.files(table.filestore.state()), run, findings)
+        check_run(table.filestore.table_files(table.filestore.state()), run, findings)
         (finding,) = findings
         assert finding.code is Invariant.PENDING_RUN
         assert "or types, that" in finding.message

@@ -43,7 +43,7 @@ def read_overlaid(spark: SparkSession, store: FileStore, state: TableState) -> D
     Raises:
         TableStoreError: a file of the version is missing or damaged, or the storage does not answer.
     """
-    table, folder = store.files(state), layout.overlay_path(state.version)
+    table, folder = store.table_files(state), layout.overlay_path(state.version)
     location = overlay_location(table, state.version)
     if not table.storage.exists(layout.join(location, layout.log_entry_path(0))):
         tasks = [_Pending(pending, location) for pending in pending_slots(state)]
@@ -70,7 +70,7 @@ def read_fresh(spark: SparkSession, tail: VisibleTail, state: TableState) -> Dat
     parts = tail.parts(state)
     if not parts:
         return None
-    table = tail.files.files(state)
+    table = tail.filestore.table_files(state)
     folder = layout.fresh_overlay_path(state.version, table.ambient.new_id())
     base = state.lookup_files(table.ambient.now_ms())
     tasks = [

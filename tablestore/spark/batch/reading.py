@@ -55,9 +55,9 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One for each file, or slot with pending runs."""
-        store = opened(self._options).files
+        store = opened(self._options).filestore
         state, wanted = store.state(), known_columns(store, self._fields)
-        table = store.files(state)
+        table = store.table_files(state)
         pieces = scan_pieces(table, plan_scan(state).parts(), RowKind.INSERT)
         return [_ScanPartition(piece, store.ambient, wanted) for piece in pieces]
 

@@ -55,15 +55,15 @@ class _Staging:
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         self._options = options
-        store = opened(options).files
+        store = opened(options).filestore
         state = store.state()
-        self._files: TableFiles = store.files(state)
+        self._table_files: TableFiles = store.table_files(state)
         conform(_no_rows(schema), state.definition)  # bad columns are known before any work
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Staged:
         """In a task: stages its rows, sorted. Spark tries again after errors that may pass; others go to `commit`."""
-        rows = (conform(batch, self._files.definition) for batch in iterator if batch.num_rows)
-        done = attempted(lambda: stage(self._files, rows, Attempt.current().task), last=False)
+        rows = (conform(batch, self._table_files.definition) for batch in iterator if batch.num_rows)
+        done = attempted(lambda: stage(self._table_files, rows, Attempt.current().task), last=False)
         return _Staged(error=done.error) if isinstance(done, Failed) else _Staged(done)
 
     def _commit(self, messages: Messages, *, overwrite: Overwrite, app: AppVersion | None) -> None:
@@ -71,12 +71,12 @@ class _Staging:
         try:
             if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
                 raise errors[0]
-            _write(opened(self._options), self._files, runs, overwrite, app)
+            _write(opened(self._options), self._table_files, runs, overwrite, app)
         finally:
-            remove(self._files, runs)
+            remove(self._table_files, runs)
 
     def _abort(self, messages: Messages) -> None:
-        remove(self._files, _runs(messages))
+        remove(self._table_files, _runs(messages))
 
 
 class BatchWriter(_Staging, DataSourceArrowWriter):
@@ -89,7 +89,7 @@ class BatchWriter(_Staging, DataSourceArrowWriter):
     def __init__(self, options: Mapping[str, str], schema: StructType, overwrite: bool) -> None:
         super().__init__(options, schema)
         self._overwrite = _overwritten(options) if overwrite else False
-        replacement(self._overwrite, self._files.definition)  # a bad option is known before any work
+        replacement(self._overwrite, self._table_files.definition)  # a bad option is known before any work
 
     def commit(self, messages: Messages) -> None:
         """In the driver: one commit."""
@@ -133,7 +133,7 @@ def _write(
             )
         return [job.run(merged(staged, runs), "0.0")]
 
-    TableWriter(table.files, table.log_config, table.ambient).write(run, overwrite=overwrite, app=app)
+    TableWriter(table.filestore, table.log_config, table.ambient).write(run, overwrite=overwrite, app=app)
 
 
 def _overwritten(options: Mapping[str, str]) -> Overwrite:

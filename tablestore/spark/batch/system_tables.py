@@ -58,7 +58,7 @@ class SystemReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One of metadata; of changes one for each slot, of the log one for each bucket and some versions."""
-        store, versions = self._table.files, self._versions
+        store, versions = self._table.filestore, self._versions
         match self._name:
             case "audit_log":
                 log = self._table.own_log()
@@ -78,7 +78,7 @@ class SystemReader(DataSourceReader):
 def _rows(partition: InputPartition) -> Iterator[pa.Table]:
     # Spark replaces an empty list of partitions by one that is no partition
     if isinstance(partition, _MetadataPartition):
-        yield from metadata_rows(partition.table.files, partition.name, partition.version)
+        yield from metadata_rows(partition.table.filestore, partition.name, partition.version)
     elif isinstance(partition, _RowsPartition):
         part = partition.part
         yield from part.rows() if isinstance(part, AuditPart) else part.rows(on_local_disk)

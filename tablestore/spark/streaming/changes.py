@@ -76,7 +76,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._asked = StreamOptions.parse(options)
         self._table = opened(options)
-        self._store = self._table.files
+        self._store = self._table.filestore
         self._wanted = known_columns(self._store, fields)
         upserts = self._asked.mode is ResultMode.UPSERT
         needs_log = upserts or self._table.log_config() is not None
@@ -152,7 +152,9 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parts = plan_scan(self._store.state(offset.begin)).parts()
         if offset.files >= len(parts):
             return None
-        pieces = scan_pieces(self._store.files(self._store.state(offset.begin)), parts, RowKind.INSERT)[offset.files :]
+        pieces = scan_pieces(self._store.table_files(self._store.state(offset.begin)), parts, RowKind.INSERT)[
+            offset.files :
+        ]
         taken = total = 0
         for piece in pieces:
             total += piece.units
@@ -226,7 +228,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last.files > first.files:
             state = self._store.state(last.begin)
             parts = plan_scan(state).parts()[first.files : last.files]
-            return [self._partition([p]) for p in scan_pieces(self._store.files(state), parts, RowKind.INSERT)]
+            return [self._partition([p]) for p in scan_pieces(self._store.table_files(state), parts, RowKind.INSERT)]
         return self._by_bucket(self._changes(first.place, last.place))
 
     def _changes(self, start: Place, end: Place) -> Iterator[Piece]:

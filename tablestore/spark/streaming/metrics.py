@@ -37,7 +37,7 @@ class _Watched:
     """A table that queries may read."""
 
     meter: FollowMeter
-    files: FileStore
+    filestore: FileStore
 
 
 class StreamMetrics(StreamingQueryListener):
@@ -73,7 +73,7 @@ class StreamMetrics(StreamingQueryListener):
                     after,
                     records=before.records + source.numInputRows,
                     first_row_ms=running_ms if before.first_row_ms is None else before.first_row_ms,
-                    latency_ms=_latency_ms(watched.files, offset, end_ms),
+                    latency_ms=_latency_ms(watched.filestore, offset, end_ms),
                 )
             self._progress[run_id, offset.table_id] = after
             watched.meter.record(before, after, running_ms)
@@ -98,11 +98,11 @@ def _offset(source: SourceProgress) -> Offset | None:
         return None
 
 
-def _latency_ms(files: FileStore, offset: Offset, end_ms: int) -> int | None:
+def _latency_ms(filestore: FileStore, offset: Offset, end_ms: int) -> int | None:
     """Milliseconds since the commit of the newest version that was read; None if its time is not known any more."""
     version = offset.version + 1 if offset.units else offset.version
     try:
-        commit = files.log.commit(version)
+        commit = filestore.log.commit(version)
     except TableStoreError as error:
         logger.debug("the latency of version %d is not known: %s", version, error)
         return None

@@ -19,7 +19,7 @@ BATCHES = 8
 
 def held(lake: SparkStore, table: Table) -> list[dict[str, object]]:
     """What each worker that answers holds of the table."""
-    files = table.filestore.files(table.filestore.state())
+    files = table.filestore.table_files(table.filestore.state())
     told = lake.spark.range(4, numPartitions=4).mapInArrow(_telling(files), "pid long, bytes long, folder string")
     return [row.asDict() for row in told.collect()]
 

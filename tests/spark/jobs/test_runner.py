@@ -27,7 +27,7 @@ Work = Callable[[TableFiles, str], str]
 @pytest.fixture
 def table(store: Store) -> TableFiles:
     made = store.create_table("shop.t", "id BIGINT", primary_key=["id"])
-    return made.filestore.files(made.filestore.state())
+    return made.filestore.table_files(made.filestore.state())
 
 
 def remove(table: TableFiles, done: Sequence[str]) -> None:

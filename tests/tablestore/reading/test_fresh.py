@@ -81,7 +81,7 @@ def overlaid(table: Table, tail: list[list[Row]]) -> list[Row]:
     state, found = table.filestore.state(), [row for batch in tail for row in batch]
     if not found:
         return in_order(read_deltalake(table.location))
-    files, folder = table.filestore.files(state), layout.fresh_overlay_path(state.version, AMBIENT.new_id())
+    files, folder = table.filestore.table_files(state), layout.fresh_overlay_path(state.version, AMBIENT.new_id())
     rows = to_arrow(table, [{"_kind": "+I", **row} for row in found])
     ordered = sort_rows(rows.append_column(ORDINAL_COLUMN, pa.array(range(len(found)))), table.definition)
     base = state.lookup_files(AMBIENT.now_ms())

@@ -277,15 +277,15 @@ def test_what_a_fold_without_a_commit_wrote_can_be_taken_back(store: Store) -> N
     then = written_then(table)
     written_since(table)
     table.compact(full=True)
-    files = table.filestore
-    newest = files.state()
-    folded = refold(files, as_defined_now(files.state(then), newest))
+    filestore = table.filestore
+    newest = filestore.state()
+    folded = refold(filestore, as_defined_now(filestore.state(then), newest))
     assert folded.state.version == then
     assert folded.state.pending() == {}
     assert len(orphans(table)) == len(folded.written) > 0
-    folded.discard(files)
+    folded.discard(filestore)
     assert orphans(table) == []
-    assert files.state().version == newest.version
+    assert filestore.state().version == newest.version
 
 
 CHANGING = {"write_new", "replace", "delete", "append", "open_write", "sync"}
