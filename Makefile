@@ -14,7 +14,7 @@ UV := uv==0.13.9
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 
-.PHONY: help env jars demo test test-fast test-deep coverage check format bench lock clean needs
+.PHONY: help env jars demo test test-fast test-deep coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ coverage: env jars  ## Run all tests and list the lines and branches of the prod
 	@rm -rf .coverage; mkdir .coverage; status=0; \
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=1; \
 	$(BIN)/coverage combine --quiet; $(BIN)/coverage report --show-missing; exit $$status
+
+mutants: env jars  ## Apply small wrong changes, one by one: do tests notice them? ARGS="commit fold-02" for some
+	@$(BIN)/python -m tests.mutants $(ARGS)
 
 check: env  ## Lint, format, types, layers
 	@echo "ruff check"; $(BIN)/ruff check --quiet .
