@@ -1,7 +1,6 @@
 """The errors that Tablestore raises, grouped by what the caller can do next.
 
     TableStoreError
-    ├── InvalidRequest      fix the request: nothing was changed
     ├── InvalidRequest      correct the request: nothing was changed
     ├── NotFound            create it, or correct the name
     ├── AlreadyExists       choose another name, or pass ``if_not_exists``

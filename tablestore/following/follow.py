@@ -54,7 +54,7 @@ class FollowOptions:
     """The options of a reader.
 
     Attributes:
-        mode: FollowOptions updates are returned.
+        mode: Which kinds of changes are returned, and in which form.
         on_log_gap: What to do if changes are gone.
         max_rows: The largest number of rows in a batch; None: no limit.
     """

@@ -1,4 +1,4 @@
-"""Recovers a table's log after a crash, which the next writer does (log/table/PROTOCOL.md, "Recovery").
+"""Recovers a table's log after a crash, which the next writer does (log/table/PROTOCOL.md section 8).
 
 It commits transactions that a snapshot names, and aborts those that no snapshot names and whose writer is dead. The
 snapshots have decided both already: this only makes it visible to the log's own readers.
