@@ -1,15 +1,19 @@
 """Decides what a commit that lost the race for its version has to do (FORMAT.md section 6). Pure.
 
-committed first            upsert or delete            append       overwrite,      compaction
-                                                                    drop partition
-------------------------   -------------------------   ----------   -------------   -------------------------
-another slot               go on                       go on        go on           go on
-the same slot              look its keys up again      go on        replace it      map the new dead rows, or
-                                                                                    fail if an input is gone
-schema or protocol         fail                        fail         fail            fail
-the same commit id         done                        done         done            done
-the same app and batch     done                        done         done            done
+committed in between       upsert or delete            append        overwrite,      compaction
+                                                                     drop partition
+------------------------   -------------------------   -----------   -------------   -------------------------
+another slot               go on                       go on         go on           go on
+files of the same slot     look its keys up again      go on         replaces it     map the new dead rows, or
+  (a compaction)                                                                     fail if an input is gone
+rows of the same slot      look its keys up again;     go on         replaces it     map the new dead rows, or
+                           begin again if the result                                 fail if an input is gone
+                           rests on the stored rows
+schema or protocol         begin again                 begin again   begin again     begin again
+the same commit id         done                        done          done            done
+the same app and batch     done                        done          done            done
 
+This module names the slots; the operation's `rebase` looks keys up again, or begins again by a conflict.
 Overwrites and drops replace whole partitions, those that `FileChanges.replaces` names. Where change data contains the
 rows that they replace, it is computed again for slots that changed. An expiry of partitions that were not updated for
 long depends on their slots, too: if rows changed there meanwhile, the choice is made again.
