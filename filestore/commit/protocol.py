@@ -9,16 +9,17 @@ An operation begins a `Transaction` on the newest version. This module calls its
    removes everything that the transaction has written.
 
 A conflict that says so (`Conflict.again`) begins the operation again on the newest version. Of an unknown outcome
-(`CommitUnknown`) nothing is removed, because a version may name it. No other module decides any of this.
+(`CommitUnknown`) nothing is removed, because a version may name it. Once the commit holds, errors are logged, even if
+the end of the attempt's context raises them. No other module decides any of this.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 from filestore.ambient import Ambient
 from filestore.commit.conflict import Rebase
@@ -61,7 +62,9 @@ class Transaction(Protocol):
         """Removes everything that the transaction has written: no version names it, or ever will.
 
         Args:
-            again: The operation begins again, and may keep what the next attempt can use.
+            again: The operation begins again, and may keep what the next attempt can use. If no attempt begins any
+                more, because a store does not answer or the process is interrupted, this is called once more, with
+                False.
         """
 
 
@@ -122,62 +125,104 @@ def commit_operation(
     observer = observer or Observer()
     base = base or versions.state()
     begins_left = base.definition.options["commit.max-retries"]
-    for attempt in range(begins_left + 1):
-        last = attempt == begins_left
-        try:
-            committed = _attempt(versions, begin, base, last=last)
-        except CommitUnknown:
-            raise
-        except TableStoreError as error:
-            if not _begins_again(error, last=last):
-                observer.failed()
-                raise
-            observer.began_again(error)
-        else:
-            if committed is not None:
-                observer.lost_races(committed.races)
-            return committed
-        _pause(versions.ambient, attempt)
-        base = versions.state()
+    attempts = _Attempts(versions, begin)
+    try:
+        for attempt in range(begins_left + 1):
+            last = attempt == begins_left
+            try:
+                committed = attempts.run(base, last=last)
+            except Conflict as error:
+                if not _begins_again(error, last=last):
+                    error.again = False  # an operation around this one must not multiply the attempts
+                    raise
+                observer.began_again(error)
+            else:
+                if committed is not None:
+                    observer.lost_races(committed.races)
+                return committed
+            _pause(versions.ambient, attempt)
+            base = versions.state()
+    except CommitUnknown:
+        raise
+    except TableStoreError:
+        attempts.give_up()
+        observer.failed()
+        raise
+    except BaseException:
+        attempts.give_up()
+        raise
     raise AssertionError("the last attempt returns or raises")
 
 
-def _attempt(versions: Versions, begin: Begin, base: TableState, *, last: bool) -> Committed | None:
-    with begin(base) as transaction:
-        proposal = _prepared(versions, transaction, last=last)
-        if proposal is None:
-            return None
+class _Attempts:
+    """The attempts of one operation, one after the other."""
+
+    def __init__(self, versions: Versions, begin: Begin) -> None:
+        self._versions = versions
+        self._begin = begin
+        self._left: Transaction | None = None
+
+    def run(self, base: TableState, *, last: bool) -> Committed | None:
+        """Runs one attempt. Its context ends before an error is raised, or before the commit is returned."""
+        with ExitStack() as held:
+            transaction = self._begun(held, base)
+            proposal = self._prepared(transaction, last=last)
+            if proposal is None:
+                return None
+            try:
+                committed = self._versions.commit_version(transaction.base, proposal, transaction.rebase)
+            except CommitUnknown:
+                raise  # a version may name the files and the log records: they stay
+            except TableStoreError as error:
+                self._discard(transaction, error, last=last)
+                raise
+            # An interrupt from outside, such as Ctrl-C, leaves the outcome unknown, too: `discard` is for our errors.
+            ours = committed.snapshot.commit_id == proposal.commit_id
+            attempt_each(
+                f"after version {committed.snapshot.version}",
+                # if it is not ours, another attempt has committed the same app version
+                lambda: transaction.finish(committed) if ours else transaction.discard(again=False),
+                held.close,
+            )
+            return committed
+
+    def give_up(self) -> None:
+        """Removes what the last attempt has kept for one that did not begin."""
+        left, self._left = self._left, None
+        if left is not None:
+            attempt_each("of a failed attempt", lambda: left.discard(again=False))
+
+    def _begun(self, held: ExitStack, base: TableState) -> Transaction:
         try:
-            committed = versions.commit_version(transaction.base, proposal, transaction.rebase)
-        except CommitUnknown:
-            raise  # a version may name the files and the log records: they stay
-        except TableStoreError as error:
-            transaction.discard(again=_begins_again(error, last=last))
+            transaction = held.enter_context(self._begin(base))
+        except CommitUnknown as error:  # of a commit before this one, such as that of a republished transaction
+            raise _unchanged(error) from error
+        self._left = None
+        return transaction
+
+    def _prepared(self, transaction: Transaction, *, last: bool) -> Proposal | None:
+        """Prepares a transaction. Nothing can be committed yet, so every failure discards it, even an interrupt."""
+        try:
+            with self._versions.preparing(transaction.base):
+                return transaction.prepare()
+        except CommitUnknown as error:  # of a commit on which this operation builds, such as a fold
+            self._discard(transaction, error, last=last)
+            raise _unchanged(error) from error
+        except BaseException as error:
+            self._discard(transaction, error, last=last)
             raise
-        # An interrupt from outside, such as Ctrl-C, leaves the outcome unknown, too: `discard` is for our errors only.
-        if committed.snapshot.commit_id == proposal.commit_id:
-            attempt_each(f"after version {committed.snapshot.version}", lambda: transaction.finish(committed))
-        else:
-            transaction.discard(again=False)  # another attempt has committed the same app version
-        return committed
+
+    def _discard(self, transaction: Transaction, error: BaseException, *, last: bool) -> None:
+        again = _begins_again(error, last=last)
+        attempt_each("of a failed attempt", lambda: transaction.discard(again=again))
+        self._left = transaction if again else None
 
 
-def _prepared(versions: Versions, transaction: Transaction, *, last: bool) -> Proposal | None:
-    """Prepares a transaction. Nothing can be committed yet, so every failure discards it, even an interrupt."""
-    try:
-        with versions.preparing(transaction.base):
-            return transaction.prepare()
-    except CommitUnknown as error:  # of a commit on which this operation builds, such as a fold
-        transaction.discard(again=False)
-        raise Unavailable(
-            f"{error.message}; the operation that needed this commit changed nothing and can be repeated"
-        ) from error
-    except BaseException as error:
-        transaction.discard(again=_begins_again(error, last=last))
-        raise
+def _unchanged(error: CommitUnknown) -> Unavailable:
+    return Unavailable(f"{error.message}; the operation that needed this commit changed nothing and can be repeated")
 
 
-def _begins_again(error: BaseException, *, last: bool) -> TypeGuard[Conflict]:
+def _begins_again(error: BaseException, *, last: bool) -> bool:
     return isinstance(error, Conflict) and error.again and not last
 
 

@@ -41,12 +41,14 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
         if not _there(location):
             raise _dropped(location)
         yield
-        path.unlink(missing_ok=True)
+        _remove(path)
     finally:
-        if not _there(location):
-            # the table was dropped meanwhile: no writer will clean up, and the file would disturb the next table here
-            path.unlink(missing_ok=True)
-        os.close(handle)
+        try:
+            if not _there(location):
+                # the table was dropped meanwhile: no writer will clean up, and the file would disturb the next table
+                _remove(path)
+        finally:
+            os.close(handle)
 
 
 def holds_lease(location: str, commit_id: str) -> bool:
@@ -85,6 +87,13 @@ def remove_leases(location: str, commit_ids: Iterable[str]) -> None:
         # removed under the lock: a writer that was about to take it finds out in `_acquire`
         with suppress(FileNotFoundError, BlockingIOError), _try_lock(path, fcntl.LOCK_EX):
             path.unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise refused(f"cannot remove {path}, the lease of a write that has ended", error) from error
 
 
 def _make_folders(location: str) -> None:

@@ -119,6 +119,7 @@ class _Attempt:
         self._recovery = work.table.recovery
         self._target = base
         self._transactions: list[LogTransaction] = []
+        self._discarded = False
         self._changes = ReplacedRows(work.table.changes)
         self._order = LogOrder(self._filestore, log, base, self.commit_id)
 
@@ -172,15 +173,18 @@ class _Attempt:
 
     def discard(self, *, again: bool) -> None:
         """Aborts the log transactions and removes the files."""
-        steps = [
-            lambda: remove(self._filestore.table_files(self._target), self._changes.written),
-            lambda: self._recovery.abort(self._transactions, self._log),
-            lambda: self._recovery.abort_strays(self.commit_id, (), self._log),
-        ]
+        if not self._discarded:
+            self._discarded = True
+            done = attempt_each(
+                f"of rollback {self.commit_id}",
+                lambda: remove(self._filestore.table_files(self._target), self._changes.written),
+                lambda: self._recovery.abort(self._transactions, self._log),
+                lambda: self._recovery.abort_strays(self.commit_id, (), self._log),
+            )
+            if not done:
+                self._recovery.search_again()
         if not again:
-            steps.append(self._work.discard_target)
-        if not attempt_each(f"of rollback {self.commit_id}", *steps):
-            self._recovery.search_again()
+            self._work.discard_target()
 
     def _restored(self, base: TableState) -> Restored:
         return restored(base, self._target, self._filestore.ambient.now_ms())

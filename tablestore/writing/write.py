@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
-from filestore import layout
 from filestore.changelog.images import recorded
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
@@ -25,6 +24,7 @@ from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
 from filestore.commit.protocol import attempt_each
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
+from filestore.files.leftovers import remove
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.log_range import LogTransaction
@@ -102,6 +102,7 @@ class Write:
         self._result = WriteResult(())
         self._transactions: list[LogTransaction] = []
         self._written: set[str] = set()
+        self._discarded = False
 
     @classmethod
     def dropping(cls, table: WriterTable, base: TableState, drop: Drop) -> Write:
@@ -265,8 +266,9 @@ class Write:
 
     def discard(self, *, again: bool) -> None:
         """Aborts the log transactions, those of attempts that the runner does not report too, and removes the files."""
-        if self._is_committed:
+        if self._is_committed or self._discarded:
             return
+        self._discarded = True
         recovery = self._table.recovery
         done = attempt_each(
             f"of commit {self._commit_id}",
@@ -278,5 +280,4 @@ class Write:
             recovery.search_again()  # the file of the lease, which stays, shows others that something is left
 
     def _remove(self, paths: set[str]) -> None:
-        for path in sorted(paths):
-            self._filestore.storage.delete(layout.join(self._filestore.location, path))
+        remove(self._filestore.table_files(self.base), paths)
