@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from filestore import layout
@@ -54,7 +54,7 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
         newest, between = _advance(log, state)
         match judge(proposal, newest, between):
             case Done(version):
-                return _already(log, newest, version, proposal)
+                return _already(log, newest, version, proposal, between)
             case Rebase() as changed:
                 proposal = rebase(proposal, newest, changed)
             case Clear():
@@ -135,15 +135,16 @@ def _try_version(log: DeltaLog, state: TableState, proposal: Proposal, ambient: 
     path = layout.join(log.location, layout.log_entry_path(entry.version))
     try:
         log.storage.write_new(path, encode(entry.actions))
-    except AlreadyExists:
-        return None  # another writer's, or ours if the store repeated a request after a lost reply: `judge` decides
     except TableStoreError as error:
         return _after_failure(log, entry, proposal, error)
     return entry
 
 
 def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: TableStoreError) -> Commit | None:
-    """Finds out whether the entry was written although the store reported a failure."""
+    """Finds out whether the entry was written although the store reported a failure.
+
+    `AlreadyExists` can be the answer to our own request, if the store or a network file system sent it twice.
+    """
     try:
         there = log.commit(entry.version)
     except Unavailable as second:
@@ -151,13 +152,18 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
             f"storage failed while version {entry.version} of {log.location} was written ({error.message}), and "
             f"cannot be read either: look for commit {proposal.commit_id} in the history before retrying"
         ) from second
+    if there is None and isinstance(error, AlreadyExists):
+        return None  # an expiry has removed the entry meanwhile
     if there is None:
         raise error
     return there if there.commit_id == proposal.commit_id else None
 
 
-def _already(log: DeltaLog, state: TableState, version: int | None, proposal: Proposal) -> Committed:
-    found = log.commit(version) if version is not None else _find(log, state, proposal)
+def _already(
+    log: DeltaLog, state: TableState, version: int | None, proposal: Proposal, between: Iterable[Commit]
+) -> Committed:
+    # It is not read again: an error would say that nothing was committed, and the files of our own commit would go.
+    found = next((entry for entry in between if entry.version == version), None) or _find(log, state, proposal)
     if found is None:
         raise NotFound(f"commit {proposal.commit_id} is done, but its log entry is gone", code="no-such-version")
     return Committed(found.snapshot(), state, fresh=False)

@@ -14,12 +14,12 @@ from filestore.commit.loop import Committed
 from filestore.commit.proposal import Premises, Proposal
 from filestore.commit.protocol import Observer, commit_operation
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, TableStoreError, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage
-from tests.tables import create, define, reopen, seeded
+from tests.tables import create, define, prepare, reopen, seeded, write
 
 RETRIES = 3
 
@@ -234,3 +234,51 @@ def test_nothing_to_do_is_no_version(store: FileStore) -> None:
 
     assert commit_operation(store, lambda base: nullcontext(Idle(steps, base)), observer=steps) is None
     assert (store.state().version, steps.seen) == (0, ["prepare"])
+
+
+# ---------------------------------------------------------------------------------------------- requests sent twice
+
+
+def sent_twice(storage: FaultyStorage, then: Callable[[Call], None] = lambda call: None) -> None:
+    """The network loses the reply to a commit, the client sends the request again, and is told that the name exists."""
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and call.done:
+            storage.hook = then
+            raise AlreadyExists("the name exists", code="file-exists")
+
+    storage.hook = hook
+
+
+def test_a_commit_that_was_sent_twice_is_found(store: FileStore, storage: FaultyStorage) -> None:
+    sent_twice(storage)
+    steps = Steps()
+    committed = commit_operation(store, steps.begin, observer=steps)
+    assert committed is not None
+    assert (committed.snapshot.version, steps.seen) == (1, ["begin", "prepare", "finish", "end"])
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_commit_that_was_sent_twice_is_never_discarded(store: FileStore, storage: FaultyStorage, number: int) -> None:
+    """The table's version names the files, so an error while it is looked for must not remove them."""
+    sent_twice(storage, FailAt(number, Unavailable("down"), operation="read"))
+    steps = Steps()
+    try:
+        commit_operation(store, steps.begin, observer=steps)
+    except CommitUnknown:
+        assert number == 1
+    assert reopen(store, LocalStorage()).state().version == 1
+    assert "discard" not in steps.seen
+
+
+def test_a_lost_race_is_told_from_a_request_that_was_sent_twice(store: FileStore, storage: FaultyStorage) -> None:
+    prepared = prepare(store, [{"id": 1, "v": 1}])
+
+    def other_wins(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done:
+            storage.hook = lambda _: None
+            write(reopen(store), [{"id": 2, "v": 2}])
+
+    storage.hook = other_wins
+    committed = prepared.commit()
+    assert (committed.snapshot.version, committed.races) == (2, 1)
