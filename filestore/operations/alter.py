@@ -60,8 +60,8 @@ class SideEffect(Protocol):
     def apply(self, before: TableDefinition, after: TableDefinition) -> None:
         """Makes the change, before anything is committed; an error refuses the operation."""
 
-    def undo(self) -> None:
-        """Takes the change back, if it was made, because the definition does not change."""
+    def undo(self, current: TableDefinition) -> None:
+        """Makes what the table's definition asks for, if `apply` has changed it, because the operation has failed."""
 
 
 def alter(
@@ -201,10 +201,17 @@ class _Attempt:
             self._work.rewrite.finish()
 
     def discard(self, *, again: bool) -> None:
-        if self._work.effect is not None:
-            attempt_each("of a change of the definition", self._work.effect.undo)
+        """Removes the rewritten files, and takes the effect back.
+
+        The next attempt keeps both. If another process has made the same change meanwhile, that attempt has nothing to
+        do, and the effect is the one that the table's definition asks for.
+        """
         if not again:
-            self._work.discard_rewrite()
+            attempt_each("of a change of the definition", self._undo_effect, self._work.discard_rewrite)
+
+    def _undo_effect(self) -> None:
+        if self._work.effect is not None:
+            self._work.effect.undo(self._work.store.state().definition)
 
 
 def _proposed(

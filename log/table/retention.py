@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from filestore.ambient import Ambient
+from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from log.table.store import LogConfig
 from log.table.systems import open_log
@@ -23,28 +24,32 @@ class RetentionChange:
     def __init__(self, log: Callable[[TableDefinition], LogConfig | None], ambient: Ambient) -> None:
         self._log_of = log
         self._ambient = ambient
-        self._applied: tuple[LogConfig, int | None] | None = None
+        self._applied = False
 
     def apply(self, before: TableDefinition, after: TableDefinition) -> None:
         """Sets the retention that the new definition asks for, if it is another.
 
         Raises:
-            Unavailable: the log's server does not answer. Nothing was changed.
+            Unavailable: the log's server does not answer, so the retention may be changed: `undo` takes it back.
             InvalidRequest: it refuses.
         """
         former, log = self._log_of(before), self._log_of(after)
         if former is None or log is None or former.retention_ms == log.retention_ms:
             return
-        self._set(log, log.retention_ms)
-        self._applied = log, former.retention_ms
+        earlier, self._applied = self._applied, True
+        try:
+            self._set(log)
+        except InvalidRequest:
+            self._applied = earlier
+            raise
 
-    def undo(self) -> None:
-        """Sets the former retention, if `apply` has changed it. Raises as `apply`."""
-        if self._applied is not None:
-            log, former_ms = self._applied
-            self._set(log, former_ms)
-            self._applied = None
+    def undo(self, current: TableDefinition) -> None:
+        """Sets the retention that the table's definition asks for, if `apply` has changed it. Raises as `apply`."""
+        log = self._log_of(current)
+        if self._applied and log is not None:
+            self._set(log)
+            self._applied = False
 
-    def _set(self, log: LogConfig, milliseconds: int | None) -> None:
+    def _set(self, log: LogConfig) -> None:
         with open_log(log, self._ambient) as opened:
-            opened.keep_for(milliseconds)
+            opened.keep_for(log.retention_ms)
