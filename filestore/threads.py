@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TypeVar
 
@@ -22,19 +22,24 @@ def in_threads(
 ) -> list[Result]:
     """Runs the tasks in a thread for each core, and returns their results in the order of the tasks.
 
-    If a task fails, `forget` gets the results of those that succeeded, and the error is raised. An interpreter that is
-    shutting down starts no threads any more; then the caller's thread does the remaining tasks.
+    If a task fails, `forget` gets the results of those that succeeded, and the error is raised. So it is after an
+    interrupt: tasks that have begun end first, and no other begins. An interpreter that is shutting down starts no
+    threads any more; then the caller's thread does the remaining tasks.
     """
     futures: list[Future[Result]] = []
-    with ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), name) as pool, suppress(RuntimeError):
-        futures += (pool.submit(work, task) for task in tasks)
-    done = [future.result() for future in futures if future.exception() is None]
+    own: list[Result] = []
+    pool = ThreadPoolExecutor(min(len(tasks), os.cpu_count() or 1), name)
     try:
-        for future in futures:
-            future.result()
+        with suppress(RuntimeError):
+            futures += (pool.submit(work, task) for task in tasks)
+        wait(futures)
+        done = [future.result() for future in futures]
         for task in tasks[len(futures) :]:
-            done.append(work(task))
+            own.append(work(task))
     except BaseException:
-        forget(done)
+        pool.shutdown(cancel_futures=True)
+        ended = [future for future in futures if not future.cancelled() and future.exception() is None]
+        forget([*(future.result() for future in ended), *own])
         raise
-    return done
+    pool.shutdown()
+    return [*done, *own]

@@ -140,13 +140,16 @@ def _tag(store: FileStore, state: TableState, name: str, version: int, *, automa
 
 def _commit(store: FileStore, domains: Callable[[TableState], Domains]) -> TableState:
     """Commits the changes of metadata domains that `domains` returns; returns the state that has them."""
+    state: TableState | None = None
 
     def proposal(base: TableState) -> Proposal | None:
-        wanted = domains(base)
+        nonlocal state
+        state, wanted = base, domains(base)
         if not wanted:
             return None
         premises = Premises(watched_domains=frozenset([RETENTION_DOMAIN, *wanted]))
         return Proposal(Operation.TAG, store.ambient.new_id(), base.version, domains=wanted, premises=premises)
 
     committed = store.commit(metadata_only(proposal))
-    return store.state() if committed is None else committed.state
+    assert state is not None, "an operation that ends without an error has asked for a proposal"
+    return state if committed is None else committed.state

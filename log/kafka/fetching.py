@@ -76,7 +76,8 @@ class Fetcher:
 
     def close(self) -> None:
         """Closes the consumer."""
-        self._consumer.close()
+        with translated(self._action, self._brokers):
+            self._consumer.close()
 
     def fetch(self, most: int) -> Fetched:
         """Returns some messages, at most so many; none if only positions have changed.

@@ -214,7 +214,10 @@ class LogWriter(Protocol):
         """
 
     def abort(self) -> None:
-        """Aborts the transaction, also after `prepare`: no reader ever returns its records."""
+        """Aborts the transaction, also after `prepare`: no reader ever returns its records.
+
+        Errors are only logged, since the caller already handles the one that made it abort.
+        """
 
 
 class LogTail(Protocol):

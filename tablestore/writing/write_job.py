@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from filestore.errors import TableStoreError
+from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
@@ -90,9 +90,7 @@ class WriteJob:
             with self.log.lend() as log:
                 return self._with_log(log, attempt, work, done)
         except BaseException:
-            with suppress(TableStoreError):  # the caller has to see the first error
-                for path in sorted(written_files(done) - keep):
-                    self.table.storage.delete(self.table.path(path))
+            remove(self.table, written_files(done) - keep)
             raise
 
     def _with_log(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 
 from filestore.ambient import Ambient
@@ -28,6 +28,8 @@ from tablestore.writing.write import Write, WriterTable
 from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["TableWriter"]
+
+logger = logging.getLogger(__name__)
 
 
 class TableWriter:
@@ -135,8 +137,10 @@ class TableWriter:
 
     def repair_after_failure(self) -> None:
         """Repairs an eventual log at once after a failed write; if a store does not answer, the next writer does it."""
-        with suppress(TableStoreError):  # the error of the write is the one that the caller has to see
+        try:
             self._repair()
+        except TableStoreError as error:  # the error of the write is the one that the caller has to see
+            logger.warning("records of a failed write stay in the log of %s: %s", self._filestore.location, error)
 
     def _repair(self) -> set[str]:
         repair = LogRepair(self._filestore, self._log_of, self._recovery)

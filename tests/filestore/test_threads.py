@@ -49,3 +49,21 @@ def test_what_the_others_did_is_forgotten_if_one_fails(
         in_threads("test", work, [1, 2, 3], forgotten.extend)
     assert sorted(forgotten) == sorted(done)
     assert set(kept) <= set(done)
+
+
+def test_an_interrupt_lets_tasks_end_and_forgets_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C left the files of a compaction's finished tasks, since nobody looked at their results."""
+    done, forgotten = list[int](), list[int]()
+
+    def interrupted(futures: list[Future[int]]) -> None:
+        futures[0].result()
+        raise KeyboardInterrupt
+
+    def work(task: int) -> int:
+        done.append(task)
+        return task
+
+    monkeypatch.setattr(filestore.threads, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        in_threads("test", work, list(range(50)), forgotten.extend)
+    assert sorted(forgotten) == sorted(done)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,7 +18,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.refused import refused
 from log.slices import BATCH_BYTES, BATCH_ROWS, slices
@@ -39,6 +40,8 @@ from log.table.store import EndReport, LogBatch, LogConfig, LogControl, gap
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["EmbeddedLog"]
+
+logger = logging.getLogger(__name__)
 
 _IDENTITY_FILE = "log.json"
 _FORMAT = 1
@@ -318,11 +321,17 @@ class EmbeddedLogWriter:
         return LogTransaction(self._id, ranges) if ranges else None
 
     def abort(self) -> None:
-        """Deletes what was stored, unless readers may have it."""
+        """Deletes what was stored, unless readers may have it.
+
+        Errors are only logged, since the caller already handles the one that made it abort: recovery does the rest.
+        """
         self._finished = True
         self._rows.clear()
         for bucket in self._ranges:
-            self._partitions[bucket].abort(self._id, keep=self._keep)
+            try:
+                self._partitions[bucket].abort(self._id, keep=self._keep)
+            except TableStoreError as error:
+                logger.warning("log transaction %s stays open: %s", self._id, error)
 
     def _flush(self, bucket: int, then: Sequence[Segment] = (), *, prepared: bool = False) -> None:
         waiting = self._rows.pop(bucket, [])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, cast
 
 import pyarrow as pa
@@ -67,8 +67,9 @@ class RangeReader:
 
     def close(self) -> None:
         """Closes the consumers."""
-        while self._idle:
-            self._idle.pop().close()
+        with ExitStack() as closing:
+            while self._idle:
+                closing.callback(self._idle.pop().close)
 
     @contextmanager
     def _fetcher(self) -> Iterator[Fetcher]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Self
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
@@ -207,9 +208,9 @@ class KafkaLog:
 
     def close(self) -> None:
         """Closes consumers and connections."""
-        self._reader.close()
-        self._transactions.close()
-        self._topic.close()
+        with ExitStack() as closing:  # an error of one leaves none of the others open
+            for one in (self._topic, self._transactions, self._reader):
+                closing.callback(one.close)
 
     def __enter__(self) -> Self:
         return self

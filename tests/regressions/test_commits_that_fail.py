@@ -1,0 +1,282 @@
+"""Found while reviewing the commit protocol: errors that hid an outcome, and what failed attempts left behind."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import filestore.commit.protocol
+import log.table.retention
+import tablestore.recovering.recovery
+from filestore.ambient import system_ambient
+from filestore.errors import CommitUnknown, InvalidRequest, Unavailable
+from filestore.model.snapshot import Operation
+from filestore.storage import LocalStorage
+from log.table.embedded.segments import Segments
+from log.table.embedded.store import EmbeddedLog
+from log.table.systems import open_log
+from tablestore import Store, Table
+from tablestore.recovering.lease import abandoned
+from tests.faults import Call, FailAt, FaultyStorage
+from tests.logspy import LogSpy
+from tests.opened import again
+from tests.warehouses import assert_whole, open_in_log, orphans, rows, warehouse
+
+ENTRY = "_delta_log/"
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    with warehouse() as made:
+        yield made
+
+
+def make(store: Store, **options: str) -> Table:
+    options = {"bucket": "2", **options}
+    store.create_table("shop.orders", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    return store.managed_table("shop.orders")
+
+
+def put(table: Table, *ids: int, name: str = "a") -> int:
+    return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
+
+
+def put_and_lose(table: Table, *ids: int) -> None:
+    """A writer dies after its commit, and the log loses its records."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
+        put(again(table), *ids)
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, system_ambient()) as opened:
+        assert opened.abort_unnamed(lambda _: True)
+
+
+def unknown_once(storage: FaultyStorage, path: str = ENTRY) -> None:
+    """The reply to the next commit is lost, and its entry cannot be read."""
+    lost, unread = FailAt(1, Unavailable("reset"), True, "write_new", path), FailAt(1, Unavailable("still down"))
+
+    def hook(call: Call) -> None:
+        lost(call)
+        if lost.fired and call.operation == "read":
+            unread(call)
+
+    storage.hook = hook
+
+
+def races(storage: FaultyStorage, other_wins: Any) -> None:
+    """Another process commits right before the next commit."""
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and ENTRY in call.path and not call.done:
+            storage.hook = lambda _: None
+            other_wins()
+
+    storage.hook = hook
+
+
+# ----------------------------------------------------------------------------------------- outcomes that were hidden
+
+
+def test_an_unknown_republication_before_a_write_leaves_the_write_undone(store: Store) -> None:
+    """Its caller read `CommitUnknown`, and looked in the history for a commit that had not even begun."""
+    table = make(store)
+    put(table, 1)
+    put_and_lose(table, 2, 3)
+    storage = FaultyStorage(LocalStorage())
+    unknown_once(storage)
+    writer = again(table, storage=storage)
+    with pytest.raises(Unavailable, match="changed nothing and can be repeated") as caught:
+        put(writer, 4)
+    assert not isinstance(caught.value, CommitUnknown)
+    assert [row["id"] for row in rows(table)] == [1, 2, 3]
+    put(writer, 4)
+    assert [s.operation for s in table.snapshots()].count(Operation.REPUBLISH) == 1
+    table.recover()
+    assert open_in_log(table) == []
+    assert [row["id"] for row in rows(table)] == [1, 2, 3, 4]
+
+
+def test_a_log_that_cannot_be_closed_after_the_commit_fails_no_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(store)
+    put(table, 1)
+
+    def close(self: EmbeddedLog) -> None:
+        raise Unavailable("the connection does not close", code="log-unavailable")
+
+    monkeypatch.setattr(EmbeddedLog, "close", close)
+    assert put(table, 2) == 2
+    assert table.rollback(1).version == 3
+    monkeypatch.undo()
+    assert "the connection does not close" in caplog.text
+    assert [row["id"] for row in assert_whole(table)] == [1]
+
+
+def test_a_lease_that_cannot_be_removed_after_the_commit_fails_no_write(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It raised an error of the operating system, for a write that was committed."""
+    table = make(store)
+    put(table, 1)
+    unlink = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.parent.name == "leases":
+            raise PermissionError(13, "Permission denied", str(path))
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    assert put(table, 2) == 2
+    monkeypatch.undo()
+    assert "cannot remove" in caplog.text
+    assert len(abandoned(table.location)) == 1
+    put(again(table), 3)
+    assert abandoned(table.location) == [], "the next writer removes it"
+
+
+def test_a_log_transaction_that_cannot_be_aborted_hides_no_error(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(store)
+    put(table, 1)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Unavailable("the log is busy", code="log-unavailable")
+
+    monkeypatch.setattr(Segments, "abort", refuse)
+    many, last = list(range(200_000)), "+X"
+    with pytest.raises(InvalidRequest):
+        table.write(pa.table({"id": many, "name": ["x"] * len(many), "_kind": ["+I"] * (len(many) - 1) + [last]}))
+    monkeypatch.undo()
+    put(again(table), 2)
+    assert open_in_log(table) == []
+    assert [row["id"] for row in assert_whole(table)] == [1, 2]
+
+
+def test_a_repair_that_fails_after_a_failed_write_is_logged(
+    store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = make(store, **{"log.consistency": "eventual"})
+    put(table, 1)
+    spy = LogSpy.installed(monkeypatch)
+    spy.failing["end_offsets"] = Unavailable("no offsets", code="log-unavailable")
+    with caplog.at_level(logging.WARNING), pytest.raises(Unavailable, match="no offsets"):
+        put(table, 2)
+    assert "records of a failed write stay in the log" in caplog.text
+
+
+# -------------------------------------------------------------------------------------------- what was left behind
+
+
+def test_a_file_that_cannot_be_removed_keeps_no_other_file(store: Store) -> None:
+    table = make(store, **{"log.system": "none"})
+    put(table, *range(100))
+    storage = FaultyStorage(LocalStorage())
+    refused = FailAt(1, Unavailable("503"), operation="write_new", path=ENTRY)
+    stays = FailAt(1, Unavailable("busy"), operation="delete")
+
+    def hook(call: Call) -> None:
+        refused(call)
+        stays(call)
+
+    storage.hook = hook
+    with pytest.raises(Unavailable, match="503"):
+        put(again(table, storage=storage), *range(50, 150))
+    assert stays.fired
+    assert len(orphans(table)) == 1
+
+
+@pytest.mark.parametrize("change", ["rewrite", "rollback"])
+def test_files_that_an_attempt_keeps_for_the_next_one_go_if_there_is_none(
+    store: Store, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt loses against another process, and the storage fails before the second one begins."""
+    table = make(store, **{"schema.evolution-mode": "rewrite", "write-mode": "merge-on-read", "log.system": "none"})
+    put(table, 1, 2)
+    put(table, 2, 3)
+    table.compact(full=True)
+    storage = FaultyStorage(LocalStorage())
+
+    def fail_between_attempts(*_: object) -> None:
+        storage.hook = FailAt(1, Unavailable("down"), operation="read")
+
+    monkeypatch.setattr(filestore.commit.protocol, "_pause", fail_between_attempts)
+    mine = again(table, storage=storage)
+    races(storage, lambda: table.alter("SET snapshot.num-retained.min = 7"))
+    with pytest.raises(Unavailable, match="down"):
+        mine.alter("DROP COLUMN name") if change == "rewrite" else mine.rollback(2)
+    assert orphans(table) == []
+    assert_whole(table)
+
+
+# ---------------------------------------------------------------------------------------------------- log retention
+
+
+class Server:
+    """A log's server, as far as it keeps records for a time."""
+
+    def __init__(self) -> None:
+        self.kept_ms: int | None = None
+        self.fails_after: Exception | None = None
+
+    def __call__(self, *_: Any) -> Server:
+        return self
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Has nothing to close."""
+
+    def keep_for(self, milliseconds: int | None) -> None:
+        self.kept_ms = milliseconds
+        error, self.fails_after = self.fails_after, None
+        if error is not None:
+            raise error
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Server:
+    made = Server()
+    monkeypatch.setattr(log.table.retention, "open_log", made)
+    return made
+
+
+DAY_MS = 86_400_000
+
+
+def test_two_processes_that_set_one_retention_leave_it_set(store: Store, server: Server) -> None:
+    """The slower one took its change back, began again, found nothing to do, and left the former retention."""
+    table = make(store, **{"log.retention": "1 d"})
+    storage = FaultyStorage(LocalStorage())
+    races(storage, lambda: table.alter("SET log.retention = '2 d'"))
+    again(table, storage=storage).alter("SET log.retention = '2 d'")
+    assert server.kept_ms == 2 * DAY_MS == again(table).definition.options.milliseconds("log.retention")
+
+
+def test_a_failed_change_of_retention_restores_what_the_table_says_now(store: Store, server: Server) -> None:
+    table = make(store, **{"log.retention": "1 d"})
+    storage = FaultyStorage(LocalStorage())
+
+    def other_wins() -> None:
+        table.alter("SET log.retention = '3 d'", "DROP COLUMN name")
+
+    races(storage, other_wins)
+    with pytest.raises(Exception, match="name"):
+        again(table, storage=storage).alter("SET log.retention = '2 d'", "ALTER COLUMN name COMMENT 'x'")
+    assert server.kept_ms == 3 * DAY_MS
+
+
+def test_a_retention_that_may_be_changed_is_taken_back(store: Store, server: Server) -> None:
+    table = make(store, **{"log.retention": "1 d"})
+    server.fails_after = Unavailable("the reply was lost", code="log-unavailable")
+    with pytest.raises(Unavailable, match="reply"):
+        table.alter("SET log.retention = '2 d'")
+    assert server.kept_ms == DAY_MS
