@@ -165,10 +165,10 @@ def _encoded(declaration: KafkaDeclaration) -> dict[str, Any]:
 
 
 def _declaration(stored: Mapping[str, Any]) -> KafkaDeclaration:
-    said = stored["metadata"]
+    metadata = stored["metadata"]
     columns = tuple(
-        MetadataColumn(c.name, c.type, said[c.name]["key"], said[c.name]["virtual"], c.nullable, c.comment)
-        if c.name in said
+        MetadataColumn(c.name, c.type, metadata[c.name]["key"], metadata[c.name]["virtual"], c.nullable, c.comment)
+        if c.name in metadata
         else c
         for c in Schema.from_delta(stored["schema"])
     )

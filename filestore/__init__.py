@@ -1,14 +1,14 @@
-"""The table as files: plain Delta, bucketed and sorted. FORMAT.md is normative.
+"""Stores a table as files: a Delta table whose files are bucketed and sorted by key. FORMAT.md is normative.
 
-It knows nothing of Spark, Kafka, HTTP or SQL databases. `filestore.table.FileStore` is the door. What the packages are
-for, each above what it uses:
+The package knows nothing of Spark, Kafka, HTTP or SQL databases. `filestore.table.FileStore` is its entry point. The
+packages inside, each above those that it uses:
 
-    checks     the doctor's, on stored bytes            life       which versions stay, tags, expiry, rollback
+    checks     the doctor's checks of stored bytes      life       retention of versions, tags, expiry, rollback
     operations folds, alterations, change data of overwrites and rollbacks
-    reading    scans, point reads, pending runs         writing    what a write or a fold does to a slot
-    changelog  change data for Delta's feed             lookup     keys to rows
-    sorting    more rows than memory holds              files      Parquet: written, opened, known without reading
-    cache      columns kept for look-ups to come        commit     proposals, conflicts, the commit protocol
-    delta      the log's entries and a version's state  merge      what becomes of a key's rows: engines
+    reading    scans, point reads, pending runs         writing    writes and folds rows into one slot
+    changelog  change data for Delta's feed             lookup     finds the rows of keys
+    sorting    sorts more rows than fit into memory     files      Parquet files: writing, opening, statistics
+    cache      columns that are kept for look-ups       commit     proposals, conflicts, the commit protocol
+    delta      the log's entries, a version's state     merge      merge engines: the rows of a key become one
     rows       batches in memory: keys, buckets         model      values: definitions, options, files
 """

@@ -104,7 +104,7 @@ class FileStore:
         if self.log.is_table(known.table_id):
             return self.log.latest()  # the cached version has expired
         raise NotFound(
-            f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it anew",
+            f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it again",
             code="table-replaced",
         )
 

@@ -1,6 +1,6 @@
-"""A managed table as one value: its files and its log. The catalog, which creates and names tables, is built on it.
+"""A managed table as one value: its files and its log. The catalog, which creates and names tables, uses it.
 
-identity    which table it is, and its location
+identity    `TableIdentity`: names, id and location of a table
 opened      `OpenedTable`: the table as this process has opened it
-own_log     whether the log is the one for which the table's offsets are valid
+own_log     checks that a log is the one for which the table's offsets are valid
 """

@@ -1,4 +1,4 @@
-"""`TableIdentity`: which table it is, and its location."""
+"""`TableIdentity`: the names, the id and the location of a managed table."""
 
 from __future__ import annotations
 

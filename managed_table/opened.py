@@ -1,6 +1,6 @@
 """`OpenedTable`: a managed table as one process has opened it: its files, its log, its clock and its meter.
 
-It is created only by its constructor, from a `TableIdentity`, and each origin has one way to an identity:
+Its constructor takes a `TableIdentity`. Each source of tables has one function that returns an identity:
 
     a catalog's response    `catalog_service.wire.TableInfo.identity`
     a row of the catalog    `catalog_service.lifecycle.Lifecycle.identity`

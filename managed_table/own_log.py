@@ -10,7 +10,7 @@ __all__ = ["require_own_log"]
 
 
 def require_own_log(log: LogStore, state: TableState) -> None:
-    """Refuses a log that was deleted and created again: its offsets begin at 0, so the table's name other records.
+    """Refuses a log that was deleted and created again: in it the table's offsets belong to other records.
 
     Raises:
         Corrupt: ``log-replaced``: the table's offsets are not valid for this log.
@@ -18,7 +18,7 @@ def require_own_log(log: LogStore, state: TableState) -> None:
     wanted, found = state.log.identity, log.identity()
     if wanted and found != wanted:
         raise Corrupt(
-            f"the log of table {state.table_id} is {found}, and its snapshots count in {wanted}: restore that log, "
+            f"the log of table {state.table_id} is {found}, but its offsets are those of {wanted}: restore that log, "
             "or create the table again from its rows",
             code="log-replaced",
         )

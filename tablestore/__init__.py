@@ -4,22 +4,23 @@
     store = tablestore.connect("warehouse")              # or the URL of a catalog service
     store.create_database("shop", if_not_exists=True)
     orders = store.create_table("shop.orders", "id BIGINT, status STRING", primary_key=["id"])
-    orders.write(arrow_table)                            # an upsert; gives a Snapshot
+    orders.write(arrow_table)                            # an upsert; returns a Snapshot
     orders.scan(where="status = 'PAID'").to_polars()
     for changes in orders.follow(): ...                  # the snapshot, then every change, endlessly
 
 For Spark see `tablestore.spark`. Errors are a small tree, grouped by what to do next: see `filestore.errors`.
 
-The purpose of the packages, each line above those that it uses. The modules beside them are the entry points (`store`,
-`table`, `kafka_table`), `jars`, which fetches the jars of Spark and brokers, and `neighbours`, which is imported first:
+The modules beside the packages are the entry points (`store`, `table`, `kafka_table`), `jars`, which fetches the jars
+of Spark and of Kafka brokers, and `hidden_packages`, which is imported first. The packages, each above those that it
+uses:
 
-    cli          the command line                       demo         the main job on a year of flights
-    metrics      the page of all metrics, /metrics      spark        the same doors in a Spark session
-    ingesting    Debezium topics into tables            topics       Kafka tables read: rows, complete changes
-    system       what is known of a table, as tables    logcare      where logs stand, and their care
-    normalizing  upserts to complete changes            writing      one commit across files and log; rollback
-    following    changes, version by version            reading      a version's rows; what the log shows beyond
-    recovering   the log put right: the dead, races     incoming     what users pass in, as a table's columns
+    cli          the command line                       demo         the main features on a year of flights
+    metrics      the page of all metrics, /metrics      spark        reads and writes tables in a Spark session
+    ingesting    writes Debezium topics into tables     topics       reads Kafka tables: rows, complete changes
+    system       system tables: metadata and changes    logcare      offsets and recovery of a table's log
+    normalizing  converts upserts to complete changes   writing      one commit of files and log; rollback
+    following    reads changes, version by version      reading      reads one version, and an eventual log's tail
+    recovering   repairs the log after crashes, races   incoming     converts users' rows to a table's columns
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-import tablestore.neighbours  # noqa: F401  # first: it says so if a file of the user's hides a package used below
+import tablestore.hidden_packages  # noqa: F401  # first: it refuses a user's file that hides one of our packages
 
 # isort: split
 from filestore.errors import (

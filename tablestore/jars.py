@@ -1,7 +1,7 @@
 """Finds Delta's jars for Spark and Kafka's jars for a broker, and fetches them once through Maven.
 
-The rule: a folder of the cache is whole or absent. Jars are downloaded into a temporary folder beside
-their place, their digest is compared, and one rename publishes them. A lock makes a second process wait
+A folder of the cache is complete or absent: jars are downloaded into a temporary folder beside it, their
+digest is compared, and one rename publishes them. A lock makes a second process wait
 for the first, so that nothing is downloaded twice.
 
 The cache is ``$TABLESTORE_CACHE``, else ``$XDG_CACHE_HOME/tablestore``, else ``~/.cache/tablestore``.
@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 Progress = Callable[[str], object]
-"""Receives one readable line a step."""
+"""Receives one line of text for each step."""
 
 JAVA_MINIMUM = 17
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -52,11 +52,11 @@ class JarSet:
     """Jars that belong together and share one folder of the cache.
 
     Args:
-        name: How a person names it: ``delta`` or ``kafka``.
-        title: How a message names it.
+        name: The name on the command line: ``delta`` or ``kafka``.
+        title: The name in messages.
         version: The folder's suffix; it changes whenever the jars do.
         artifacts: ``group:artifact:version`` of each jar, or of the roots if ``transitive``.
-        transitive: Whether what the artifacts depend on belongs to the set.
+        transitive: Whether the dependencies of the artifacts belong to the set.
         count: The number of jars, for the message.
         megabytes: The size of the download, for the message.
         digest: SHA-256 over the sorted lines ``<file name> <SHA-256 of the file>``.
@@ -77,7 +77,7 @@ class JarSet:
         return f"{self.name}-{self.version}"
 
 
-# Spark brings everything else that these need (Jackson, Parquet, Hadoop, RoaringBitmap, Scala),
+# Spark has everything else that these need (Jackson, Parquet, Hadoop, RoaringBitmap, Scala),
 # and a second copy on the class path would clash with it.
 DELTA = JarSet(
     name="delta",
@@ -111,7 +111,7 @@ KAFKA = JarSet(
 
 
 def delta_jars(progress: Progress | None = None) -> list[Path]:
-    """The jars that turn a Spark 4.2 session into one that reads and writes Delta; fetched if absent.
+    """Returns the jars with which a Spark 4.2 session reads and writes Delta; fetches them if they are absent.
 
     Raises:
         Unavailable: Java or Maven is missing, or the download failed.
@@ -121,7 +121,7 @@ def delta_jars(progress: Progress | None = None) -> list[Path]:
 
 
 def kafka_jars(progress: Progress | None = None) -> list[Path]:
-    """The class path of a Kafka broker, of its tools, and of a logger to standard error; fetched if absent.
+    """Returns the class path of a Kafka broker and its tools, with a logger to standard error; fetches absent jars.
 
     Raises:
         Unavailable: Java or Maven is missing, or the download failed.
@@ -131,12 +131,12 @@ def kafka_jars(progress: Progress | None = None) -> list[Path]:
 
 
 def jars_of(jar_set: JarSet, progress: Progress | None = None, root: Path | None = None) -> list[Path]:
-    """The jars of a set, sorted by name, fetched if they are not in the cache yet.
+    """Returns the jars of a set, sorted by name; fetches them if they are not in the cache.
 
     Args:
-        jar_set: Which jars.
-        progress: Is told each step; standard error if absent. Not called when the jars are there.
-        root: The cache folder, if not the usual one.
+        jar_set: The set.
+        progress: Receives a line for each step of a download; standard error if None.
+        root: The folder of the cache; `cache_root` if None.
     """
     jars = (root or cache_root()) / "jars"
     place = jars / jar_set.folder
@@ -146,7 +146,7 @@ def jars_of(jar_set: JarSet, progress: Progress | None = None, root: Path | None
 
 
 def cache_root() -> Path:
-    """Where fetched files are kept between runs; made by whoever writes there first."""
+    """Returns the folder of the cache; the first download creates it."""
     if own := os.environ.get("TABLESTORE_CACHE"):
         return Path(own).expanduser()
     if shared := os.environ.get("XDG_CACHE_HOME"):
@@ -155,7 +155,7 @@ def cache_root() -> Path:
 
 
 def find_java() -> Path:
-    """The Java that Spark, Maven and a broker run on: ``$JAVA_HOME``'s, else the one on the path.
+    """Returns the Java for Spark, Maven and a broker: that of ``$JAVA_HOME``, else the first one on the path.
 
     Raises:
         Unavailable: There is none, or it is older than 17.
@@ -176,7 +176,7 @@ def find_java() -> Path:
 
 
 def _java_version(java: str) -> int:
-    """The major version; 0 if it cannot be told. Old ones call themselves 1.8."""
+    """Returns the major version, 8 for a version such as 1.8; 0 if it cannot be found out."""
     answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr + answer.stdout)
     return int(match.group(1)) if match else 0
@@ -209,7 +209,7 @@ def _download_and_publish(jar_set: JarSet, place: Path, progress: Progress) -> N
         if digest != jar_set.digest:
             raise Corrupt(
                 f"{jar_set.title} are not the expected bytes (digest {digest}, expected {jar_set.digest}): "
-                "look whether a mirror in ~/.m2/settings.xml serves other files, or empty ~/.m2/repository.",
+                "check whether a mirror in ~/.m2/settings.xml serves other files, or empty ~/.m2/repository.",
                 code="jars-digest",
             )
         part.rename(place)
@@ -230,7 +230,7 @@ def _find_maven(jar_set: JarSet, jars: Path) -> str:
 
 
 def _copy_jars(jar_set: JarSet, folder: Path, part: Path) -> list[str]:
-    """Maven's arguments that put the jars into ``part``."""
+    """Returns Maven's arguments to copy the jars into ``part``."""
     pom = folder / "pom.xml"
     pom.write_text(_pom(jar_set), encoding="utf-8")
     return [
@@ -259,13 +259,13 @@ def _run_maven(command: list[str], jar_set: JarSet, progress: Progress) -> None:
     if running.returncode != 0:
         raise Unavailable(
             f"Maven could not fetch {jar_set.title}: {_reason(lines)} "
-            "Look whether this machine reaches a Maven repository, then try again.",
+            "Check that this machine reaches a Maven repository, then try again.",
             code="jars-not-fetched",
         )
 
 
 def _report(lines: list[str], progress: Progress) -> None:
-    """One line for every twentieth jar; the first time there are Maven's own among them."""
+    """Reports every twentieth download; the first time Maven's own plugins are counted, too."""
     if _is_download(lines[-1]):
         downloads = sum(map(_is_download, lines))
         if downloads % JARS_A_PROGRESS_LINE == 0:
@@ -277,14 +277,14 @@ def _is_download(line: str) -> bool:
 
 
 def _reason(lines: list[str]) -> str:
-    """What Maven gives as the cause, without its colours and its advice on command-line switches."""
+    """Returns the cause that Maven reports, without its advice on command-line switches."""
     errors = [line.partition("[ERROR]")[2].strip() for line in lines if "[ERROR]" in line]
     first = next((error for error in errors if error), lines[-1] if lines else "it said nothing")
     return first.partition(" -> [Help")[0].rstrip(".") + "."
 
 
 def _pom(jar_set: JarSet) -> str:
-    """A project whose only purpose is to depend on the jars."""
+    """Returns a Maven project that only depends on the jars."""
     every = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
     exclusions = "" if jar_set.transitive else f"<exclusions>{every}</exclusions>"
     dependencies = "".join(
@@ -306,7 +306,7 @@ def _digest(folder: Path) -> str:
 
 @contextmanager
 def _locked(lock: Path) -> Iterator[None]:
-    """Holds a lock between processes; the system frees it when the holder dies."""
+    """Holds a lock between processes; the operating system releases it when its process dies."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -317,7 +317,7 @@ def _leftover_prefix(jar_set: JarSet) -> str:
 
 
 def _remove_leftovers(jar_set: JarSet, jars: Path) -> None:
-    """Removes what a killed process left; the lock must be held."""
+    """Removes the folders that a killed process left behind. REQUIRES: the lock is held."""
     for leftover in jars.glob(_leftover_prefix(jar_set) + "*"):
         shutil.rmtree(leftover, ignore_errors=True)
 
@@ -328,7 +328,7 @@ def _say(line: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Fetches the named sets, or all of them; 1 and one sentence on failure."""
+    """Fetches the named sets, or all of them; returns 1 after a failure, and prints the reason."""
     known = {jar_set.name: jar_set for jar_set in (DELTA, KAFKA)}
     unknown = [name for name in arguments if name not in known]
     try:

@@ -47,15 +47,15 @@ _ALL = Startup(StartupMode.EARLIEST)
 
 @dataclass(frozen=True, slots=True)
 class KafkaScan(Results):
-    """A read of the messages that a topic held when it was planned; it runs when its rows are asked for.
+    """A read of the messages that a topic had when the scan was planned; it runs when its result is requested.
 
     Attributes:
         declaration: The table, with the reader's own ``scan.*`` options.
         ranges: The offsets that are read.
-        columns: Which columns; all if None.
-        where: Which rows.
+        columns: The columns that are read; all if None.
+        where: The condition of the rows; all rows if None.
         ambient: The clock.
-        mode: What it gives of an update.
+        mode: Whether it returns messages or complete changes.
     """
 
     declaration: KafkaDeclaration
@@ -67,11 +67,11 @@ class KafkaScan(Results):
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns that are asked for, in their order, and ``_kind``."""
+        """The requested columns, in their order, and ``_kind``."""
         return asked_schema(self.declaration, self.columns)
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Bounded batches. The changes of one key come in order, since they are in one partition."""
+        """Yields batches of bounded size. The changes of one key are in order, since they are in one partition."""
         for rows in self._changes():
             wanted = rows if self.where is None else rows.filter(_mask(rows, self.where))
             yield from wanted.select(self.schema.names).cast(self.schema).to_batches()
@@ -94,9 +94,9 @@ class KafkaScan(Results):
 
 @checks_arguments("rows")
 class KafkaTable:
-    """A table with a connector. Get it from `Store.table`; it may be kept.
+    """A table with a connector. Get it from `Store.table`. It can be kept.
 
-    What only managed tables have, such as versions, is refused with `Unsupported` (``connector-table``).
+    Methods that only managed tables have, such as `compact`, raise `Unsupported` (``connector-table``).
     """
 
     def __init__(
@@ -111,18 +111,18 @@ class KafkaTable:
         return f"KafkaTable({self.identifier!r}, {str(self.declaration.connector)!r}, {self.declaration.topic!r})"
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Only asked for what is not there."""
+        """Raises the error for an attribute that does not exist: `Unsupported` if managed tables have it."""
         if name.startswith("_") or not hasattr(Table, name):
             raise AttributeError(f"KafkaTable has no attribute {name!r}")
         raise Unsupported(
             f"table {self.identifier} has connector = {self.declaration.connector}: it is the topic "
-            f"{self.declaration.topic!r}, without files and versions, so there is no {name!r}. Managed tables have it",
+            f"{self.declaration.topic!r}, without files and versions, so it has no {name!r}, which managed tables have",
             code="connector-table",
         )
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow, whose fields say which of them are metadata columns."""
+        """The columns as Arrow; the fields' metadata says which of them are metadata columns."""
         return self.declaration.columns.to_arrow()
 
     def scan(
@@ -133,25 +133,26 @@ class KafkaTable:
         options: Mapping[str, str] | None = None,
         mode: str = "upsert",
     ) -> KafkaScan:
-        """Reads the changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
+        """Reads the changes that the topic has now, from the place that ``scan.startup.mode`` chooses.
 
-        With upsert-kafka a message is ``+U``, or without a value ``-D`` with the key's columns alone. With kafka it is
-        what its format says: ``+I`` if that has rows only.
+        Each change has its kind in the column ``_kind``. With ``upsert-kafka`` a message with a value is ``+U``, and
+        one without a value is ``-D`` and has only the key's columns. With ``kafka`` the format decides; a format that
+        has only rows makes each message ``+I``.
 
         Args:
-            columns: Which columns; all if None. ``_kind`` comes always, last.
+            columns: The columns to read; all if None. ``_kind`` is always added as the last one.
             where: A SQL condition or a polars expression; of a ``-D`` only the key's columns are known.
             options: Options ``scan.*`` for this reader, such as ``{"scan.malformed-records": "skip"}``.
-            mode: ``"upsert"``: each message; or ``"changelog"``: complete changes, an update as the row before (``-U``)
-                and after it (``+U``), a delete with the row as it was; a new key is ``+I``, and what changes nothing is
-                left out. Of a key that has several messages in one look at the topic there is one change.
-                What is known of the keys lies in a temporary folder meanwhile.
+            mode: ``"upsert"``: each message. ``"changelog"``: complete changes: an update is the row before it (``-U``)
+                and after it (``+U``), a delete has the deleted row, and a new key is ``+I``; messages that change
+                nothing are left out. Several messages of a key that are read at once make one change. The state of the
+                keys is in a temporary folder during the read.
 
         Raises:
             NotFound: ``topic-not-found``, ``offset-gone``, or ``unknown-column``.
-            InvalidRequest: an option, mode or condition that is none; with ``"changelog"`` ``no-primary-key``.
+            InvalidRequest: an invalid option, mode or condition; with ``"changelog"`` ``no-primary-key``.
             Unavailable: the brokers do not answer.
-            Corrupt: ``malformed-record``, while it is read.
+            Corrupt: ``malformed-record``, while the result is read.
         """
         declaration = self.declaration.with_scan(options or {})
         asked_schema(declaration, columns)
@@ -174,31 +175,34 @@ class KafkaTable:
         stop: Stop = None,
         max_rows_per_batch: int | None = None,
     ) -> Generator[pa.RecordBatch]:
-        """The changes as `scan` gives them, and then those that come, endlessly.
+        """Yields the changes as `scan` returns them, and then new changes as they arrive, endlessly.
 
-        Where it begins is decided by this call, and kept by `state` or `consumer`, not by the first batch.
+        The call itself decides where the reader begins, not the first batch; `state` and `consumer` keep that place.
 
         Args:
-            columns: Which columns; all if None. ``_kind`` comes always, last.
-            options: Options ``scan.*`` for this reader: where it begins, above all.
+            columns: The columns to read; all if None. ``_kind`` is always added as the last one.
+            options: Options ``scan.*`` for this reader; above all those that choose where it begins.
             mode: As in `scan`.
-            state: With ``"changelog"``, a folder that is this reader's own: there lies what is known of the keys, and
-                with it how far the topic was taken, so a reader that is begun again goes on there. What came last
-                comes again if the reader ended before it asked for more. Without a folder all begins anew each time.
-            consumer: An id under which the brokers keep how far the reader is, as the offsets of a group of that name:
-                one that is begun again goes on there, whatever the options say. The rows of a batch count as taken once
-                the next batch is asked for, so the last batch may come again. A message whose rows are more than one
-                batch counts with the last of them.
-            stop: A `threading.Event` or function that says when to end. What the topic holds then is still given.
-            max_rows_per_batch: The most rows of a batch; None: as they come.
+            state: With ``"changelog"``, a folder for this reader alone. It keeps the state of the keys and the
+                reader's position in the topic, so that a restarted reader continues there. The last batch is repeated
+                if the reader ended before it requested the next one. Without a folder each reader begins from the
+                start.
+            consumer: An id of a consumer group, in which the brokers keep the reader's offsets. A restarted reader
+                continues there, whatever the options say. The rows of a batch count as read once the next batch is
+                requested, so the last batch may be repeated. If the rows of a message fill several batches, the
+                message counts as read with the last of them.
+            stop: A `threading.Event`, or a function that returns whether to end. The reader still yields what the topic
+                has at that time.
+            max_rows_per_batch: The largest number of rows in a batch; no limit if None.
 
         Raises:
             NotFound, InvalidRequest, Unavailable, Corrupt: as `scan`.
-            InvalidRequest: ``bad-option-value``; ``state-unused``, ``consumer-unused``: it is the other that remembers
-                the place; ``other-state``: the folder is another reader's; ``group-in-use``; ``bad-consumer-id``.
-            NotFound: ``topic-replaced``: the topic was made anew since; ``offset-gone``: also if the place that
-                `consumer` remembers is no longer there.
-            Conflict: ``consumer-taken``, ``other-batch``: another reader goes on with the same folder.
+            InvalidRequest: ``bad-option-value``; ``state-unused``, ``consumer-unused``: in this mode the other argument
+                keeps the position; ``other-state``: the folder belongs to another reader; ``group-in-use``;
+                ``bad-consumer-id``.
+            NotFound: ``topic-replaced``: the topic was deleted and created again; ``offset-gone``: also if the topic no
+                longer has the offset that `consumer` keeps.
+            Conflict: ``consumer-taken``, ``other-batch``: another reader uses the same folder.
         """
         declaration, asked = self.declaration.with_scan(options or {}), result_mode(mode)
         schema, folder = asked_schema(declaration, columns), None if state is None else fspath(state)
@@ -213,36 +217,36 @@ class KafkaTable:
         return _sized(reader.rows() if consumer is None else reader.remembered_rows(consumer, size), schema, size)
 
     def write(self, rows: Rows) -> int:
-        """Writes rows as messages, in their order; gives the number of messages.
+        """Writes rows as messages, in their order; returns the number of messages.
 
-        Messages go to the partition that the hash of their key says, as with Kafka's Java clients. The metadata columns
+        The hash of its key decides a message's partition, as with Kafka's Java clients. The metadata columns
         ``timestamp`` and ``headers`` are written unless they are VIRTUAL; a nullable column may be left out.
 
         Args:
-            rows: As in `Table.write`. A stream of Arrow is read batch by batch. A column ``_kind`` says what each row
-                does. With upsert-kafka ``+I`` and ``+U`` are values, ``-D`` a tombstone, and ``-U`` is left out; with
-                kafka the format spells it, if it has a word for it.
+            rows: As in `Table.write`. A stream of Arrow is read batch by batch. A column ``_kind`` has the kind of
+                each row. With upsert-kafka ``+I`` and ``+U`` are values, ``-D`` is a tombstone, and ``-U`` is left out;
+                with kafka the format writes the kind, if it can express it.
 
         Raises:
             InvalidRequest: rows that do not fit, or a table that can only be read (``read-only-metadata``).
             NotFound: ``topic-not-found``.
-            Unavailable: messages were not delivered; with ``sink.semantic = exactly-once`` none is there then, but for
+            Unavailable: messages were not delivered; with ``sink.semantic = exactly-once`` none of them was, except for
                 its subclass `CommitUnknown`.
         """
         target = plan_write(self.declaration.columns, self.declaration.keys).declared
         parts = arrow_parts(rows, target)
-        first = _fitted(next(parts), target)  # what is no stream is refused before anything begins
+        first = _fitted(next(parts), target)  # rows that are not a stream are checked before anything is sent
         pieces = itertools.chain([first], (_fitted(part, target) for part in parts))
-        self._topic(self.declaration).partitions()  # a producer would make a topic that is not there
+        self._topic(self.declaration).partitions()  # a producer would create a missing topic
         return self._writer.write(pieces)
 
     def offsets(self) -> dict[int, tuple[int, int]]:
-        """The first offset and the end of each partition, as readers see them; errors as of `scan`."""
+        """Returns the first offset and the end of each partition, as readers see them; for errors see `scan`."""
         topic = self._topic(self.declaration)
         return {r.partition: (r.start, r.end) for r in topic.ranges(topic.partitions(), _ALL)}
 
     def detail(self) -> dict[str, Any]:
-        """What the table is, as plain values; passwords and the like are not told."""
+        """Returns the table's metadata as plain values, without passwords and other secrets."""
         declaration = self.declaration
         return {
             "name": self.identifier,
@@ -284,7 +288,7 @@ def _mask(rows: pa.Table, where: Condition) -> pa.Array:
 
 
 def _fitted(rows: pa.Table, target: pa.Schema) -> pa.Table:
-    """The columns that the table has in its types; the plan says what is wrong with others."""
+    """Casts the columns that the table has to its types; the plan refuses other columns."""
     names = rows.column_names
     counts, fields = Counter(names), {field.name: field.with_nullable(True) for field in target}
     fields[KIND_COLUMN] = pa.field(KIND_COLUMN, pa.string())

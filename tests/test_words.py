@@ -1,6 +1,6 @@
-"""The product speaks plain English: no private words in docstrings, comments, messages and pages of finished packages.
+"""The product speaks plain English: no private words in docstrings, comments, messages and pages.
 
-A word here has a better one that users of Delta and Kafka know. A package joins `FINISHED` when its words are cleaned.
+Each word that is refused here has a better one that users of Delta and Kafka know.
 """
 
 from __future__ import annotations
@@ -14,56 +14,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FINISHED = (
-    "catalog_service",
-    "compaction",
-    "filestore/cache",
-    "filestore/changelog",
-    "filestore/checks",
-    "filestore/delta",
-    "filestore/files",
-    "filestore/life",
-    "filestore/lookup",
-    "filestore/merge",
-    "filestore/metrics",
-    "filestore/model",
-    "filestore/reading",
-    "filestore/rows",
-    "filestore/sorting",
-    "filestore/ambient.py",
-    "filestore/arguments.py",
-    "filestore/doctor.py",
-    "filestore/errors.py",
-    "filestore/layout.py",
-    "filestore/refused.py",
-    "filestore/sqlite_files.py",
-    "filestore/storage.py",
-    "filestore/table.py",
-    "filestore/threads.py",
-    "filestore/FORMAT.md",
-    "filestore/OPTIONS.md",
+TEXTS = (
+    "filestore",
     "log",
-    "log/connector/CONNECTORS.md",
-    "log/connector/FORMATS.md",
-    "log/connector/METADATA.md",
-    "log/table/PROTOCOL.md",
-    "catalog_service/SERVICE.md",
+    "managed_table",
+    "compaction",
+    "catalog_service",
+    "tablestore",
+    "pyspark_tablestore",
+    "docs",
     "README.md",
     "CONTRIBUTING.md",
-    "docs",
-    "tablestore/spark",
-    "pyspark_tablestore",
-    "tablestore/cli",
-    "tablestore/demo",
-    "tablestore/following",
-    "tablestore/ingesting",
-    "tablestore/reading",
-    "tablestore/store.py",
-    "tablestore/table.py",
-    "tablestore/writing",
-    "tablestore/normalizing",
-    "tablestore/system",
-    "tablestore/topics",
 )
 PRIVATE_WORDS = {
     r"brings?|brought": "adds, restores, returns",
@@ -76,6 +37,9 @@ PRIVATE_WORDS = {
     r"settle|settles|settled": "resolved, final",
     r"tells?|told": "says, reports, writes, contains",
 }
+PRIVATE_NAMES = re.compile(
+    r"brings?|brought|came|heard|hears?|told|tells|tellers?|met|mends?|mended|settled?|settles|buried|bury|graves?|said"
+)
 _BANNED = re.compile("|".join(rf"(?<![\w-])(?:{words})\b" for words in PRIVATE_WORDS), re.IGNORECASE)
 
 
@@ -93,12 +57,12 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 def files(name: str) -> list[Path]:
     place = ROOT / name
-    return [place] if place.is_file() else sorted(place.rglob("*.md" if name == "docs" else "*.py"))
+    return [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md")])
 
 
-@pytest.mark.parametrize("name", FINISHED)
+@pytest.mark.parametrize("name", TEXTS)
 def test_no_text_has_a_private_word(name: str) -> None:
-    assert files(name), "it was moved: correct the list"
+    assert files(name), "it was moved: correct `TEXTS`"
     found = [
         f"{path.relative_to(ROOT)}:{number}: {match[0]!r} in {line.strip()}"
         for path in files(name)
@@ -106,3 +70,16 @@ def test_no_text_has_a_private_word(name: str) -> None:
         if (match := _BANNED.search(line))
     ]
     assert not found, f"use a word of {PRIVATE_WORDS}:\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("name", [name for name in TEXTS if (ROOT / name).is_dir() and name != "docs"])
+def test_no_identifier_has_a_private_word(name: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{token.start[0]}: {token.string}"
+        for path in files(name)
+        if path.suffix == ".py"
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline)
+        if token.type == tokenize.NAME
+        and any(PRIVATE_NAMES.fullmatch(word.lower()) for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", token.string))
+    ]
+    assert not found, "say what it does or holds:\n" + "\n".join(found)

@@ -85,9 +85,11 @@ def check_lost_changes(findings: Findings, newest: TableState, lost: Mapping[int
 def _check_feed(findings: Findings, definition: TableDefinition, entry: Commit) -> None:
     wanted = definition.changelog_producer is not ChangelogProducer.NONE
     for metadata in (a["metaData"] for a in entry.actions if "metaData" in a):
-        said = metadata["configuration"].get(CHANGE_FEED_PROPERTY)
-        if (said == "true") != wanted:
-            message = f"has {CHANGE_FEED_PROPERTY} = {said} and changelog-producer = {definition.changelog_producer}"
+        configured = metadata["configuration"].get(CHANGE_FEED_PROPERTY)
+        if (configured == "true") != wanted:
+            message = (
+                f"has {CHANGE_FEED_PROPERTY} = {configured} and changelog-producer = {definition.changelog_producer}"
+            )
             findings.add(Invariant.CHANGE_FEED, f"version {entry.version} {message}", version=entry.version)
     for action in (a["cdc"] for a in entry.actions if "cdc" in a):
         operation = entry.snapshot().operation

@@ -231,8 +231,8 @@ def _check_files(findings: Findings, before: TableState | None, after: TableStat
     for action in entry.actions:
         if (remove := action.get("remove")) is not None:
             file = live.pop(file_key(remove), None)
-            said = DeletionVector.from_action(remove.get("deletionVector"))
-            if file is None or file.vector != said:
+            named = DeletionVector.from_action(remove.get("deletionVector"))
+            if file is None or file.vector != named:
                 _wrong_file(findings, entry, remove, "removes a file that does not exist with that vector")
     for action in entry.actions:
         change = action.get("add") or action.get("remove")

@@ -38,7 +38,7 @@ __all__ = ["Clear", "Done", "Rebase", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """No commit in between matters: the proposal can be written as the next version."""
+    """The other commits do not matter: the proposal can be written as the next version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,7 +88,7 @@ def _require_same_table(log: DeltaLog, base: TableState) -> None:
         raise base_expired(log, base.version)
     if entry is None or entry.timestamp_ms != base.timestamp_ms:
         raise NotFound(
-            f"{log.location} is not the table that was read: it was dropped or made again; open it anew",
+            f"{log.location} is not the table that was read: it was dropped or made again; open it again",
             code="table-replaced",
         )
 

@@ -80,7 +80,7 @@ class Versions(Protocol):
         """Clock and chance, for the pauses between attempts."""
 
     def state(self) -> TableState:
-        """The newest version."""
+        """Returns the newest version."""
 
     def preparing(self, base: TableState) -> AbstractContextManager[None]:
         """Turns the loss of files of an expired version into the conflict ``base-expired``."""

@@ -194,26 +194,26 @@ def _proposal(store: FileStore, state: TableState, first: int) -> Proposal:
     )
 
 
-def _clean(store: FileStore, lives: Lifetimes, said: TableState, versions: int) -> Expiry:
+def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: int) -> Expiry:
     """Removes what is not needed, by the version that recorded what has expired.
 
     IMPORTANT: consumers are listed after that version was committed, and the newest version is read after that: a
     rollback holds the version that it restores until it is committed.
     """
-    held = holds(store.storage, store.location, said, store.ambient.now_ms())
+    held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.state()
     try:
         lives = _followed(store.log, lives, newest.version)
     except Corrupt:
         lives = history_of(store.log, newest.version)
-    first = min([first_retained(said), *(hold.version for hold in held)])
-    tagged = {tag.version for state in (said, newest) for tag in tags_of(state).values()}
+    first = min([first_retained(announced), *(hold.version for hold in held)])
+    tagged = {tag.version for state in (announced, newest) for tag in tags_of(state).values()}
     retained = Retained(first, tuple(sorted(tagged)))
     files = _there(store, lives.unneeded(retained))
     for path in files:
         store.storage.delete(layout.join(store.location, path))
     entries = _remove_entries(store, lives, retained)
-    return Expiry(first_retained(said), versions, files, entries)
+    return Expiry(first_retained(announced), versions, files, entries)
 
 
 def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> int:

@@ -169,13 +169,13 @@ def _column(definition: exp.Expression, text: str, primary_key: Collection[str])
     name, kind = definition.name, _type(definition.kind, definition.name)
     nullable, comment, metadata = name not in primary_key, None, None
     for constraint in definition.constraints:
-        said = constraint.kind
-        if isinstance(said, exp.NotNullColumnConstraint):
-            nullable = bool(said.args.get("allow_null"))
-        elif isinstance(said, exp.CommentColumnConstraint):
-            comment = said.this.name
-        elif isinstance(said, MetadataConstraint) and metadata is None:
-            metadata = said
+        found = constraint.kind
+        if isinstance(found, exp.NotNullColumnConstraint):
+            nullable = bool(found.args.get("allow_null"))
+        elif isinstance(found, exp.CommentColumnConstraint):
+            comment = found.this.name
+        elif isinstance(found, MetadataConstraint) and metadata is None:
+            metadata = found
         else:
             raise InvalidRequest(
                 f"column {name!r}: {_refused(constraint)}; only NOT NULL, COMMENT and one METADATA [FROM 'key'] "

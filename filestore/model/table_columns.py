@@ -50,9 +50,9 @@ class MetadataColumn:
 
     def to_field(self) -> pa.Field:
         """Converts it to a field of an Arrow schema that is marked as a metadata column."""
-        said = {} if self.comment is None else {b"comment": self.comment.encode()}
-        said |= {FIELD_KEY: self.key.encode(), FIELD_VIRTUAL: str(self.virtual).lower().encode()}
-        return pa.field(self.name, self.type, self.nullable, said)
+        metadata = {} if self.comment is None else {b"comment": self.comment.encode()}
+        metadata |= {FIELD_KEY: self.key.encode(), FIELD_VIRTUAL: str(self.virtual).lower().encode()}
+        return pa.field(self.name, self.type, self.nullable, metadata)
 
 
 def managed_schema(columns: Iterable[Column | MetadataColumn]) -> Schema:
@@ -159,24 +159,24 @@ class TableColumns:
 
 
 def _to_field(column: Column) -> pa.Field:
-    said = None if column.comment is None else {b"comment": column.comment.encode()}
-    return pa.field(column.name, column.type, column.nullable, said)
+    metadata = None if column.comment is None else {b"comment": column.comment.encode()}
+    return pa.field(column.name, column.type, column.nullable, metadata)
 
 
 def _from_field(field: pa.Field) -> Column | MetadataColumn:
     (column,) = Schema.from_arrow(pa.schema([field])).columns
-    said: dict[bytes, bytes] = field.metadata or {}
-    if FIELD_KEY not in said and FIELD_VIRTUAL not in said:
+    metadata: dict[bytes, bytes] = field.metadata or {}
+    if FIELD_KEY not in metadata and FIELD_VIRTUAL not in metadata:
         return column
-    virtual = said.get(FIELD_VIRTUAL, b"false")
-    if FIELD_KEY not in said or virtual not in (b"true", b"false"):
+    virtual = metadata.get(FIELD_VIRTUAL, b"false")
+    if FIELD_KEY not in metadata or virtual not in (b"true", b"false"):
         raise InvalidRequest(
-            f"the field {field.name!r} has {said}, which makes it neither a physical nor a metadata column: make "
+            f"the field {field.name!r} has {metadata}, which makes it neither a physical nor a metadata column: make "
             "it with tablestore.metadata_column(name, type, key, virtual=…)",
             code="metadata-key",
         )
     try:
-        key = said[FIELD_KEY].decode()
+        key = metadata[FIELD_KEY].decode()
     except UnicodeDecodeError as error:
         raise InvalidRequest(
             f"the metadata key of column {field.name!r} is not UTF-8 ({error.reason}): write it as text",

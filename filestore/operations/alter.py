@@ -33,10 +33,10 @@ class Rewrite(Protocol):
     """Writes the table's rows into files of a new schema, and adapts these to what others commit meanwhile."""
 
     def files(self, state: TableState) -> tuple[DataFile, ...]:
-        """Writes the live rows of a version to new files. A later call, for a later version, does only the changes."""
+        """Writes the live rows of a version to new files; a call for a later version writes only what has changed."""
 
     def finish(self) -> None:
-        """Follows the commit, and removes the files that it does not name."""
+        """Removes the files that the commit does not name."""
 
     def discard(self) -> None:
         """Removes all that was written, since no version names it, or ever will."""
@@ -136,7 +136,7 @@ class _Alteration:
             return
         if self.begin is None:
             raise Unsupported(
-                "with schema.evolution-mode = rewrite all files are written anew when columns are dropped, renamed or "
+                "with schema.evolution-mode = rewrite all files are rewritten when columns are dropped, renamed or "
                 "widened: do it with Table.alter or `tablestore alter`",
                 code="rewrite-needed",
             )
@@ -147,7 +147,7 @@ class _Alteration:
         """Folds all pending runs, and returns the version after that."""
         if self.fold is None:
             raise Unsupported(
-                f"version {base.version} has pending runs, which only the columns and options that it has now explain: "
+                f"version {base.version} has pending runs, which can only be read with its columns and options: "
                 "compact with full = true first, or change the table with Table.alter or `tablestore alter`",
                 code="pending-runs",
             )

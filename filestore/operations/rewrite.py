@@ -83,10 +83,10 @@ def _columns(before: Schema, after: Schema) -> list[pl.Expr]:
 def rewrite_files(tasks: Sequence[RewriteTask]) -> list[tuple[DataFile, ...]]:
     """Runs the tasks in a thread for each core. If one fails, the files of the others are removed."""
 
-    def forget(written: Iterable[tuple[DataFile, ...]]) -> None:
+    def discard_files(written: Iterable[tuple[DataFile, ...]]) -> None:
         discard(tasks[0].after, (file for files in written for file in files))
 
-    return in_threads("rewrite", rewrite_file, tasks, forget)
+    return in_threads("rewrite", rewrite_file, tasks, discard_files)
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Writes with merge-on-read: it looks no key up, and adds one pending run to each slot (FORMAT.md section 11)."""
+"""Writes with merge-on-read: looks no key up, and adds one pending run to each slot (FORMAT.md section 11)."""
 
 from __future__ import annotations
 

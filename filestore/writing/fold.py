@@ -1,4 +1,4 @@
-"""Merges rows into a slot's files: new files, deletion vectors and counts result (FORMAT.md section 10).
+"""Merges rows into a slot's files; the result is new files, deletion vectors and counts (FORMAT.md section 10).
 
 This is the core of a merge-on-write commit. For each chunk it keeps one row of each key, looks the keys up in the
 slot's files, marks the stored rows that are replaced, writes the rows that stay, and sends the accepted changes to the

@@ -55,7 +55,7 @@ class Found:
         return self.lost | self.same
 
     def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
-        """Returns what the rows change, as change data."""
+        """Returns the changes that the rows make, as change data."""
         gone = pl.concat([stored.rows for stored in self.replaced]) if self.replaced else None
         added = puts & ~self.dead
         after = rows.filter(pa.array(added)) if added.any() else None

@@ -22,7 +22,7 @@ ChangeSink = Callable[[Slot, pa.Table], None]
 
 @dataclass(frozen=True, slots=True)
 class SlotResult:
-    """What a write changes in one slot.
+    """The changes of a write in one slot.
 
     Attributes:
         slot: The slot.
@@ -71,7 +71,7 @@ def written_files(results: Iterable[SlotResult]) -> set[str]:
 
 
 def named_files(results: Iterable[SlotResult]) -> set[str]:
-    """Returns those that a commit of the results names: no runs of deleted keys, and no files without a live row."""
+    """Returns the paths that a commit of the results names: no runs of deleted keys, no files without a live row."""
     listed = list(results)
     data = {file.path for r in listed for file in r.adds} | {run.path for r in listed for run in r.runs}
     vectors = {vector_file(file.vector) for r in listed for file in (*r.vectors, *r.adds) if file.vector}

@@ -1,8 +1,9 @@
-"""The table as a log: one protocol, in a folder or in a Kafka topic (PROTOCOL.md).
+"""A table's log: one protocol for a log in a folder and for a log in a Kafka topic (PROTOCOL.md).
 
-store       what every log can do                   systems     opens a table's log: one of these two
-embedded    the log in a folder                     on_kafka    the log as a topic
-log_record  a change as a message                   rows        the shape of rows in a log
-retention   changed with the commit that says so    tailing     a log's tail, up to offsets that it has
-transaction_ids  ids of its transactions            open_transaction  one that holds readers of the log back
+store       the interface of every log              systems     opens a table's log, of either kind
+embedded    the log in a folder                     on_kafka    the log in a Kafka topic
+log_record  a change as a message                   rows        the columns of rows in a log
+retention   changes it together with a commit       tailing     reads a log's tail up to given offsets
+session     one open log for a piece of work        transaction_ids  makes and reads ids of transactions
+open_transaction  a transaction that readers of the log wait for
 """

@@ -13,8 +13,8 @@ import polars as pl
 
 __all__ = ["arrivals", "departures", "expected", "first_days", "known_by", "schedule"]
 
-_LEFT = ("dep_time", "dep_delay")
-_CAME = ("arr_time", "arr_delay", "air_time")
+_DEPARTURE = ("dep_time", "dep_delay")
+_ARRIVAL = ("arr_time", "arr_delay", "air_time")
 
 
 def first_days(count: int, after: int = 0) -> list[date]:
@@ -24,13 +24,13 @@ def first_days(count: int, after: int = 0) -> list[date]:
 
 def schedule(flights: pl.DataFrame) -> pl.DataFrame:
     """All flights as they are scheduled, before any departure."""
-    return flights.with_columns(_unknown(*_LEFT, *_CAME))
+    return flights.with_columns(_unknown(*_DEPARTURE, *_ARRIVAL))
 
 
 def departures(flights: pl.DataFrame, day: date) -> pl.DataFrame:
     """The day's departed flights: the departure is known, the delay of the arrival estimated by the departure's."""
     left = flights.filter(_on(day), pl.col("dep_time").is_not_null())
-    return left.with_columns(_unknown(*_CAME)).with_columns(arr_delay=pl.col("dep_delay"))
+    return left.with_columns(_unknown(*_ARRIVAL)).with_columns(arr_delay=pl.col("dep_delay"))
 
 
 def arrivals(flights: pl.DataFrame, day: date) -> pl.DataFrame:

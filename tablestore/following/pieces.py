@@ -53,7 +53,7 @@ class LogPiece:
         written: The table's columns when they were written.
         skip: The number of records of the transactions to skip.
         units: The number of its records.
-        tells_old_rows: Whether each ``-U`` is the row that the following ``+U`` replaces.
+        has_old_rows: Whether each ``-U`` is the row that the following ``+U`` replaces.
         committed_ms: When they were committed; see `log.table.store.LogStore.events`.
         key: The columns of the key.
     """
@@ -63,7 +63,7 @@ class LogPiece:
     written: Schema
     skip: int
     units: int
-    tells_old_rows: bool = False
+    has_old_rows: bool = False
     committed_ms: int | None = None
     key: tuple[str, ...] = ()
 
@@ -123,7 +123,7 @@ class ScanPiece:
     kind: RowKind
 
     divisible = False
-    tells_old_rows = False
+    has_old_rows = False
 
     @property
     def bucket(self) -> int:
@@ -151,7 +151,7 @@ class RecordedPiece:
     units: int
 
     divisible = False
-    tells_old_rows = True
+    has_old_rows = True
 
     @property
     def bucket(self) -> int:
@@ -172,7 +172,7 @@ class DifferencePiece:
     difference: SlotDifference
 
     divisible = False
-    tells_old_rows = True
+    has_old_rows = True
 
     @property
     def bucket(self) -> int:
@@ -202,7 +202,7 @@ def read_changes(piece: Piece, records: RecordReader, mode: ResultMode) -> Itera
     """Reads a piece's changes for a reader: a reader of upserts gets no rows as they were before (``-U``)."""
     if mode is ResultMode.CHANGELOG:
         yield from piece.rows(records)
-    elif isinstance(piece, LogPiece) and not piece.tells_old_rows:
+    elif isinstance(piece, LogPiece) and not piece.has_old_rows:
         yield from upserts(piece.rows(records), piece.key)
     else:
         for rows in piece.rows(records):

@@ -118,9 +118,9 @@ class _Bucket:
     def _repeats(self, rows: pa.Table, others: Sequence[int]) -> _Mask:
         """Finds the rows that equal the last record which one of these transactions wrote for the key."""
         self._hash_waiting()
-        said = _hashed([(0, rows)], self._key)
-        last = pl.concat(self._last).join(said, on="key", how="semi").unique("key", keep="last", maintain_order=True)
-        found = said.join(last, on="key", how="left", maintain_order="left", suffix="_before")
+        hashed = _hashed([(0, rows)], self._key)
+        last = pl.concat(self._last).join(hashed, on="key", how="semi").unique("key", keep="last", maintain_order=True)
+        found = hashed.join(last, on="key", how="left", maintain_order="left", suffix="_before")
         same = (pl.col("row") == pl.col("row_before")) & pl.col("writer_before").is_in(others)
         # of two rows with the same key in this batch the second follows the first, and not a remembered record
         repeats = found.select((same & pl.col("key").is_unique()).fill_null(value=False)).to_series()
@@ -183,5 +183,5 @@ def _hashed(parts: Sequence[tuple[int, pa.Table]], key: list[str]) -> pl.DataFra
         }
     )
     # deletes of a key are equal whatever other values they have, and so are +I and +U
-    said = pl.when("gone").then(pl.lit(0, pl.UInt64)).otherwise("row")
-    return hashed.select("key", said.alias("row"), "writer")
+    content = pl.when("gone").then(pl.lit(0, pl.UInt64)).otherwise("row")
+    return hashed.select("key", content.alias("row"), "writer")

@@ -1,8 +1,8 @@
-"""What users pass in, rows above all, as Arrow columns of a table's types.
+"""Converts the arguments of users, above all rows, to Arrow columns of a table's types.
 
-conform    rows as an Arrow table of the table's schema: the door
-given      rows in whatever form users have them, as Arrow
-fitting    columns cast to the table's types, without a value that changes
-layouts    Arrow's layouts of the same values, taken apart
-moments    times: one without a zone is UTC
+conform    converts rows to an Arrow table of the table's schema: the entry point
+given      converts rows of any supported kind to Arrow
+fitting    casts columns to the table's types; refuses a cast that changes a value
+layouts    converts Arrow's encodings and list layouts to plain arrays
+moments    converts times to UTC; a time without a zone is UTC
 """

@@ -1,4 +1,4 @@
-"""What users hand over, as an Arrow table of the table's schema."""
+"""Converts the rows that users pass in to an Arrow table of the table's schema."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["conform"]
 
 
 def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
-    """The rows with the table's columns, in its order and types, and `KIND_COLUMN` if they have one.
+    """Returns the rows with the table's columns, in its order and types, and with `KIND_COLUMN` if they have it.
 
     Columns are matched by name. A nullable column that is missing becomes null.
 
@@ -43,7 +43,7 @@ def conform(rows: Rows, definition: TableDefinition) -> pa.Table:
             columns.append(pa.chunked_array([pa.nulls(table.num_rows, field.type)]))
         else:
             raise InvalidRequest(f"the rows lack the column {field.name!r}, which is NOT NULL", code="missing-column")
-    # nullability is checked row by row later: deletes need their key only
+    # nullability is checked row by row later, because a delete needs only its key
     fields = [field.with_nullable(True) for field in schema]
     if KIND_COLUMN in given:
         fields.append(pa.field(KIND_COLUMN, pa.string()))

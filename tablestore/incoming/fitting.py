@@ -1,4 +1,4 @@
-"""Columns in the table's types, at any depth and from any layout of Arrow, without a value that changes."""
+"""Casts columns to the table's types, at any depth and from any layout of Arrow; no cast may change a value."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _EXAMPLES = (
 
 
 class _Unfit(Exception):
-    """A part of a column does not become the table's type; `fit` finds the row."""
+    """A part of a column cannot be cast to the table's type; `fit` finds the row."""
 
 
 def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    """A column in the table's type, inner NOT NULLs checked.
+    """Returns a column in the table's type; checks that nested NOT NULL fields have no nulls.
 
     Raises:
-        InvalidRequest: a type that does not become the column's, a value that does not fit it, or an array whose
+        InvalidRequest: a type that cannot be cast to the column's, a value that does not fit it, or an array whose
             parts contradict each other (``bad-value``); a field that the column lacks (``unknown-column``); an inner
             null (``null-value``).
     """
@@ -49,7 +49,7 @@ def fit(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
         for chunk in column.chunks:
             chunks.append(_checked(chunk, field))
     except (pa.ArrowException, IndexError, _Unfit) as error:
-        why = str(error) if isinstance(error, _Unfit) else "one does not become the other, so cast it"
+        why = str(error) if isinstance(error, _Unfit) else "one cannot be cast to the other, so cast it yourself"
         raise _named(column, len(chunks), field, why) from error
     return pa.chunked_array(chunks, wanted)
 
@@ -119,7 +119,7 @@ def _fitted_struct(given: Picked, wanted: pa.StructType, path: str) -> pa.Array:
 
 
 def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Arrow's cast, which refuses much that would change a value, and where it does not, a look at the way back."""
+    """Casts with Arrow, and casts back where Arrow does not refuse a change of values: both must be equal."""
     given = values.type
     if pa.types.is_integer(given) and pa.types.is_decimal(wanted):
         return _decimals(values, wanted)
@@ -141,7 +141,7 @@ def _cast(values: pa.Array, wanted: pa.DataType) -> pa.Array:
 
 
 def _decimals(values: pa.Array, wanted: pa.DataType) -> pa.Array:
-    """Arrow casts integers only to decimals that hold all of their type; from a wide one it looks at the values."""
+    """Casts integers over a wide decimal: directly Arrow refuses a decimal that does not fit all values of the type."""
     wide = pa.decimal256(20 + wanted.scale, wanted.scale)
     return values.cast(pa.decimal256(20, 0)).cast(wide).cast(wanted)
 
@@ -151,13 +151,13 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _named(column: pa.ChunkedArray, whole: int, field: pa.Field, why: str) -> InvalidRequest:
-    """The error for the first value that does not fit; for the types if not even an empty column fits.
+    """Returns the error that names the first value that does not fit, or the types if not even an empty column fits.
 
     Args:
-        column: What was given.
-        whole: How many of its chunks fit.
-        field: The table's.
-        why: What is wrong if the types alone do not fit.
+        column: The column of the rows.
+        whole: The number of its chunks that fit.
+        field: The table's column.
+        why: The reason if the types alone do not fit.
     """
     chunk, kind = column.chunk(whole), to_sql(field.type)
     if not _fits(chunk.slice(0, 0), field):
@@ -208,7 +208,7 @@ def _advice(given: pa.DataType, wanted: pa.DataType) -> str:
 
 
 def _check_inner_nulls(values: pa.Array, path: str) -> None:
-    """Elements, map values and struct fields that are NOT NULL, which Arrow does not check."""
+    """Checks elements, map values and struct fields that are NOT NULL, because Arrow does not check them."""
     kind = values.type
     inner: list[tuple[pa.Field, pa.Array]] = []
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""Rows in whatever form users have them, as Arrow."""
+"""Converts rows of any supported kind to Arrow: frames, lists of dicts, streams."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["Rows", "array_of", "arrow_parts", "arrow_rows", "is_table"]
 
 @runtime_checkable
 class ArrowStream(Protocol):
-    """Whatever gives its rows by Arrow's C stream interface: DuckDB's relations, pandas frames, nanoarrow, arro3."""
+    """An object with Arrow's C stream interface: DuckDB's relations, pandas frames, nanoarrow, arro3."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """A capsule with a stream of record batches."""
+        """Returns a capsule with a stream of record batches."""
 
 
 @runtime_checkable
 class ArrowArray(Protocol):
-    """Whatever gives one record batch by Arrow's C data interface."""
+    """An object that is one record batch, with Arrow's C data interface."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
-        """Capsules with a schema and a struct array."""
+        """Returns capsules with a schema and a struct array."""
 
 
 Rows: TypeAlias = (
@@ -45,26 +45,30 @@ Rows: TypeAlias = (
 
 
 def is_table(rows: object) -> bool:
-    """Whether that has rows with named columns; a list of dicts is a list."""
+    """Whether an object has rows with named columns; a list of dicts does not count."""
     return isinstance(rows, pl.LazyFrame | ArrowStream | ArrowArray) or _is_pandas(rows)
 
 
 def arrow_rows(rows: Rows, schema: pa.Schema) -> pa.Table:
-    """The rows as Arrow; what gives them once only has given them then.
+    """Returns the rows as Arrow. A stream that can be read only once is consumed.
 
     Args:
         rows: The rows. The index of a pandas frame is ignored, and what pandas takes for missing (NaN, NaT, None, NA)
             is null; NaN in its nullable and Arrow types stays. A key that some dicts lack is null there.
-        schema: The columns that they are meant for: values of Python alone do not say their types.
+        schema: The columns that they are written to: Python values do not always determine their types.
 
     Raises:
-        InvalidRequest: something else (``bad-rows``), or Python values that are no Arrow column (``bad-value``).
+        InvalidRequest: ``bad-rows``: an object of another kind; ``bad-value``: Python values that do not make an Arrow
+            column.
     """
     return pa.concat_tables(list(arrow_parts(rows, schema)))
 
 
 def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The same, but a stream batch by batch; there is one part at least. What is no stream is refused at once."""
+    """Yields the rows as Arrow, a stream batch by batch; there is at least one part.
+
+    Rows that are not a stream are checked by the call, not by the first part.
+    """
     if isinstance(rows, pa.Table):
         return iter([rows])
     if isinstance(rows, pa.RecordBatch):
@@ -80,30 +84,32 @@ def arrow_parts(rows: Rows, schema: pa.Schema) -> Iterator[pa.Table]:
     if isinstance(rows, ArrowStream | ArrowArray):
         return _from_stream(_opened(rows))
     raise InvalidRequest(
-        f"cannot write a {type(rows).__name__}: give an Arrow table, a polars or pandas frame, a list of dicts, or "
+        f"cannot write a {type(rows).__name__}: pass an Arrow table, a polars or pandas frame, a list of dicts, or "
         "something with the method __arrow_c_stream__",
         code="bad-rows",
     )
 
 
 def array_of(values: Any, name: str, field: pa.Field | None) -> pa.ChunkedArray:
-    """Values of Python, or a column of pandas, in the type that they seem to have; how they fit is decided later.
+    """Converts Python values, or a column of pandas, to Arrow in the type that Arrow infers; `fit` casts it later.
 
-    Where their looks do not say it (pairs are lists or maps, and a number may be a float or a decimal) they are first
-    tried in the type that is wanted.
+    Where the type cannot be inferred (pairs are lists or maps, a number may be a float or a decimal), the type of
+    `field` is tried first.
 
     Args:
         values: A list or a series.
         name: The column's name, for errors.
-        field: The column that they are meant for; None: there is none.
+        field: The table's column of that name; None if it has none.
 
     Raises:
         InvalidRequest: ``bad-value``.
     """
     from_pandas = not isinstance(values, list)
-    unsaid = field is not None and _unsaid(field.type) and (not from_pandas or str(values.dtype) == "object")
-    kinds = [field.type, None] if field is not None and unsaid else [None]
-    if field is not None and not unsaid:
+    unclear = (
+        field is not None and _cannot_be_inferred(field.type) and (not from_pandas or str(values.dtype) == "object")
+    )
+    kinds = [field.type, None] if field is not None and unclear else [None]
+    if field is not None and not unclear:
         kinds.append(field.type)
     errors: list[Exception] = []
     for kind in kinds:
@@ -113,22 +119,22 @@ def array_of(values: Any, name: str, field: pa.Field | None) -> pa.ChunkedArray:
             errors.append(error)
             continue
         if from_pandas and field is not None and found.null_count == len(found):
-            return pa.chunked_array([pa.nulls(len(found), field.type)])  # pandas makes them floats
-        if kind is None and unsaid and pa.types.is_floating(found.type):
+            return pa.chunked_array([pa.nulls(len(found), field.type)])  # pandas converts them to floats
+        if kind is None and unclear and pa.types.is_floating(found.type):
             _check_floats(values, name)
         return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
     what = "no Arrow column" if field is None else f"not all {to_sql(field.type)}"
     raise InvalidRequest(f"the values of column {name!r} are {what}: {errors[0]}", code="bad-value") from errors[0]
 
 
-def _unsaid(kind: pa.DataType) -> bool:
+def _cannot_be_inferred(kind: pa.DataType) -> bool:
     if pa.types.is_map(kind) or pa.types.is_decimal(kind):
         return True
-    return any(_unsaid(kind.field(number).type) for number in range(kind.num_fields))
+    return any(_cannot_be_inferred(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _check_floats(values: Any, name: str) -> None:
-    """Arrow makes decimals among floats to floats, which changes them."""
+    """Refuses decimals among floats: Arrow converts them to floats, which changes them."""
     kinds = sorted({type(value).__name__ for value in values} - {"NoneType", "float", "int", "float64"})
     if "Decimal" in kinds:
         raise InvalidRequest(
@@ -138,7 +144,7 @@ def _check_floats(values: Any, name: str) -> None:
 
 
 def _is_pandas(rows: object) -> bool:
-    pandas = sys.modules.get("pandas")  # whoever has such a frame has imported it
+    pandas = sys.modules.get("pandas")  # a program that has such a frame has imported it
     return pandas is not None and isinstance(rows, pandas.DataFrame)
 
 
@@ -147,7 +153,7 @@ def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:
     for name in names:
         if not isinstance(name, str):
             raise InvalidRequest(
-                f"the pandas frame has a column labelled {name!r}: give it a text as its name", code="bad-rows"
+                f"the pandas frame has a column labelled {name!r}: use a str as its name", code="bad-rows"
             )
     fields = _fields(schema)
     columns = [array_of(rows.iloc[:, at], name, fields.get(name)) for at, name in enumerate(names)]
@@ -160,12 +166,12 @@ def _from_dicts(rows: Sequence[Any], schema: pa.Schema) -> pa.Table:
     for at, row in enumerate(rows):
         if not isinstance(row, Mapping):
             raise InvalidRequest(
-                f"row {at} of the list is a {type(row).__name__}: give each row as a dict from column names to values",
+                f"row {at} of the list is a {type(row).__name__}: pass each row as a dict from column names to values",
                 code="bad-rows",
             )
     names = list(dict.fromkeys(name for row in rows for name in row))
     if wrong := [name for name in names if not isinstance(name, str)]:
-        raise InvalidRequest(f"a row has the key {wrong[0]!r}, which is no column's name: give a text", code="bad-rows")
+        raise InvalidRequest(f"a row has the key {wrong[0]!r}, which is not a column name: use a str", code="bad-rows")
     if not names:
         raise InvalidRequest("the dicts are all empty: name at least one column", code="bad-rows")
     fields = _fields(schema)
@@ -180,7 +186,7 @@ def _from_polars(rows: pl.DataFrame) -> pa.Table:
     for name, kind in rows.schema.items():
         if any(isinstance(inner, pl.Object) for inner in _inner(kind)):
             raise InvalidRequest(
-                f"column {name!r} has objects of Python, which are no values of a table: cast it", code="bad-value"
+                f"column {name!r} has objects of Python, which a table cannot store: cast it", code="bad-value"
             )
     try:
         return rows.to_arrow()
@@ -211,7 +217,7 @@ def _opened(rows: ArrowStream | ArrowArray) -> pa.RecordBatchReader:
         return pa.RecordBatchReader.from_batches(batch.schema, [batch])
     except (pa.ArrowException, TypeError) as error:
         raise InvalidRequest(
-            f"a {type(rows).__name__} gives no rows with named columns ({error}): give a table or a record batch",
+            f"a {type(rows).__name__} has no rows with named columns ({error}): pass a table or a record batch",
             code="bad-rows",
         ) from error
 
@@ -224,5 +230,5 @@ def _from_stream(batches: pa.RecordBatchReader) -> Iterator[pa.Table]:
         except StopIteration:
             return
         except (pa.ArrowException, OSError) as error:
-            raise InvalidRequest(f"the stream of rows broke off: {error}", code="bad-rows") from error
+            raise InvalidRequest(f"the stream of rows failed: {error}", code="bad-rows") from error
         yield pa.Table.from_batches([batch])

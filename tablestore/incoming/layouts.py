@@ -1,7 +1,7 @@
-"""Arrow's many layouts of the same values, taken apart: encodings, extension types, views, lists of every kind.
+"""Converts Arrow's layouts of the same values to plain arrays: encodings, extension types, views, kinds of lists.
 
-Arrow's own kernels know few of the layouts within each other, and flatten or cast some of them wrongly. So a column is
-taken apart from outside in: `Picked` rows of an array become rows of what it is made of, until that is a plain array.
+Arrow's own kernels support few nested layouts, and flatten or cast some of them wrongly. So a column is unwrapped from
+the outside: `Picked` rows of an array become rows of the arrays that it consists of, until these are plain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def holds_union(kind: pa.DataType) -> bool:
-    """Whether a type is a union or holds one, which has no counterpart, and for which Arrow may end the process."""
+    """Whether a type is or contains a union: no table type corresponds to it, and casting it may crash the process."""
     if isinstance(kind, pa.BaseExtensionType):
         return holds_union(kind.storage_type)
     if pa.types.is_union(kind):
@@ -36,7 +36,7 @@ class Picked:
 
     Attributes:
         values: The array, in any layout.
-        rows: Which of its rows, in which order; a null stands for a null. All, if None.
+        rows: The positions of its rows, in order; a null stands for a null row. All rows if None.
     """
 
     values: pa.Array
@@ -46,7 +46,7 @@ class Picked:
         return len(self.values if self.rows is None else self.rows)
 
     def unwrapped(self) -> Picked:
-        """The same rows without extension types, dictionaries and runs around them.
+        """Returns the same rows without extension types, dictionaries and run-end encoding around them.
 
         Raises:
             ArrowInvalid: an index that the dictionary does not have.
@@ -69,7 +69,7 @@ class Picked:
         return self
 
     def plain(self) -> pa.Array:
-        """The rows of an array of a type that is not nested, as text and bytes with offsets and floats of 32 bits."""
+        """Returns the rows of an array that is not nested; views become arrays with offsets, and half floats floats."""
         values = self.values
         if pa.types.is_float16(values.type):  # Arrow reads its bits as a number where it casts it to an integer
             values = values.cast(pa.float32())
@@ -80,12 +80,12 @@ class Picked:
         return values if self.rows is None else values.take(self.rows)
 
     def valid(self) -> npt.NDArray[np.bool_]:
-        """For each row whether it is there."""
+        """Returns for each row whether it is not null."""
         found = np.asarray(self.values.is_valid())
         return found if self.rows is None else _at(found, self.rows) & np.asarray(self.rows.is_valid())
 
     def fields(self) -> dict[str, Picked]:
-        """Of structs the rows of each field; what lies below a null is null."""
+        """Returns the rows of each field of structs; the fields of a null are null."""
         rows = self.rows
         if self.values.null_count:
             numbers = np.arange(len(self)) if rows is None else np.asarray(pc.fill_null(rows, 0))
@@ -94,9 +94,9 @@ class Picked:
         return {kind.field(at).name: Picked(self.values.field(at), rows) for at in range(kind.num_fields)}
 
     def lists(self) -> tuple[npt.NDArray[np.int64], tuple[Picked, ...]] | None:
-        """Of lists of any kind and of maps where each row's elements begin and end, and these; None of anything else.
+        """Returns the offsets and the elements of lists of any kind and of maps; None for other types.
 
-        A map has two arrays of elements: its keys and its values. What lies below a null is left out.
+        A map has two arrays of elements: its keys and its values. The elements of a null are left out.
 
         Raises:
             ArrowInvalid: elements beyond the ends of their array: Arrow would read whatever memory is there.
@@ -126,12 +126,12 @@ def _check_within(what: str, begins: npt.NDArray[np.int64], ends: npt.NDArray[np
 
 
 def _at(found: npt.NDArray[_Scalar], rows: pa.Array) -> npt.NDArray[_Scalar]:
-    """The values of those rows; of null anything."""
+    """Returns the values of those rows; the value for a null is arbitrary."""
     return found[np.asarray(pc.fill_null(rows, 0))] if len(found) else np.zeros(len(rows), found.dtype)
 
 
 def _spans(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], tuple[pa.Array, ...]] | None:
-    """Where the elements of each row begin, how many they are, and the arrays that they lie in."""
+    """Returns the start and the number of each row's elements, and the arrays that contain them."""
     kind = values.type
     if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
         return np.asarray(values.offsets, np.int64), np.asarray(values.sizes, np.int64), (values.values,)

@@ -1,4 +1,4 @@
-"""Times that users hand over: one without a zone is taken as UTC, everywhere."""
+"""Converts the times that users pass in; a time without a zone is taken as UTC."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def in_utc(moment: datetime) -> datetime:
-    """The same moment in UTC.
+    """Returns the same moment in UTC.
 
     Raises:
         InvalidRequest: ``bad-time``: it is before the year 1 or after the year 9999 there.
@@ -24,5 +24,5 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def milliseconds(moment: datetime) -> int:
-    """Whole milliseconds since 1970 that have passed."""
+    """Returns the whole milliseconds from 1970 to that time."""
     return (in_utc(moment) - _EPOCH) // timedelta(milliseconds=1)

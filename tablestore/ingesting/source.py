@@ -34,8 +34,8 @@ def source_table(
 ) -> KafkaDeclaration:
     """Declares the topic's changes as rows with those columns."""
     plain = tuple(Column(c.name, c.type, c.nullable) for c in columns)
-    said = {"value.format": "debezium-json", "value.debezium-json.schema-include": str(schema_include).lower()}
-    return KafkaDeclaration.of(TableColumns(plain), key, raw.options | said)
+    options = {"value.format": "debezium-json", "value.debezium-json.schema-include": str(schema_include).lower()}
+    return KafkaDeclaration.of(TableColumns(plain), key, raw.options | options)
 
 
 def _options(topic: str, servers: str, options: Mapping[str, str]) -> dict[str, str]:

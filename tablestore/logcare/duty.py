@@ -1,4 +1,4 @@
-"""The compactor's duty `log`: it recovers logs after dead writers also while no writer runs."""
+"""The compactor's duty `log`: it recovers logs after dead writers, even if no other writer runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where logs stand, as gauges."""
+"""Gauges of the offsets of tables' logs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tablestore.logcare.status import BucketLog
 __all__ = ["LOG_METRICS", "measure_log"]
 
 _LABELS = (TABLE, "bucket")
-START = Metric("tablestore_log_start_offset", Kind.GAUGE, "The first offset that is still kept.", _LABELS)
+START = Metric("tablestore_log_start_offset", Kind.GAUGE, "The first offset that retention has kept.", _LABELS)
 COVERED = Metric("tablestore_log_covered_offset", Kind.GAUGE, "The end of what the newest version covers.", _LABELS)
 STABLE = Metric(
     "tablestore_log_stable_offset",
@@ -34,7 +34,7 @@ def measure_log(meter: Meter, table: str, status: Mapping[int, BucketLog]) -> No
     Args:
         meter: Takes the values.
         table: ``database.table``.
-        status: What `tablestore.Table.log_status` gave.
+        status: The result of `tablestore.Table.log_status`.
     """
     for bucket, log in status.items():
         labels = (table, str(bucket))

@@ -18,7 +18,7 @@ class BucketLog:
     """The offsets of one bucket's log.
 
     Attributes:
-        start: The first offset that is still kept.
+        start: The first offset that retention has kept.
         covered: The end of what the newest version covers.
         stable: The end for foreign readers with ``read_committed``, where the first open transaction begins.
         end: The offset that the next record gets.
@@ -43,7 +43,7 @@ def log_status(table: OpenedTable) -> Mapping[int, BucketLog]:
 
     Raises:
         Unavailable: the log does not answer.
-        Corrupt: ``log-replaced``: it is not the table's log any more.
+        Corrupt: ``log-replaced``: the log was deleted and created again.
     """
     state = table.filestore.state()
     config = table.log_config(state.definition)

@@ -1,1 +1,1 @@
-"""Metrics of a process, put together: the page of all of them (tablestore/METRICS.md), and ``/metrics``."""
+"""Lists all metrics (tablestore/METRICS.md), and serves those of a process at ``/metrics``."""

@@ -1,4 +1,4 @@
-"""``python -m tablestore.metrics.page``: METRICS.md, drawn from the code. A test keeps the file equal to it."""
+"""``python -m tablestore.metrics.page`` prints METRICS.md from the code. A test compares the file with it."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ METRICS: tuple[tuple[str, Sequence[Metric]], ...] = (
 
 _HEAD = """# Metrics
 
-In Prometheus' terms: seconds, offsets and rows; counters end with `_total`. Each process serves its own:
-`tablestore serve` those of its requests, at `/metrics`; `tablestore compactor --metrics-port 9184` those of logs and
-duties; both listen at loopback unless told otherwise. Writers and readers are in programs: one gives a `Metrics` to
-`connect`, and serves it, or has it in a registry of prometheus_client that it serves anyway:
+The metrics follow Prometheus' conventions: they count seconds, offsets and rows, and counters end with `_total`. Each
+process serves its own metrics: `tablestore serve` has those of its requests, at `/metrics`, and
+`tablestore compactor --metrics-port 9184` those of logs and duties. Both listen at loopback by default. A program that
+writes or reads passes a `Metrics` to `connect`, and serves it, or adds it to a registry of prometheus_client that it
+serves already:
 
 ```python
 from tablestore.metrics.server import serving_metrics
@@ -43,13 +44,14 @@ with serving_metrics(metrics, port=0) as url:
 metrics = tablestore.Metrics(prometheus_client.REGISTRY)
 ```
 
-The label `table` is `database.table`: the first 500 have values of their own (`Metrics(most_tables=…)`), the counters
-and histograms of further ones go together as `<other>`, and their gauges are left out. Spark's workers keep none.
+The label `table` is `database.table`. The first 500 tables have values of their own (`Metrics(most_tables=…)`). The
+counters and histograms of further tables are added up as `<other>`, and their gauges are left out. Spark's workers
+have no metrics.
 """
 
 
 def page() -> str:
-    """The page's text."""
+    """Returns the text of the page."""
     return "\n".join(_lines()) + "\n"
 
 

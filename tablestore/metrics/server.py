@@ -1,4 +1,4 @@
-"""``/metrics`` of a process that serves nothing else, such as a compactor or a program that follows tables."""
+"""Serves ``/metrics`` of a process that has no other server, such as a compactor or a reader of tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["serving_metrics"]
 
 @contextmanager
 def serving_metrics(metrics: Metrics, port: int, host: str = "127.0.0.1") -> Iterator[str]:
-    """Serves ``/metrics`` from a thread while the block runs; gives the URL.
+    """Serves ``/metrics`` from a thread while the block runs; yields the URL.
 
     Args:
-        metrics: Whose values.
-        port: 0: any free one.
-        host: Address to listen at: loopback, unless told otherwise. Whoever reaches it needs no token.
+        metrics: The values to serve.
+        port: The port; 0 chooses any free one.
+        host: The address to listen at; loopback by default. A client needs no token.
 
     Raises:
         Unavailable: ``port-in-use``.

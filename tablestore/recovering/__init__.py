@@ -1,1 +1,1 @@
-"""Repairs of a table's log: after dead writers, after races, and after losses of the log itself."""
+"""Recovers and repairs a table's log: after dead writers, after races, and after the log has lost transactions."""

@@ -41,7 +41,7 @@ def control_of(entry: Commit, *, keyed: bool) -> dict[str, Any] | None:
 
 
 def log_control(log: LogStore, transaction_id: str, buckets: int, message: Mapping[str, Any]) -> LogTransaction | None:
-    """Prepares a control record in each partition, by which a reader of the log knows what it has to read again."""
+    """Prepares a control record in each bucket: it says which rows a reader of the log has to read again from files."""
     writer = log.begin(transaction_id)
     try:
         for bucket in range(buckets):

@@ -23,7 +23,7 @@ __all__ = ["abandoned", "at_work_since_ms", "holds_lease", "lease", "remove_leas
 
 @contextmanager
 def lease(location: str, commit_id: str) -> Iterator[None]:
-    """Holds the lease of a commit; it ends with the block or with the process. After an error its file stays.
+    """Holds the lease of a commit until the block or the process ends. After an error the lease's file stays.
 
     Raises:
         NotFound: ``table-replaced``: the table was dropped. None of its folders and files is created again.
@@ -52,7 +52,7 @@ def lease(location: str, commit_id: str) -> Iterator[None]:
 
 
 def holds_lease(location: str, commit_id: str) -> bool:
-    """Whether the writer of that commit lives.
+    """Whether the writer of that commit is still alive.
 
     REQUIRES: the writer's log transaction exists, so that it has taken its lease before.
     """
@@ -99,7 +99,7 @@ def _remove(path: Path) -> None:
 def _make_folders(location: str) -> None:
     """Makes the folders of leases.
 
-    IMPORTANT: only in an existing table, and one level after the other: a dropped table must not be created again.
+    IMPORTANT: it makes them one by one, and only in an existing table: a dropped table must not be created again.
     """
     if not _there(location):
         raise _dropped(location)
@@ -114,7 +114,7 @@ def _there(location: str) -> bool:
 
 def _dropped(location: str) -> NotFound:
     return NotFound(
-        f"the table at {location} was dropped, or dropped and made again, since it was opened: open it anew",
+        f"the table at {location} was dropped, or dropped and made again, since it was opened: open it again",
         code="table-replaced",
     )
 

@@ -35,7 +35,7 @@ __all__ = ["MOST_RECORDS", "LogOrder", "repaired_until"]
 MOST_RECORDS = 2_000_000
 """The most records whose keys are in memory. A longer tail is read several times, each time for a part of the keys."""
 _AT_ONCE = 50_000
-"""How many keys' rows are looked up at once."""
+"""The number of keys whose rows are looked up at once."""
 
 
 def repaired_until(known_until: int, living: int | None, named: Sequence[LogRange]) -> int:

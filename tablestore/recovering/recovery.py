@@ -1,4 +1,4 @@
-"""Recovers a table's log after a crash, which the next writer does (log/table/PROTOCOL.md section 8).
+"""Recovers a table's log after a crash. The next writer does so (log/table/PROTOCOL.md section 8).
 
 It commits transactions that a snapshot names, and aborts those that no snapshot names and whose writer is dead. The
 snapshots have decided both already: this only makes it visible to the log's own readers.
@@ -135,7 +135,7 @@ class Recovery:
     def _remove_leases(self, log: LogStore, dead: Sequence[str]) -> None:
         """Removes the lease files of dead commits.
 
-        IMPORTANT: only once no transaction is open: until then the files make the next writer search again.
+        IMPORTANT: it does so only once no transaction is open: until then the files make the next writer search again.
         """
         if log.stable_offsets() == log.end_offsets():
             remove_leases(self._filestore.location, dead)
@@ -149,7 +149,7 @@ class Recovery:
                 self._commit(opened, transactions)
 
     def abort(self, transactions: Iterable[LogTransaction], log: LogSession | None) -> None:
-        """Aborts transactions that no snapshot names or ever will."""
+        """Aborts transactions that no snapshot names, or ever will name."""
         unnamed = list(transactions)
         if log is not None and unnamed:
             with log.lend() as opened:
@@ -191,11 +191,13 @@ class Recovery:
             logger.warning("readers with read_committed wait for a transaction that has ended: %s", error)
             return []
         for transaction_id in completed:
-            logger.warning("log transaction %s had ended, and a broker had not heard of it: now it has", transaction_id)
+            logger.warning(
+                "log transaction %s had ended, but a broker still held it open: it is ended there now", transaction_id
+            )
         return completed
 
     def _is_dead(self, transaction_id: str) -> bool:
-        """Whether a transaction's writer is dead and no version names it.
+        """Whether the writer of a transaction is dead, and no version names the transaction.
 
         IMPORTANT: it checks the lease first, and the history second: a dead writer commits no more, a living one may.
         """

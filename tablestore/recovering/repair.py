@@ -91,4 +91,4 @@ class _Attempt:
             self._recovery.search_again()
 
     def discard(self, *, again: bool) -> None:
-        """Does nothing: its records are strays, which the next repair corrects."""
+        """Does nothing: the records of a failed repair are strays, which the next repair corrects."""

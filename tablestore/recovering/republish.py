@@ -105,7 +105,7 @@ class _Republication:
 def _written_again(
     filestore: FileStore, config: LogConfig, state: TableState, lost: LogTransaction
 ) -> LogTransaction | None:
-    """Writes the same records in a new transaction, from the log or from files; returns None if both are gone."""
+    """Writes the same records in a new transaction, from the log or from files; returns None if neither has them."""
     entry = _commit_of(filestore, state, parse_transaction_id(lost.id)[1])
     if entry is None:
         return None
@@ -168,7 +168,7 @@ class _Work:
 
 
 def _from_log(work: _Work, writer: LogWriter) -> None:
-    """Copies the aborted records from the log, where they are until retention removes them."""
+    """Copies the aborted records, which stay in the log until retention removes them."""
     for event in work.log.events([work.lost]):
         if isinstance(event, LogBatch):
             writer.append(event.bucket, event.rows)

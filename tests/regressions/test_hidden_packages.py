@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tablestore.neighbours import PACKAGES
+from tablestore.hidden_packages import PACKAGES
 from tests.servers.spark import ROOT
 
 IMPORT = "import tablestore"

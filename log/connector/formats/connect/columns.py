@@ -53,29 +53,34 @@ def columns_of(row: Described) -> tuple[Column, ...]:
         InvalidRequest: ``underivable-column``: no type holds a member's values; the message says what to do.
     """
     return tuple(
-        Column(name, _type(name, said), comment=None if said.logical is None else _COUNTS.get(said.logical))
-        for name, said in row.fields
+        Column(name, _type(name, declared), comment=None if declared.logical is None else _COUNTS.get(declared.logical))
+        for name, declared in row.fields
     )
 
 
-def _type(place: str, said: Described) -> pa.DataType:
-    if said.logical == DECIMAL:
-        return _decimal(place, said)
-    if said.logical in _LOGICAL:
-        return _LOGICAL[said.logical]
-    if said.type in _TYPES:
-        return _TYPES[said.type]
-    if said.type == "struct" and said.fields:
-        return pa.struct([pa.field(name, _type(f"{place}.{name}", inner)) for name, inner in said.fields])
-    if said.type == "array" and said.items is not None:
-        return pa.list_(_type(f"{place}[]", said.items))
-    if said.type == "map" and said.items is not None and said.keys is not None and said.keys.type == "string":
-        return pa.map_(pa.string(), _type(f"{place}{{}}", said.items))
-    raise _underivable(place, f"is {said.type}, for which there is no column type")
+def _type(place: str, declared: Described) -> pa.DataType:
+    if declared.logical == DECIMAL:
+        return _decimal(place, declared)
+    if declared.logical in _LOGICAL:
+        return _LOGICAL[declared.logical]
+    if declared.type in _TYPES:
+        return _TYPES[declared.type]
+    if declared.type == "struct" and declared.fields:
+        return pa.struct([pa.field(name, _type(f"{place}.{name}", inner)) for name, inner in declared.fields])
+    if declared.type == "array" and declared.items is not None:
+        return pa.list_(_type(f"{place}[]", declared.items))
+    if (
+        declared.type == "map"
+        and declared.items is not None
+        and declared.keys is not None
+        and declared.keys.type == "string"
+    ):
+        return pa.map_(pa.string(), _type(f"{place}{{}}", declared.items))
+    raise _underivable(place, f"is {declared.type}, for which there is no column type")
 
 
-def _decimal(place: str, said: Described) -> pa.DataType:
-    precision, scale = said.precision or MAX_PRECISION, said.scale or 0
+def _decimal(place: str, declared: Described) -> pa.DataType:
+    precision, scale = declared.precision or MAX_PRECISION, declared.scale or 0
     if not 0 <= scale <= precision <= MAX_PRECISION:
         raise _underivable(
             place, f"is a decimal of {precision} digits, {scale} of them after the point, and there are 38"

@@ -49,23 +49,23 @@ class Meaning:
     Attributes:
         kind: The column's type.
         read_as: The type as which the member is read.
-        said: What the schema says of it; None where that changes nothing, at any depth.
+        declared: What the schema says of it; None where that changes nothing, at any depth.
     """
 
     kind: pa.DataType
     read_as: pa.DataType
-    said: Described | None
+    declared: Described | None
 
 
-def meaning_of(kind: pa.DataType, said: Described | None) -> Meaning:
+def meaning_of(kind: pa.DataType, declared: Described | None) -> Meaning:
     """What a member means for a column of that type. Pure.
 
     Args:
         kind: The column's type.
-        said: What the message's schema says of the member; None if it does not have it.
+        declared: What the message's schema says of the member; None if it does not have it.
     """
-    read_as = kind if said is None else _read_as(kind, said)
-    return Meaning(kind, read_as, None if said is None or not _turns(kind, said) else said)
+    read_as = kind if declared is None else _read_as(kind, declared)
+    return Meaning(kind, read_as, None if declared is None or not _turns(kind, declared) else declared)
 
 
 def converted(members: pa.Array, meaning: Meaning) -> tuple[pa.Array, Mask | None]:
@@ -75,59 +75,59 @@ def converted(members: pa.Array, meaning: Meaning) -> tuple[pa.Array, Mask | Non
         members: Of the type `Meaning.read_as`.
         meaning: What they mean.
     """
-    if meaning.said is None:
+    if meaning.declared is None:
         return members, None
-    found, bad = _converted(members, meaning.kind, meaning.said)
+    found, bad = _converted(members, meaning.kind, meaning.declared)
     return found, bad if bad.any() else None
 
 
-def _turns(kind: pa.DataType, said: Described) -> bool:
+def _turns(kind: pa.DataType, declared: Described) -> bool:
     """Whether anything of a value has to be converted."""
-    if pa.types.is_struct(kind) and said.logical != VARIABLE_DECIMAL:
-        return any((inner := said.field(f.name)) is not None and _turns(f.type, inner) for f in kind)
+    if pa.types.is_struct(kind) and declared.logical != VARIABLE_DECIMAL:
+        return any((inner := declared.field(f.name)) is not None and _turns(f.type, inner) for f in kind)
     if pa.types.is_list(kind) or pa.types.is_map(kind):
-        return said.items is not None and _turns(_element(kind), said.items)
-    return _leaf(kind, said)
+        return declared.items is not None and _turns(_element(kind), declared.items)
+    return _leaf(kind, declared)
 
 
-def _leaf(kind: pa.DataType, said: Described) -> bool:
-    if said.logical in _DAYS:
+def _leaf(kind: pa.DataType, declared: Described) -> bool:
+    if declared.logical in _DAYS:
         return bool(pa.types.is_date(kind))
-    if said.logical in _PER_SECOND:
+    if declared.logical in _PER_SECOND:
         return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
-    if said.logical == DECIMAL:
+    if declared.logical == DECIMAL:
         return not pa.types.is_binary(kind)
-    return said.logical == VARIABLE_DECIMAL and not pa.types.is_nested(kind)
+    return declared.logical == VARIABLE_DECIMAL and not pa.types.is_nested(kind)
 
 
-def _read_as(kind: pa.DataType, said: Described) -> pa.DataType:
-    if not _turns(kind, said):
+def _read_as(kind: pa.DataType, declared: Described) -> pa.DataType:
+    if not _turns(kind, declared):
         return kind
     if pa.types.is_struct(kind):
-        return pa.struct([f.with_type(meaning_of(f.type, said.field(f.name)).read_as) for f in kind])
+        return pa.struct([f.with_type(meaning_of(f.type, declared.field(f.name)).read_as) for f in kind])
     if pa.types.is_list(kind):
-        return pa.list_(meaning_of(kind.value_type, said.items).read_as)
+        return pa.list_(meaning_of(kind.value_type, declared.items).read_as)
     if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, meaning_of(kind.item_type, said.items).read_as)
-    if said.logical == VARIABLE_DECIMAL:
+        return pa.map_(kind.key_type, meaning_of(kind.item_type, declared.items).read_as)
+    if declared.logical == VARIABLE_DECIMAL:
         return _VARIABLE_TYPE
-    return pa.string() if said.logical == DECIMAL else pa.int64()
+    return pa.string() if declared.logical == DECIMAL else pa.int64()
 
 
-def _converted(members: pa.Array, kind: pa.DataType, said: Described) -> tuple[pa.Array, Mask]:
+def _converted(members: pa.Array, kind: pa.DataType, declared: Described) -> tuple[pa.Array, Mask]:
     if pa.types.is_struct(kind):
-        return _struct(members, kind, said)
+        return _struct(members, kind, declared)
     if pa.types.is_list(kind) or pa.types.is_map(kind):
-        return _elements(members, kind, said)
-    if said.logical in _DAYS:
+        return _elements(members, kind, declared)
+    if declared.logical in _DAYS:
         return _days(members, kind)
-    if said.logical in _PER_SECOND:
-        return _moments(members, kind, _PER_SECOND[said.logical])
+    if declared.logical in _PER_SECOND:
+        return _moments(members, kind, _PER_SECOND[declared.logical])
     if not (pa.types.is_string(kind) or pa.types.is_decimal(kind) or _is_number(kind)):
         return pa.nulls(len(members), kind), _valid(members)
-    if said.logical == VARIABLE_DECIMAL:
+    if declared.logical == VARIABLE_DECIMAL:
         return _variable(members, kind)
-    return _decimals(members, said.scale or 0, kind)
+    return _decimals(members, declared.scale or 0, kind)
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -197,17 +197,17 @@ def _element(kind: pa.DataType) -> pa.DataType:
     return kind.item_type if pa.types.is_map(kind) else kind.value_type
 
 
-def _struct(members: pa.Array, kind: pa.DataType, said: Described) -> tuple[pa.Array, Mask]:
+def _struct(members: pa.Array, kind: pa.DataType, declared: Described) -> tuple[pa.Array, Mask]:
     bad, columns = np.zeros(len(members), bool), []
     for field, member in zip(kind, members.flatten(), strict=True):
-        column, wrong = converted(member, meaning_of(field.type, said.field(field.name)))
+        column, wrong = converted(member, meaning_of(field.type, declared.field(field.name)))
         columns.append(column)
         bad |= False if wrong is None else wrong
     return pa.StructArray.from_arrays(columns, fields=list(kind), mask=members.is_null()), bad
 
 
-def _elements(members: pa.Array, kind: pa.DataType, said: Described) -> tuple[pa.Array, Mask]:
-    inner = meaning_of(_element(kind), said.items)
+def _elements(members: pa.Array, kind: pa.DataType, declared: Described) -> tuple[pa.Array, Mask]:
+    inner = meaning_of(_element(kind), declared.items)
     if members.offset:
         members = members.take(pa.array(np.arange(len(members))))  # a slice has no offsets of its own
     is_map = pa.types.is_map(kind)

@@ -70,14 +70,14 @@ class EnvelopeReader:
 
     def _described(self, payloads: Payloads, malformed: dict[int, str]) -> Envelopes:
         try:
-            said = None if payloads.schema is None else row_schema(described(payloads.schema))
+            declared = None if payloads.schema is None else row_schema(described(payloads.schema))
         except ValueError as error:
             malformed |= dict.fromkeys(payloads.index.tolist(), f"member 'schema': {error}")
             return self._group(_NOTHING, None)
-        return self._group(payloads, said)
+        return self._group(payloads, declared)
 
-    def _group(self, payloads: Payloads, said: Described | None) -> Envelopes:
-        meanings = [meaning_of(f.type, None if said is None else said.field(f.name)) for f in self.columns]
+    def _group(self, payloads: Payloads, declared: Described | None) -> Envelopes:
+        meanings = [meaning_of(f.type, None if declared is None else declared.field(f.name)) for f in self.columns]
         row = pa.struct([pa.field(f.name, m.read_as) for f, m in zip(self.columns, meanings, strict=True)])
         wanted = pa.schema([*(pa.field(name, row) for name in _IMAGES), *self.rest])
         found = parse_documents(payloads.values, wanted)
@@ -95,7 +95,7 @@ class EnvelopeReader:
         self, image: str, rows: pa.StructArray, meanings: Sequence[Meaning]
     ) -> tuple[pa.StructArray, list[tuple[int, str]]]:
         """Converts rows to the columns' types; returns also the rows that do not fit."""
-        if all(meaning.said is None for meaning in meanings):
+        if all(meaning.declared is None for meaning in meanings):
             return rows, []
         columns: list[pa.Array] = []
         reasons: list[tuple[int, str]] = []
@@ -109,7 +109,7 @@ class EnvelopeReader:
 
 
 def _reasons(place: str, bad: np.ndarray, members: pa.Array, meaning: Meaning) -> Iterator[tuple[int, str]]:
-    what = "value" if meaning.said is None else meaning.said.logical or meaning.said.type
+    what = "value" if meaning.declared is None else meaning.declared.logical or meaning.declared.type
     for at in np.flatnonzero(bad).tolist():
         shown = str(members[at].as_py())[:100]
         yield at, f"{place}: {shown} as {what} is no {meaning.kind}"

@@ -1,7 +1,7 @@
-"""Refuses modules of the user's that hide the packages beside this one. Importing this module checks it.
+"""Refuses modules of the user that hide one of Tablestore's packages. Importing this module runs the check.
 
-The packages have common names: a file ``log.py`` beside a script comes before our package ``log`` in ``sys.path``, and
-what fails then is some import far inside. IMPORTANT: nothing but the standard library may be imported here.
+The packages have common names: Python finds a file ``log.py`` beside a script before our package ``log``, and then an
+import deep inside of Tablestore fails. IMPORTANT: this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ PACKAGES = ("filestore", "log", "managed_table", "catalog_service", "compaction"
 
 
 def require_unhidden(packages: Iterable[str], home: Path) -> None:
-    """Looks at what Python would import, or has imported, under the packages' names.
+    """Checks that Python imports, or has imported, our packages under their names.
 
     Args:
-        packages: Their names.
-        home: The folder in which they lie.
+        packages: The names.
+        home: The folder that contains our packages.
 
     Raises:
-        ImportError: it would be something else.
+        ImportError: one of the names stands for something else.
     """
     for name in packages:
         ours = home / name
@@ -40,7 +40,7 @@ def require_unhidden(packages: Iterable[str], home: Path) -> None:
 
 
 def _found(name: str) -> Path | str | None:
-    """The module's file, or the package's folder."""
+    """Returns the file of the module, or the folder of the package, that Python finds under a name."""
     module = sys.modules.get(name)
     if module is not None:
         place = _place(getattr(module, "__file__", None), getattr(module, "__path__", ()))
@@ -59,7 +59,7 @@ def _same(one: Path | str, other: Path) -> bool:
         return False
     try:
         return one.samefile(other)
-    except OSError:  # inside of an archive, or gone meanwhile
+    except OSError:  # it is inside of an archive, or was removed meanwhile
         return one == other
 
 
