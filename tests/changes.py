@@ -1,4 +1,4 @@
-"""Change data beside what it must be: before-state + changes = after-state, version by version, so for each range."""
+"""Compares change data with what it must be: the rows before plus the changes are the rows after, for each range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every test can ask for: a Kafka broker, a Spark session, the run's depth; and which tests a run has."""
+"""Fixtures of all tests: a Kafka broker, a Spark session, stores, the run's depth; and the choice of tests by depth."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.warehouses import warehouse
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A busy machine is slow, not wrong: how long an example takes proves nothing. Only a deep run draws new examples, and
-# keeps those that fail: those of the others are the same in every run, so that a failure is due to the change at hand.
+# Examples have no deadline, since a busy machine may be slow. Only a deep run draws new examples, and keeps those that
+# fail. Other runs always have the same ones, so that a failure is due to the change that is tested.
 settings.register_profile(
     Depth.DEEP, deadline=None, print_blob=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -30,7 +30,7 @@ settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_exam
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=4)
 settings.load_profile(DEPTH)
 
-# Who asks for a server is marked so, and all tests that ask for the same one run in one process of `pytest -n`.
+# A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
 PLAIN_ID = pytest.StashKey[str]()
 
@@ -42,7 +42,7 @@ def pytest_report_header() -> str:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    """Marks tests by the servers that they ask for, and leaves out those that this depth does not have."""
+    """Marks tests by the servers that they use, and leaves out those that a run of this depth does not have."""
     for item in items:
         item.stash[PLAIN_ID] = item.nodeid
         for fixture, mark in MARK_OF_FIXTURE.items():
@@ -55,11 +55,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
     yield
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # what takes long is not begun last
+    items.sort(
+        key=lambda item: item.get_closest_marker("slow") is None
+    )  # slow tests run first, so that none of them starts last
 
 
 def _group(item: pytest.Item) -> str | None:
-    """The tests that `pytest -n` runs in one process: those of a server, or of a module that has its own servers."""
+    """Returns the group of tests that `pytest -n` runs in one process: by server, or by module with its own servers."""
     for fixture in ("spark", "mortal_broker", "kafka_broker"):
         if fixture in getattr(item, "fixturenames", ()):
             return fixture
@@ -76,7 +78,7 @@ def _is_run(item: pytest.Item) -> bool:
 
 
 def _draws(item: pytest.Item) -> bool:
-    """Whether a test has random examples: it is one of hypothesis, or has one inside."""
+    """Whether a test has random examples: it is a hypothesis test, or contains one."""
     test = getattr(item, "obj", None)
     code = getattr(test, "__code__", None)
     return is_hypothesis_test(test) or (code is not None and "given" in code.co_names)
@@ -84,14 +86,14 @@ def _draws(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[object]:
-    """Takes the group's name off a test's id again: the id names the test, and its seed is drawn from it."""
+    """Removes the group from a test's id, because reports show the id, and the test's seed depends on it."""
     item._id = coerce_node_id(item.stash[PLAIN_ID])
     return (yield)
 
 
 @pytest.fixture
 def depth() -> Depth:
-    """How deep this run goes; a test that asks for it has more cases, or repeats more, in a deep run."""
+    """The depth of this run; a test that uses it has more cases, or more repetitions, in a deep run."""
     return DEPTH
 
 
@@ -111,7 +113,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    """One broker for all tests: make topics of your own names, and take `mortal_broker` to kill it."""
+    """One broker for all tests. Use topics with unique names; a test that kills a broker uses `mortal_broker`."""
     with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
         yield broker
 
@@ -124,13 +126,13 @@ def _mortal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def mortal_broker(_mortal: KafkaBroker) -> KafkaBroker:
-    """A broker that a test may kill; it runs whenever a test begins, with the topics of all tests before it."""
+    """A broker that a test may kill; it runs at the start of each test, and keeps the topics of earlier tests."""
     return _mortal if _mortal.pid else _mortal.start()
 
 
 @pytest.fixture
 def log_options(request: pytest.FixtureRequest) -> dict[str, str]:
-    """A table's options for its log: the embedded one, and with `tests.bothlogs.both_logs` a topic, too."""
+    """A table's options for its log: the embedded log, and with `tests.bothlogs.both_logs` also a log in Kafka."""
     if getattr(request, "param", "embedded") == "embedded":
         return {}
     broker: KafkaBroker = request.getfixturevalue("kafka_broker")

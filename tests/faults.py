@@ -1,7 +1,7 @@
-"""A storage that fails on purpose: every call asks a hook first and tells it afterwards.
+"""A storage that fails on purpose: it calls a hook before and after each call.
 
-A hook that raises before a call stops it; one that raises after it loses the reply. `Killed` is the death of the
-process: from then on the storage answers nothing, so that no handler of the code under test can tidy up.
+If the hook raises before a call, the call has no effect; if it raises after it, only the reply is lost. `Killed` stands
+for the death of the process: after it every call raises, so that no handler of the code under test can clean up.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed"]
 
 
 class Killed(BaseException):
-    """The process is dead. Not an `Exception`: nothing but the test may catch it."""
+    """The process is dead. It is not an `Exception`, because only the test may catch it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A storage call: which operation, on which path, and whether it has had its effect."""
+    """A storage call: its operation, its path, and whether it has had its effect."""
 
     operation: str
     path: str
@@ -35,14 +35,14 @@ Hook = Callable[[Call], None]
 
 @dataclass(slots=True)
 class FailAt:
-    """Raises at the n-th matching call, once; `Killed` every time from then on.
+    """Raises an error at the n-th matching call, once; `Killed` is raised at every later call, too.
 
     Args:
-        number: Which call, counted from 1.
-        error: What to raise.
+        number: The number of the call among those that match, from 1.
+        error: The error.
         after: Whether the call has its effect first.
-        operation: Which operations count; all if empty.
-        path: Text that the path must hold.
+        operation: The operation that matches; all if empty.
+        path: A text that the path must contain.
     """
 
     number: int
@@ -66,7 +66,7 @@ class FailAt:
 
 @dataclass(slots=True)
 class FaultyStorage:
-    """A storage with a hook. Writes to a file under way are calls too (``append``), so files can be torn."""
+    """A storage with a hook. Each write to an open file is a call, too (``append``), so that files can be cut off."""
 
     inner: Storage
     hook: Hook = lambda call: None
@@ -116,7 +116,7 @@ class FaultyStorage:
 
 
 class _Sink:
-    """A file under the pen, as a Python file object."""
+    """A file that is being written, as a Python file object."""
 
     def __init__(self, storage: FaultyStorage, path: str, sink: pa.NativeFile) -> None:
         self._storage = storage

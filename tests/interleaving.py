@@ -1,4 +1,4 @@
-"""Several parties on one storage, one storage call at a time, in an order that the test chooses."""
+"""Runs several tasks on one storage, one storage call at a time, in an order that the test chooses."""
 
 from __future__ import annotations
 

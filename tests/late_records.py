@@ -1,4 +1,4 @@
-"""Records of a transaction that reach a partition after its end: its coordinator never hears of them."""
+"""Records of a transaction that reach a partition after its end, without the knowledge of its coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judging an eventual log: what a reader holds that applies its records in the log's order and knows little else."""
+"""Checks an eventual log: computes the rows of a reader that applies the records in the log's order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a program's metrics."""
+"""Reads the values of a program's metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as another process has it: opened anew, perhaps on another storage or with another clock."""
+"""A table as another process has it: opened again, optionally with another storage or another clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Proposals by flat keywords, and operations whose work was done before they commit."""
+"""Makes proposals from flat keyword arguments, and operations that commit a given proposal."""
 
 from __future__ import annotations
 

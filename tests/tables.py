@@ -1,4 +1,4 @@
-"""Driving the kernel as `tablestore` does, in a few lines, and reading tables with every reader there is."""
+"""Helpers that commit to a `FileStore` directly, in a few lines, and read a table with every available reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The house keeps its shape: sizes, names and doors that no linter of ours checks."""
+"""The architecture: sizes of modules, names, and which imports are allowed, as far as no linter checks them."""
 
 from __future__ import annotations
 

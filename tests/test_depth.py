@@ -1,4 +1,4 @@
-"""What a shallow run has is a part of what a deep one has, and the parts of a deep run are all of it."""
+"""A shallow run has a part of the tests of a deep run, and the shares of a deep run together have all of them."""
 
 from __future__ import annotations
 

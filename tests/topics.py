@@ -1,4 +1,4 @@
-"""Kafka tables for tests, and clients on the other side that know nothing of us."""
+"""Kafka tables for tests, and foreign clients that read and write their topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driving tables through the public door, and saying what must hold of a table after anything was done to it."""
+"""Helpers of tests that use tables through `tablestore.connect`, and the checks that every table has to pass."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 @contextmanager
 def warehouse(database: str = "shop") -> Iterator[tablestore.Store]:
-    """A store in a folder of its own, with one database."""
+    """Opens a store in a folder of its own, with one database."""
     with memory_folder() as folder:
         (folder / CATALOG_FILE).write_bytes(_new_catalog(database))
         with tablestore.connect(str(folder)) as store:
@@ -42,7 +42,7 @@ def warehouse(database: str = "shop") -> Iterator[tablestore.Store]:
 
 @cache
 def _new_catalog(database: str) -> bytes:
-    """The file of a catalog with one database. Creating it takes longer than many a test does: once for all."""
+    """Returns the file of a catalog with one database; it is made once, since that takes longer than many tests."""
     with memory_folder() as folder:
         with tablestore.connect(str(folder)) as store:
             store.create_database(database)
@@ -51,12 +51,12 @@ def _new_catalog(database: str) -> bytes:
 
 
 def rows(table: Table, version: int | None = None) -> list[Row]:
-    """All rows of a version by our own reader, in an order that depends on their values only."""
+    """Returns all rows of a version by our own reader, in an order that depends only on their values."""
     return in_order(table.scan(version=version).to_arrow().to_pylist())
 
 
 def keyed(table: Table, found: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
-    """Rows by primary key."""
+    """Returns rows by primary key; fails if a key has two."""
     listed = list(found)
     by_key = {tuple(row[name] for name in table.definition.primary_key): row for row in listed}
     assert len(by_key) == len(listed), "a key appears twice"
@@ -64,13 +64,13 @@ def keyed(table: Table, found: Iterable[Row]) -> dict[tuple[Any, ...], Row]:
 
 
 def changes(table: Table, *start: str, **how: Any) -> list[Row]:
-    """What `Table.follow` gives up to the newest version."""
+    """Returns what `Table.follow` yields up to the newest version."""
     how.setdefault("stop", table.filestore.state().version)
     return [row for batch in table.follow(*start, **how) for row in batch.to_pylist()]
 
 
 def replay(found: Iterable[Row], key: Sequence[str]) -> list[Row]:
-    """The table that changes lead to, applied in their order: what a consumer of the log ends up with."""
+    """Applies changes in their order, as a consumer of the log does, and returns the resulting rows."""
     state: dict[tuple[Any, ...], Row] = {}
     for change in found:
         row = dict(change)
@@ -84,12 +84,12 @@ def replay(found: Iterable[Row], key: Sequence[str]) -> list[Row]:
 
 
 def orphans(table: Table) -> list[str]:
-    """Files in the table's folder that no version names."""
+    """Lists the files in the table's folder that no version names."""
     return [f.message for f in table.examine().findings if f.code == "orphan"]
 
 
 def open_in_log(table: Table) -> list[str]:
-    """Transactions that the embedded log holds open."""
+    """Lists the open transactions of the embedded log."""
     found: set[str] = set()
     for path in Path(table.location, "_log").glob("bucket-*.sqlite"):
         with closing(sqlite3.connect(path)) as connection:
@@ -98,7 +98,11 @@ def open_in_log(table: Table) -> list[str]:
 
 
 def assert_whole(table: Table, *, leftovers: bool = True) -> list[Row]:
-    """The doctor finds no problem, every reader sees the same rows, and the log leads to them; gives the rows."""
+    """Checks that the doctor finds nothing, that all readers see the same rows, and the log's changes lead to them.
+
+    Returns:
+        The rows.
+    """
     assert_healthy(table.filestore)
     if not leftovers:
         assert orphans(table) == []
@@ -125,7 +129,7 @@ def _without_kind(found: Iterable[Row]) -> Iterator[Row]:
 
 
 def to_arrow(table: Table, found: Iterable[Row]) -> pa.Table:
-    """Rows in the table's types; columns that a row lacks are null."""
+    """Converts rows to the table's types; columns that a row lacks are null."""
     fields = [f.with_nullable(True) for f in table.schema]
     listed = list(found)
     if any("_kind" in row for row in listed):

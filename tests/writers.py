@@ -1,4 +1,4 @@
-"""Driving `TableWriter` directly, as Spark does: rows that are sorted already, and a job that may be made to fail."""
+"""Helpers that use `TableWriter` directly, as Spark does: with sorted rows, and with a job that can fail."""
 
 from __future__ import annotations
 

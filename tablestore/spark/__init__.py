@@ -43,7 +43,7 @@ look_up_with_this_python()
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the door when it is first used (PEP 562)."""
+    """Imports a public name when it is first used (PEP 562)."""
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -1,4 +1,4 @@
-"""Requests' bodies are bounded before anybody looks into them: size, depth, and how slowly they arrive."""
+"""The bodies of requests are limited before they are parsed: their size, their depth, and how slowly they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables with a connector in both catalogs: a row and nothing else, whose topic is looked at and never dropped."""
+"""Tables with a connector in both catalogs: only a row is stored; a topic may be created, and is never dropped."""
 
 from __future__ import annotations
 

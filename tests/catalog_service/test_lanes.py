@@ -1,4 +1,4 @@
-"""Work that waits for a broker holds up nothing else, and a service stops although some of it hangs."""
+"""Work that waits for a broker delays no other request, and a service stops even if some of its work hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kafka that does not answer: nothing is made while it is away, and it holds no name when a table goes."""
+"""A Kafka that does not answer: nothing is created meanwhile, and it does not block the name of a dropped table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Page tokens: opaque, kept to their list, and steady while rows come and go."""
+"""Page tokens: they are opaque, valid for one list only, and stable while rows are added and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests that meet: threads and processes at one name, and living work that nobody else may touch."""
+"""Concurrent requests: threads and processes use the same name, and no request disturbs one that is in progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP client: errors come back as they went in, reads are repeated, changes are not, strangers are named."""
+"""The HTTP client: errors arrive unchanged, reads are repeated, changes are not, and other servers are refused."""
 
 from __future__ import annotations
 

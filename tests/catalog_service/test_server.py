@@ -1,4 +1,4 @@
-"""The service as a process: it says where it is, stops well, and does not fight over a port."""
+"""The service as a process: it prints its address, stops cleanly, and reports a port that is in use."""
 
 from __future__ import annotations
 

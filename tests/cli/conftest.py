@@ -1,4 +1,4 @@
-"""A store in memory, the command line beside it in this process or in one of its own."""
+"""A store in memory, and the command line on it, in this process or in another one."""
 
 from __future__ import annotations
 

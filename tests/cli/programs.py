@@ -1,4 +1,4 @@
-"""The command line as a process: its lines as they come, its end."""
+"""The command line as a process: its output line by line, and its end."""
 
 from __future__ import annotations
 

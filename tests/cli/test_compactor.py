@@ -1,4 +1,4 @@
-"""``compactor``: as a program that is started, told to end, and killed."""
+"""The command ``compactor`` as a program that is started, stopped and killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every command explains itself, and asking for it costs next to nothing."""
+"""Every command has a help text, and ``--help`` is fast."""
 
 from __future__ import annotations
 

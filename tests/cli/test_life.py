@@ -1,4 +1,4 @@
-"""Versions and their care from the shell."""
+"""The commands for versions: tags, expiry, orphans, rollback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction changes where rows lie, never which rows there are; writers and it do not stop each other."""
+"""Compaction changes files and no row; writers and compactions do not stop each other."""
 
 from __future__ import annotations
 

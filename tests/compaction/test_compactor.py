@@ -1,4 +1,4 @@
-"""The compactor: what is due is done, once, by one, whoever dies meanwhile."""
+"""The compactor: each duty that is due is done once, by one process, even if others die meanwhile."""
 
 from __future__ import annotations
 

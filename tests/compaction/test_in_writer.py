@@ -1,4 +1,4 @@
-"""``compaction.in-writer``: a writer that lives long keeps its table itself, and no write ever fails for it."""
+"""``compaction.in-writer``: a long-lived writer compacts its table itself, and no write fails because of that."""
 
 from __future__ import annotations
 

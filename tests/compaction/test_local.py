@@ -1,4 +1,4 @@
-"""Compacting a table: what it holds stays, and whoever writes meanwhile loses nothing."""
+"""Compacting a table: its rows stay the same, and concurrent writers lose nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Retention of the embedded log: what is old goes, what is held or not ended stays."""
+"""Retention of the embedded log: old records are removed, except those that a consumer or an open transaction needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a table needs from time to time: lazy where it is called again and again, and nothing that the doctor finds."""
+"""Maintenance: a repeated call does little, and the doctor finds nothing afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault test 4: two writers and two compactors at the same buckets, all at once."""
+"""Fault test 4: two writers and two compactors work on the same buckets at the same time."""
 
 from __future__ import annotations
 

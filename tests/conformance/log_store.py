@@ -515,9 +515,7 @@ class LogTransactionTests(LogStoreTests):
         kept = prepared(log, config, 0, changes([3]))
         assert ids_of(log.read([kept])) == [3]
 
-    def test_the_janitor_aborts_the_dead_and_nobody_else(
-        self, log: LogStore, config: LogConfig, ambient: Ambient
-    ) -> None:
+    def test_recovery_aborts_the_dead_and_nobody_else(self, log: LogStore, config: LogConfig, ambient: Ambient) -> None:
         dead, living = prepared(log, config, 0, changes([1])), prepared(log, config, 0, changes([2]))
         done = prepared(log, config, 0, changes([3]))
         log.end([done], commit=True)
@@ -527,8 +525,8 @@ class LogTransactionTests(LogStoreTests):
             asked.append(transaction)
             return transaction == dead.id
 
-        with open_log(config, ambient) as janitor:
-            assert janitor.abort_unnamed(is_dead) == [dead.id]
+        with open_log(config, ambient) as recovery:
+            assert recovery.abort_unnamed(is_dead) == [dead.id]
         assert sorted(asked) == sorted([dead.id, living.id])
         assert log.end([dead, living], commit=True) == EndReport(ended=(living.id,), lost=(dead.id,))
         assert ids_of(log.read([living])) == [2]

@@ -1,4 +1,4 @@
-"""What becomes known day by day adds up to the year as it was."""
+"""The rows of all days of the demo together are the rows of the year."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo itself, with one day instead of seven, and what it says can be tried next."""
+"""The demo itself, with one day instead of seven, and the commands that it proposes at its end."""
 
 from __future__ import annotations
 

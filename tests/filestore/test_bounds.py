@@ -1,4 +1,4 @@
-"""A definition has bounds, by whichever door it comes in."""
+"""The limits of a definition are checked, however it is passed in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes that keep what they read of files: the same bytes as without, nothing kept by who writes once, bounded."""
+"""Writes with a look-up cache: the bytes are the same, a single write keeps nothing, and the cache is bounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changelog producers: what a commit writes down of its changes, as delta-rs reads it (FORMAT.md section 13)."""
+"""Changelog producers: the change data of a commit, as delta-rs reads it (FORMAT.md section 13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks: no key and no slot is cut, and all of them together are what came in, but for rows that lose anyway."""
+"""Chunks: no key and no slot is split, and all chunks together have all rows, except rows that lose anyway."""
 
 from __future__ import annotations
 

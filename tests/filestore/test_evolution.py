@@ -1,4 +1,4 @@
-"""Changes of a definition: what comes of them, and what is refused (FORMAT.md section 3.1)."""
+"""Changes of a definition: their results, and those that are refused (FORMAT.md section 3.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expiry on stored tables: what stays reads as before, what goes is told, whatever happens in the middle."""
+"""Expiry of stored versions: those that are kept stay readable, removals are reported, and it can fail anywhere."""
 
 from __future__ import annotations
 

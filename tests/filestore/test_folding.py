@@ -1,4 +1,4 @@
-"""Folds under fire: every storage call fails before and after its effect, and kills; the retry succeeds."""
+"""Folds with failures: every storage call fails before or after its effect, or kills; a retry succeeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FORMAT.md and the code name each other, and say the same."""
+"""FORMAT.md and the code refer to each other, and agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``log.consistency = eventual``: whoever applies the log in its own order ends with the table's rows."""
+"""``log.consistency = eventual``: a reader that applies the log in its own order ends with the table's rows."""
 
 from __future__ import annotations
 

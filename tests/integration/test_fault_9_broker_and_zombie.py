@@ -115,7 +115,7 @@ def test_a_zombies_commit_is_refused_before_and_after_the_brokers_death(table: T
 
 
 def test_a_zombie_that_has_not_flushed_writes_no_snapshot(table: Table) -> None:
-    """The janitor takes it for dead and fences it between its records and its flush: its write fails as a whole."""
+    """Recovery takes it for dead and fences it between its records and its flush: its write fails as a whole."""
     put(table, 1)
     with open_log(config_of(table), system_ambient()) as log, open_log(config_of(table), system_ambient()) as other:
         zombie = log.begin(f"{table.opened.identity.table_id}/{system_ambient().new_id()}/0.0")

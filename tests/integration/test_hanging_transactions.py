@@ -1,4 +1,4 @@
-"""A table's janitors end what hangs in its log, so that foreign readers go on."""
+"""Recovery ends hanging transactions of a table's log, so that foreign readers continue."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int, d
 
 @pytest.mark.slow
 def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder: Path, seed: int, depth: Depth) -> None:
-    """After each a janitor comes: whoever applies the log in its order holds the table."""
+    """After each the log is recovered: a reader that applies it in its order has the table's rows."""
     options = {"bucket": "2", "log.consistency": "eventual"}
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     acks = folder / "acks"

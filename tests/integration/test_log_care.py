@@ -1,4 +1,4 @@
-"""Janitors: what dead writers left is mended when no writer comes, and everyone can see how far the log is."""
+"""Compactors recover what dead writers left while no writer runs, and `log_status` shows the log's offsets."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class Fleet:
         return rows_after(self._seed + own, self._written[own])
 
     def die(self, number: int, point: str, killed: str) -> None:
-        """All writers die at a point; then a janitor mends half of the tables, and a write the others."""
+        """All writers die at a point; then half of the tables are recovered, and the others by a write."""
         process = standing_still([t.opened.identity for t in self.tables], self._seed, number, point)
         if killed == "broker":
             self._broker.kill()

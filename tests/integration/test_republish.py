@@ -1,4 +1,4 @@
-"""What the log loses of a committed snapshot is published again, once, to those who read the topic alone."""
+"""Log transactions of a committed snapshot that the log lost are published again, once, for foreign readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table and what it must hold: the kernel beside a dict that a few lines of Python keep."""
+"""A table and its expected rows: a `FileStore` beside a dict that a few lines of Python maintain."""
 
 from __future__ import annotations
 

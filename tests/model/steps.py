@@ -1,4 +1,4 @@
-"""What can happen to a table, as hypothesis draws it."""
+"""The steps of the model test: everything that can happen to a table, as hypothesis strategies."""
 
 from __future__ import annotations
 

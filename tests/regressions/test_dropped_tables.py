@@ -1,4 +1,4 @@
-"""Found while reviewing drops: a write that met one made the table's name unusable."""
+"""Found while reviewing drops: a concurrent write made the dropped table's name unusable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Found while reviewing the commit loop: histories that are not the usual ones."""
+"""Found while reviewing the commit loop: unusual histories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Found while reviewing what users hand over: values that were dropped or let through without a word."""
+"""Found while reviewing users' rows: values that were silently dropped or changed."""
 
 from __future__ import annotations
 

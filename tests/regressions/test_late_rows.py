@@ -1,4 +1,4 @@
-"""Found by phase-locked races: a late row is late only as long as the row that beat it is there."""
+"""Found by phase-locked races: a late row is late only as long as the row with the higher sequence is stored."""
 
 from __future__ import annotations
 

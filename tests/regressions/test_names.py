@@ -1,4 +1,4 @@
-"""Found while reviewing the look-up: names of columns that met the kernel's own, or other columns' fields."""
+"""Found while reviewing the look-up: column names that collided with internal names or with other columns' fields."""
 
 from __future__ import annotations
 

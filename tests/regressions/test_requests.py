@@ -1,4 +1,4 @@
-"""Found while reviewing the doors: requests that were taken and broke something, or did nothing without a word."""
+"""Found while reviewing the public functions: arguments that broke something, or were silently ignored."""
 
 from __future__ import annotations
 

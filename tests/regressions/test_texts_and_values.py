@@ -1,4 +1,4 @@
-"""Found while reviewing what is written: texts that no reader takes, and values that were changed without a word."""
+"""Found while reviewing what is written: texts that no reader accepts, and values that were silently changed."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
     with KafkaBroker(folder) as broker:
         Producer({"bootstrap.servers": broker.bootstrap})
-        broker.kill()       # as a crash would
-        broker.restart()    # the same data, the same address
+        broker.kill()       # ends it like a crash
+        broker.restart()    # with the same data and address
 
-A fresh broker answers after about 3 seconds and takes 200 MB. It dies when the thread that started it ends,
+A new broker answers after about 3 seconds and takes 200 MB. It dies when the thread that started it ends,
 so start it in a thread that outlives its use.
 """
 
@@ -44,7 +44,7 @@ class KafkaBroker:
     Args:
         folder: An empty folder, or one of an earlier broker whose data is to be served again.
         settings: Server properties that add to, or replace, the ones below.
-        scram: Users of SCRAM, with either hash, and their passwords; made with a new folder.
+        scram: Users of SCRAM and their passwords, with both hashes; they are added when the folder is new.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ def _is_free(port: int) -> bool:
 
 
 def forget_producers() -> None:
-    """Closes the producers that this process keeps for later, which would go on looking for a broker that has ended."""
+    """Closes the producers that this process keeps for later: they would try to reach a broker that has ended."""
     with producers._lock:
         producers._idle.clear()
 
@@ -230,7 +230,7 @@ _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with_the_parent() -> None:
-    """A child's ``preexec_fn``: it is killed when the thread that started it ends, where the system can do so."""
-    # between fork and exec, where only what was loaded before may be called
+    """As the ``preexec_fn`` of a child: Linux kills the child when the thread that started it ends."""
+    # it runs between fork and exec, where a library must not be loaded
     if _LIBC is not None:
         _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

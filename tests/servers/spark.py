@@ -1,4 +1,4 @@
-"""A Spark session with Delta for tests: the one that users get, with little of everything."""
+"""A Spark session with Delta for tests: as `spark_session` makes it, with small settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent.parent
 SETTINGS = {
     "spark.master": "local[2,3]",  # two cores, and three attempts for a task
     "spark.driver.memory": "1g",
-    # the JVM's first compiler alone: each test has queries of its own, and compiling them twice took half of the time
+    # only the first compiler of the JVM: each test has other queries, and to compile them twice took half of the time
     "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
     "spark.sql.shuffle.partitions": "3",
     "spark.databricks.delta.snapshotPartitions": "1",
@@ -25,10 +25,10 @@ SETTINGS = {
 
 
 def start_spark() -> SparkSession:
-    """The session of this process; stop it at the end."""
-    from tablestore.spark import spark_session  # tests without Spark must not need it
+    """Starts the session of this process; the caller stops it."""
+    from tablestore.spark import spark_session  # imported here, because tests without Spark must not need it
 
-    os.environ["PYTHONPATH"] = str(ROOT)  # workers import by name what tests send them
+    os.environ["PYTHONPATH"] = str(ROOT)  # workers import the functions that tests send them
     rubbish = tempfile.mkdtemp(prefix="tablestore-spark-")
     folders = {"spark.sql.warehouse.dir": f"{rubbish}/warehouse", "spark.local.dir": f"{rubbish}/local"}
     return spark_session("tests", SETTINGS | folders)

@@ -1,4 +1,4 @@
-"""The test broker keeps its promises: a committed record outlives a kill, and the address stays."""
+"""The test broker: a committed record survives a kill, and the address stays the same."""
 
 from __future__ import annotations
 

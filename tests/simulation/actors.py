@@ -1,4 +1,4 @@
-"""What can happen to a table: each deed is one call of the public door, with the errors that it may end with."""
+"""The actions of the simulation: each is one public call, with the errors that it may raise."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What each version must hold: a dict a version, told from what its committer meant and checked at the very commit.
+"""The expected rows of each version: one dict for each version, computed from what its commit intended to change.
 
-The oracle hears of an entry of the log the moment it is there, whether or not its writer ever learns of it.
+The oracle sees an entry of the log as soon as it is written, even if the writer never gets the reply.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One run: a seed, a kind of table, and so many storage calls; then all must be whole."""
+"""One run of the simulation: a seed, a kind of table, a number of storage calls, and the checks at the end."""
 
 from __future__ import annotations
 

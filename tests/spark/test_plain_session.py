@@ -1,4 +1,4 @@
-"""A session that nobody prepared: Spark finds the format by itself, and `spark_session` does not pass it off as its."""
+"""A Spark session without our settings: Spark finds the format, and `spark_session` refuses to reuse that session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is taken where nobody says it: a session's options for new tables, a table's own start for readers."""
+"""Defaults: a session's options for new tables, and a table's own start for readers."""
 
 from __future__ import annotations
 

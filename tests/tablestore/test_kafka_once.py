@@ -1,4 +1,4 @@
-"""Numbered writes of Kafka tables: whatever is tried again, and whoever still tries, a write is there once."""
+"""Numbered writes of Kafka tables: a write that is retried, even by two processes at once, is stored once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tags, consumers, expiry and orphans through the door, with readers at work (fault test 13)."""
+"""Tags, consumers, expiry and orphans of `Table`, while readers run (fault test 13)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the log of a table tells: upserts that lead to its rows, or complete changes (PROTOCOL.md section 3.3)."""
+"""The records of a table's log: upserts that lead to its rows, or complete changes (PROTOCOL.md section 3.3)."""
 
 from __future__ import annotations
 

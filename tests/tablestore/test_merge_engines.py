@@ -1,4 +1,4 @@
-"""Merge engines through both stores: what is stored, what the log tells, races, compactions (FORMAT.md section 9)."""
+"""Merge engines through both stores: stored rows, log records, races, compactions (FORMAT.md section 9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata columns at the door: fields for Arrow schemas, and managed tables, which have none."""
+"""Metadata columns as Arrow fields; managed tables refuse them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The place of a reader on the brokers: written when it moves, and again before brokers forget it."""
+"""A reader's position on the brokers: written when it moves, and again before the brokers forget it."""
 
 from __future__ import annotations
 

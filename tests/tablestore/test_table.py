@@ -1,4 +1,4 @@
-"""`Store` and `Table`: the door without Spark."""
+"""`Store` and `Table`: the public functions without Spark."""
 
 from __future__ import annotations
 

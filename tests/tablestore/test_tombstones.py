@@ -1,4 +1,4 @@
-"""Deletes that are remembered (``sequence.tombstone-retention``): late rows do not bring a key back."""
+"""Deletes that are remembered (``sequence.tombstone-retention``): late rows do not restore a deleted key."""
 
 from __future__ import annotations
 

@@ -82,11 +82,11 @@ class EmbeddedLog:
         _sync_folder(self._folder.parent)
 
     def drop(self) -> None:
-        """Renames the folder, then deletes it: a drop that is interrupted leaves rubbish, never half a log."""
+        """Renames the folder, then deletes it: a drop that is interrupted leaves a leftover, never half a log."""
         self.close()
-        rubbish = self._draft()
+        renamed = self._draft()
         with contextlib.suppress(FileNotFoundError):
-            self._folder.rename(rubbish)
+            self._folder.rename(renamed)
         for leftover in self._folder.parent.glob(f"{self._folder.name}.*.tmp"):
             shutil.rmtree(leftover, ignore_errors=True)
 

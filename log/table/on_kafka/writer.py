@@ -118,7 +118,7 @@ class KafkaLogWriter:
         try:
             self._give_up()
         except TableStoreError as error:
-            # a janitor can do the rest
+            # recovery can do the rest
             logger.warning("log transaction %s stays open: %s", self._id, error)
 
     def _connect(self) -> Connect:

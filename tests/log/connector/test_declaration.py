@@ -1,4 +1,4 @@
-"""What a table with a connector may be declared as, and what is said of a declaration that does not hold."""
+"""Declarations of tables with a connector: those that are valid, and the errors of those that are not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a client's reports of its connections mean: what lasts ends a request at once. Without a broker."""
+"""Reports of a client about its connections: permanent causes end a request at once. Without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log's settings for Kafka's clients must say before any broker is asked. Without a broker."""
+"""Checks of a log's Kafka settings before any request. Without a broker."""
 
 from __future__ import annotations
 

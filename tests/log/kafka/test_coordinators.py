@@ -1,4 +1,4 @@
-"""What a transaction coordinator does not say while it starts. Without a broker."""
+"""Errors of a transaction coordinator that is starting. Without a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PROTOCOL.md and the code hold hands: its example is what is written, and files and sections name each other."""
+"""PROTOCOL.md and the code agree: its example is what is written, and files and sections refer to each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values go into the table as they are, or not at all."""
+"""Values are stored unchanged, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What becomes of a task's attempt, without Spark."""
+"""The outcome of one attempt of a task, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which error of ours an exception of Spark stands for: told from what Spark 4.2 really says."""
+"""Maps exceptions of Spark to our errors, tested with real messages of Spark 4.2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where streams of Kafka tables are: every message is in one batch, whatever is planned again."""
+"""Offsets of streams of Kafka tables: every message is in one batch, even if batches are planned again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch takes: as much as it may and no more, and all batches together everything, once."""
+"""The size of a batch: each has as much as is allowed, and all batches together have everything once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Readers whose changes are gone; where readers begin, and how far they have come."""
+"""Readers whose changes are gone; where readers begin, and how far they lag behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam, planned: which steps lead through which snapshots."""
+"""The plan of a follower: the steps through given snapshots."""
 
 from __future__ import annotations
 

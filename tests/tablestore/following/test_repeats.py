@@ -1,4 +1,4 @@
-"""What a reader of an eventual log is not told twice, against one that is told everything."""
+"""Repeats in an eventual log are left out: compared with a reader that gets every record."""
 
 from __future__ import annotations
 

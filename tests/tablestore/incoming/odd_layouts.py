@@ -1,4 +1,4 @@
-"""The same values in any layout that Arrow has for them: encodings, views, slices, rubbish below nulls."""
+"""The same values in every layout of Arrow: encodings, views, slices, arbitrary values below nulls."""
 
 from __future__ import annotations
 

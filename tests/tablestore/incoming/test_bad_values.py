@@ -1,4 +1,4 @@
-"""Values that a column cannot hold, met when they are merged: who sees the error, and that its advice helps."""
+"""Values that a column cannot hold, found only by a merge: which call fails, and whether its advice helps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users hand over becomes the table's columns and types, or is refused by name."""
+"""Users' rows are converted to the table's columns and types, or refused with the name of the column."""
 
 from __future__ import annotations
 

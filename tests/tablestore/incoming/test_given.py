@@ -1,4 +1,4 @@
-"""Rows as pandas frames, dicts and streams of Arrow are taken as what they mean, or refused by name."""
+"""pandas frames, dicts and Arrow streams are converted without changing their meaning, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's writes, readers and logs leave in its metrics; and the page that lists them."""
+"""The metrics of a program's writes, readers and logs, and the page that lists them."""
 
 from __future__ import annotations
 

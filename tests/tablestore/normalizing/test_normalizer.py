@@ -1,4 +1,4 @@
-"""A normalizer gives exactly what changed, whatever comes, and however often it is begun again."""
+"""A normalizer returns exactly the changes, for any input and any number of restarts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage fails before a call, after it, or the process dies there: the batch, come again, gives what it changes."""
+"""Storage fails before or after a call, or the process dies there: the repeated batch returns its changes."""
 
 from __future__ import annotations
 

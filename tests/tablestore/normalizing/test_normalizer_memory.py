@@ -1,4 +1,4 @@
-"""A normalizer of a million keys takes the memory of a batch, and what others take does not grow with the keys."""
+"""A normalizer with a million keys needs the memory of a batch, which does not grow with the keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Normalizers beside a dict: what a batch of upserts changes, told from nothing but the rows that were there."""
+"""Compares a normalizer with a dict: computes the changes of a batch of upserts from the rows before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log's tail on top of a snapshot: what comes out is what writing the tail would make of the table."""
+"""Fresh reads: a snapshot with the log's tail merged in equals the table after a write of the tail."""
 
 from __future__ import annotations
 

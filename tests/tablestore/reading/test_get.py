@@ -1,4 +1,4 @@
-"""`Table.get`: keys in every form, and what is said of wrong ones."""
+"""`Table.get`: keys in every form, and the errors of wrong ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read comes in the form that is asked for, with its values as they are."""
+"""Results in each form that users can request, with unchanged values."""
 
 from __future__ import annotations
 

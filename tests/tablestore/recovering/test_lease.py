@@ -1,4 +1,4 @@
-"""A lease says whether the writer of a commit lives, whatever happened to it."""
+"""A lease shows whether the writer of a commit is alive, however it ended."""
 
 from __future__ import annotations
 
@@ -68,23 +68,23 @@ def test_a_process_that_is_killed_lets_go(table: str) -> None:
 
 
 def test_looking_does_not_disturb_the_writer_nor_another_looker(table: str) -> None:
-    """A janitor may remove a file between its making and its locking: the writer then makes another."""
+    """A recovery may remove a file between its creation and its locking: the writer then makes another."""
     stop = threading.Event()
     problems: list[str] = []
 
-    def janitor() -> None:
+    def recover() -> None:
         while not stop.is_set():
             remove_leases(table, abandoned(table))
 
-    janitors = [threading.Thread(target=janitor) for _ in range(2)]
-    for thread in janitors:
+    recoveries = [threading.Thread(target=recover) for _ in range(2)]
+    for thread in recoveries:
         thread.start()
     for i in range(200):
         with lease(table, f"c{i}"):
             if not holds_lease(table, f"c{i}"):
                 problems.append(f"c{i}")
     stop.set()
-    for thread in janitors:
+    for thread in recoveries:
         thread.join()
     assert problems == []
     until(lambda: not os.listdir(Path(table, "_log", "leases")), 5)

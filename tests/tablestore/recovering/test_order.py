@@ -1,4 +1,4 @@
-"""Up to where an eventual log needs no more care, against a look at every record."""
+"""The offset before which an eventual log needs no repair, compared with a look at every record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System tables: their columns as the page has them, and what they tell of a table."""
+"""System tables: their columns are those of SYSTEM_TABLES.md, and their rows describe the table."""
 
 from __future__ import annotations
 

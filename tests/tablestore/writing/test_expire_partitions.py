@@ -1,4 +1,4 @@
-"""Partitions expire when asked to, and by writers."""
+"""Partitions expire on request, and after writes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions that are dropped or overwritten: what goes, what stays, and who wins a race."""
+"""Partitions that are dropped or overwritten: which rows are removed, which stay, and who wins a race."""
 
 from __future__ import annotations
 

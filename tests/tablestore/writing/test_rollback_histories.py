@@ -1,4 +1,4 @@
-"""Any version brought back in any history, compared with a dict: writes, deletes, compactions, changed columns."""
+"""Any version of any history can be restored, compared with a dict: writes, deletes, compactions, changed columns."""
 
 from __future__ import annotations
 

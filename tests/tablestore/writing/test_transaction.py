@@ -1,4 +1,4 @@
-"""One write across files, log and snapshot: the order of its acts, and what each failure leaves."""
+"""One write across files, log and snapshot: the order of its steps, and the state after each failure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys and values: which columns stand where, and what becomes of messages that cannot be read."""
+"""Key and value formats: where each column is stored, and how messages that cannot be read are handled."""
 
 from __future__ import annotations
 
