@@ -182,6 +182,20 @@ def test_a_lost_race_is_no_failure(store: Store, catalog: Catalog) -> None:
     assert not outcome.failed
 
 
+def test_what_another_did_before_the_lease_was_granted_is_not_done_again(store: Store, catalog: Catalog) -> None:
+    worn(store)
+    due_then, performed = iter([True, False]), list[OpenedTable]()
+
+    def perform(opened: OpenedTable, check_lease: LeaseCheck) -> str:
+        performed.append(opened)
+        return "done"
+
+    duty = replace(COMPACTION, due=lambda state, now_ms: next(due_then), perform=perform)
+    assert list(compactor(catalog).run(duty)) == []
+    assert not performed
+    assert next(due_then, None) is None, "it was checked twice"
+
+
 def test_every_duty_has_a_name_of_its_own() -> None:
     assert COMPACTION in DUTIES
     assert len({duty.name for duty in DUTIES}) == len(DUTIES)

@@ -15,6 +15,7 @@ from compaction import compact
 from compaction.choice import sorted_runs
 from compaction.compact import compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
+from filestore.checks.report import Invariant
 from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import add_action, encode, remove_action
@@ -23,7 +24,7 @@ from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tests.faults import FailAt, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage
 from tests.proposals import commit_compaction
 from tests.tables import assert_healthy, create, define, prepare, read, read_polars, reopen, write
 
@@ -202,6 +203,33 @@ def test_an_input_whose_last_row_died_in_between_is_no_conflict(folder: Path) ->
     assert compact_table(store, runner=during(store, lambda other: write(other, hot))) is not None
     assert {row["id"]: row["v"] for row in read(store)} == {i: 9 if 10 <= i < 50 else 0 for i in range(100)}
     assert_healthy(store)
+
+
+def test_an_input_with_dead_rows_may_lose_the_rest_in_between(folder: Path) -> None:
+    """Its live rows are not its first ones: the rows that were dead before must not stand for them."""
+    store = create(folder / "t", define("id BIGINT, v INT", ("id",)))
+    write(store, rows(range(10), 0))
+    write(store, rows(range(5), 1))
+    rest = rows(range(5, 10), 2)
+    assert compact_table(store, full=True, runner=during(store, lambda other: write(other, rest))) is not None
+    assert {row["id"]: row["v"] for row in read(store)} == {i: 1 if i < 5 else 2 for i in range(10)}
+    assert len(read(store)) == 10
+    assert_healthy(store)
+
+
+def test_vectors_of_lost_races_do_not_stay(folder: Path) -> None:
+    """Each lost race marks other rows of the new files: only the last vectors are named."""
+    store = filled(folder, bucket=1)
+    waiting = [rows(range(10), 7), rows(range(20, 30), 8)]
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and waiting:
+            write(store, waiting.pop())
+
+    assert compact_table(reopen(store, FaultyStorage(LocalStorage(), hook)), full=True) is not None
+    assert not waiting
+    assert [f.path for f in store.state().files.values() if f.vector], "rows of the new files died"
+    assert not [found for found in assert_healthy(store).findings if found.code is Invariant.ORPHAN]
 
 
 def test_when_everything_died_in_between_nothing_is_added(folder: Path) -> None:

@@ -73,6 +73,17 @@ def test_a_file_whose_rows_all_died_leaves(folder: Path) -> None:
     assert_healthy(store)
 
 
+def test_a_file_whose_rows_died_one_after_the_other_leaves(folder: Path) -> None:
+    store = create(folder / "t", define(COLUMNS, ["id"]))
+    write(store, [{"id": n, "v": 0} for n in range(3)])
+    (first,) = store.state().files
+    for n in range(3):
+        assert first in store.state().files
+        write(store, [{"id": n, "v": 1}])
+    assert first not in store.state().files
+    assert_healthy(store)
+
+
 def test_empty_writes_and_overwrites_by_nothing(folder: Path) -> None:
     store = create(folder / "t", define("id STRING, p STRING, v DECIMAL(30,2)", ["id", "p"], ["p"], bucket=3))
     assert write(store, []).snapshot.version == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import uuid
 from dataclasses import replace
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 import filestore
 from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.errors import Corrupt, NotFound, Unsupported
+from filestore.files.dead_rows import DeadRows
 from filestore.model.files import DeletionVector
 from filestore.storage import LocalStorage
 from tests.folders import memory_folder
@@ -101,6 +103,19 @@ def test_a_missing_vector_file_is_named(folder: Path) -> None:
 def test_vectors_of_other_writers_are_refused(vector: DeletionVector) -> None:
     with pytest.raises(Unsupported):
         vector_file(vector)
+
+
+@pytest.mark.parametrize("dead", [{0}, {8}, {7, 9, 15, 16}, set(range(3, 29)), set(range(30))])
+def test_any_part_of_a_file_has_the_same_rows_dead(folder: Path, dead: set[int]) -> None:
+    store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
+    write(store, [{"id": i, "v": 0} for i in range(31)])
+    write(store, [{"id": i, "v": 0, "_kind": "-D"} for i in dead])
+    (file,) = store.state().files.values()
+    alive = [row not in dead for row in range(31)]
+    for start, end in itertools.combinations(range(32), 2):
+        rows = DeadRows(store.storage, store.location, file)
+        assert rows.alive_between(start, end).tolist() == alive[start:end]
+        assert rows.alive(np.arange(start, end)).tolist() == alive[start:end]
 
 
 @pytest.mark.parametrize("dead", [[0], [4999], [0, 4999], list(range(0, 5000, 2)), list(range(1, 5000))])

@@ -110,6 +110,34 @@ def test_many_runs_become_one_and_are_remembered_on(store: Store) -> None:
     assert [row["name"] for row in assert_whole(table, leftovers=False)] == ["again"]
 
 
+def test_at_the_end_of_the_retention_a_delete_is_still_remembered(store: Store) -> None:
+    """A writer looks keys up in the same runs: none is removed while it may still count."""
+    table = make(store, **{"sequence.tombstone-retention": "1 h"})
+    put(table, (1, 7, "", "-D"))
+    (run,) = remembered(table)
+    state, end_ms = table.filestore.state(), run.modified_ms + 3_600_000
+    assert plan_tombstone_cleanups(state, end_ms) == []
+    assert run in state.lookup_files(end_ms)[run.slot]
+    assert len(plan_tombstone_cleanups(state, end_ms + 1)) == 1
+    assert not state.lookup_files(end_ms + 1)
+
+
+def test_a_merge_leaves_out_keys_whose_retention_is_over(store: Store) -> None:
+    table = make(store, **{"num-sorted-run.compaction-trigger": "3", "sequence.tombstone-retention": "1 h"})
+    ambient = table.filestore.ambient
+    for key in (1, 2, 3):
+        put(table, (key, 7, "", "-D"))
+    now = ambient.now_ms()
+    table.filestore.ambient = replace(ambient, now_ms=lambda: now + 3_000_000)
+    assert clean_tombstones(table.filestore) is not None
+    assert [run.rows for run in remembered(table)] == [3]
+    for key in (4, 5):
+        put(table, (key, 7, "", "-D"))
+    table.filestore.ambient = replace(ambient, now_ms=lambda: now + 4_000_000)
+    assert clean_tombstones(table.filestore) is not None
+    assert [run.rows for run in remembered(table)] == [2], "the merged run is young, and three of its keys are not"
+
+
 def test_an_overwrite_forgets(table: Table) -> None:
     put(table, (1, 7, "", "-D"))
     table.write(pa.table({"id": [2], "seq": [1], "name": ["b"]}), overwrite=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from log.connector.formats.connect.decimals import decimal_column, unscaled
@@ -25,7 +25,8 @@ VARIABLE = "io.debezium.data.VariableScaleDecimal"
 
 def base64_of(number: int) -> str:
     """As Java's `BigInteger.toByteArray`, and Connect's JSON."""
-    return base64.b64encode(number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)).decode()
+    bits = (number if number >= 0 else ~number).bit_length()
+    return base64.b64encode(number.to_bytes(bits // 8 + 1, "big", signed=True)).decode()
 
 
 def schema_of(kind: str, name: str | None = None, **more: Any) -> dict[str, Any]:
@@ -91,6 +92,8 @@ def slow_decimal(number: int, scale: int, kind: pa.DataType) -> Any:
 
 
 @given(numbers=st.lists(NUMBERS, max_size=20), scale=st.integers(-40, 40), kind=KINDS)
+@example(numbers=[-129, -128, -127, 127, 128], scale=0, kind=pa.int8())
+@example(numbers=[-(2**63) - 1, -(2**63), 2**63 - 1, 2**63], scale=0, kind=pa.int64())
 def test_any_decimal_in_any_column(numbers: list[int], scale: int, kind: pa.DataType) -> None:
     column, bad = decimal_column(unscaled(pa.array(map(base64_of, numbers), pa.string())), scale, kind)
     column.validate(full=True)
