@@ -25,6 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 LEFT_OUT = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "spark-warehouse", "metastore_db", "*.patch")
+PYTEST = ["pytest", "-q", "--tb=line", "-p", "no:cacheprovider", "-p", "tests.mutants.no_shrinking"]
 REQUIRED_SHARE = 0.95
 _FIELD = re.compile(r"^(What|Killed by|Lives because): *(.+?)(?=\n[A-Z][a-z ]+:|\Z)", re.MULTILINE | re.DOTALL)
 
@@ -96,8 +97,7 @@ class Tree:
 
     def test(self, tests: Sequence[str], timeout_s: float, *options: str) -> subprocess.CompletedProcess[str]:
         """Runs tests with pytest. `subprocess.TimeoutExpired` if they do not end in time."""
-        pytest = [sys.executable, "-m", "pytest", "-q", "--tb=line", "-p", "no:cacheprovider", *options, *tests]
-        return self._run(pytest, timeout_s)
+        return self._run([sys.executable, "-m", *PYTEST, *options, *tests], timeout_s)
 
     def _run(self, command: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
         with subprocess.Popen(
