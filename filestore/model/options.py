@@ -178,7 +178,7 @@ OPTIONS: Mapping[str, Option] = {
             "size",
             size,
             "256 mb",
-            "The memory of a process for what look-ups and scans cache: files' footers and deleted rows, and columns "
+            "The memory of a process for what look-ups and scans cache: files' footers and dead rows, and columns "
             "of small files.",
         ),
         Option(
@@ -279,7 +279,7 @@ OPTIONS: Mapping[str, Option] = {
             "integer",
             whole(0, 100_000),
             "50",
-            "The size of a bucket's deleted rows in percent of its live rows that is allowed; above it, the files with "
+            "The size of a bucket's dead rows in percent of its live rows that is allowed; above it, the files with "
             "a larger share are rewritten.",
         ),
         Option(
