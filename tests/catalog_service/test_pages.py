@@ -34,6 +34,14 @@ def test_no_text_breaks_the_decoder(text: str) -> None:
         assert error.code == "bad-page-token"
 
 
+def test_a_token_of_another_databases_tables_is_refused() -> None:
+    token = encode_token("tables:shop", "orders")
+    assert decode_token("tables:shop", token) == "orders"
+    for other in ("tables:bank", "tables", "snapshots:shop"):
+        with pytest.raises(InvalidRequest, match="another list"):
+            decode_token(other, token)
+
+
 def test_deep_json_is_a_bad_token() -> None:
     with pytest.raises(InvalidRequest):
         decode_token("databases", base64.urlsafe_b64encode(b"[" * 360).decode())

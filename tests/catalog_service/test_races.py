@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -238,3 +239,24 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(Unavailable) as caught, FileLocks(tmp_path / "locks", AMBIENT).hold("a"):
         pass
     assert caught.value.code == "catalog-read-only"
+
+
+def test_a_lock_file_that_its_holder_removes_right_now_is_not_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that has opened the file would lock one that nobody finds again."""
+    locks, opened = FileLocks(tmp_path, AMBIENT), os.open
+    with ExitStack() as holder:
+        assert holder.enter_context(locks.try_hold("shop.orders"))
+
+        def slow(path: Path, flags: int, mode: int = 0o777) -> int:
+            handle = opened(path, flags, mode)
+            holder.close()
+            return handle
+
+        monkeypatch.setattr(os, "open", slow)
+        with FileLocks(tmp_path, AMBIENT).try_hold("shop.orders") as held:
+            assert not held
+        monkeypatch.undo()
+    with locks.try_hold("shop.orders") as held:
+        assert held

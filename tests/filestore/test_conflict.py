@@ -10,11 +10,22 @@ import pytest
 from filestore.commit.conflict import Clear, Done, Rebase, judge
 from filestore.commit.plan import commit_info, plan_actions
 from filestore.commit.proposal import AppVersion, LogChanges, Proposal
-from filestore.delta.actions import Action, add_action, metadata_action, protocol_action, remove_action, txn_action
+from filestore.delta.actions import (
+    RUN_DOMAIN,
+    Action,
+    add_action,
+    metadata_action,
+    no_domain_action,
+    protocol_action,
+    remove_action,
+    run_action,
+    tombstones_action,
+    txn_action,
+)
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
-from filestore.model.files import DataFile, DeletionVector, Slot
+from filestore.model.files import DataFile, DeletionVector, PendingRun, Slot, Tombstones
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.model.partition_set import ALL_PARTITIONS, NO_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation
@@ -93,6 +104,27 @@ def test_a_compaction_in_between_changed_files_and_no_rows() -> None:
     )
     assert judge(UPSERT, state(), [compaction]) == Rebase(frozenset([A]))
     assert judge(UPSERT, state(), [compaction, adds(A)]) == Rebase(frozenset([A]), frozenset([A]))
+
+
+def test_tombstones_in_between_matter_to_keys_and_those_of_a_compaction_to_whole_tables() -> None:
+    action = tombstones_action(Tombstones("_runs/t.parquet", A, 1, 1, 1, "{}", 0, "[1]", "[1]"))
+    write = commit(action)
+    info = commit_info(Proposal(Operation.COMPACT, "theirs", 4), 4, 999)
+    compaction = Commit(5, (info, action))
+    everything = proposal(Operation.ALTER, all_slots=True)
+    assert judge(UPSERT, state(), [write]) == Rebase(frozenset([A]), frozenset([A]))
+    assert judge(UPSERT, state(), [compaction]) == Clear(), "the same keys are deleted"
+    assert judge(everything, state(), [write]) == Rebase(frozenset([A]), frozenset([A]))
+    assert judge(everything, state(), [compaction]) == Rebase(frozenset([A]))
+
+
+def test_a_run_in_between_changes_rows_that_a_drop_has_chosen() -> None:
+    run = PendingRun("_runs/r.parquet", A, 1, 1, 1, "[1]", "[1]", 5)
+    added, folded = commit(run_action(run)), commit(no_domain_action(RUN_DOMAIN + run.id, "{}"))
+    drop = proposal(Operation.DROP_PARTITION, slots=frozenset([A]), replaces=PartitionSet.of([A.partition]))
+    assert judge(drop, state(), [added]) == Rebase(frozenset([A]), frozenset([A]))
+    assert judge(drop, state(), [folded]) == Clear()
+    assert judge(replace(drop, premises=proposal(slots=frozenset([B])).premises), state(), [added]) == Clear()
 
 
 @pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])

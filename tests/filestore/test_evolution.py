@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.delta.actions import metadata_action
@@ -142,6 +142,16 @@ def test_names_in_files_and_former_types() -> None:
     assert properties["delta.enableTypeWidening"] == "true"
 
 
+def test_names_in_files_and_former_types_of_two_changes() -> None:
+    first = changed(METADATA, RenameColumn("a", "c"), WidenColumn("c", "BIGINT"))
+    assert first.definition.schema.column("c").former_types == (pa.int32(),)
+    small = changed(METADATA, AddColumn("n", "SMALLINT")).definition
+    once = changed(small, WidenColumn("n", "INT"), RenameColumn("n", "m")).definition
+    twice = changed(once, WidenColumn("m", "BIGINT"), RenameColumn("m", "l")).definition
+    assert twice.schema.column("l").in_files == once.schema.column("m").in_files == "n"
+    assert twice.schema.column("l").former_types == (pa.int16(), pa.int32())
+
+
 def test_swapped_names_are_two_renamed_columns() -> None:
     found = changed(TABLE, RenameColumn("a", "t"), RenameColumn("f", "a"), RenameColumn("t", "f"))
     assert {c.name: c.id for c in found.definition.schema if c.name in "af"} == {"a": 8, "f": 2}
@@ -203,6 +213,10 @@ def test_what_may_be_widened() -> None:
             changed(PLACED, WidenColumn(name, "BIGINT"))
         assert caught.value.code == "column-in-use"
     assert changed(PLACED, *(WidenColumn(name, "BIGINT") for name in "svwgx")).rewrites
+    appended = define("k INT, v INT", bucket="4", bucket__key="k")
+    with pytest.raises(InvalidRequest, match="bucket key"):
+        changed(appended, WidenColumn("k", "BIGINT"))
+    assert changed(appended, WidenColumn("v", "BIGINT")).rewrites
 
 
 @pytest.mark.parametrize(
@@ -301,6 +315,9 @@ DECIMALS = st.integers(1, 38).flatmap(lambda p: st.integers(0, p).map(lambda s: 
 
 
 @given(st.sampled_from(TYPES) | DECIMALS, st.sampled_from(TYPES) | DECIMALS)
+@example(pa.decimal128(9, 2), pa.decimal128(10, 4))
+@example(pa.decimal128(9, 2), pa.decimal128(11, 4))
+@example(pa.decimal128(9, 2), pa.decimal128(11, 1))
 def test_a_wider_type_is_one_to_which_arrow_casts_all_values(narrow: pa.DataType, wide: pa.DataType) -> None:
     extremes = _extremes(narrow)
     if is_wider(wide, narrow):

@@ -222,6 +222,20 @@ def test_two_readers_with_one_id(folder: Path) -> None:
         _ = second.version
 
 
+def test_an_expiry_right_before_a_consumer_registers_is_noticed(folder: Path) -> None:
+    """The consumer writes its file first, and checks its version second."""
+    store = table(folder)
+
+    def hook(call: Call) -> None:
+        if call.operation == "replace" and "_consumers/" in call.path and not call.done:
+            expire(store)
+
+    reader = reopen(store, FaultyStorage(LocalStorage(), hook))
+    with pytest.raises(NotFound, match="has expired"):
+        Consumer(reader, "reader").register(5)
+    assert consumers_of(store) == []
+
+
 def test_a_consumer_can_be_forgotten(folder: Path) -> None:
     store = table(folder)
     Consumer(store, "x").register(5)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import time
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +32,22 @@ def test_a_key_survives_its_text(kind: pa.DataType) -> None:
         assert pa.array([back[0]], kind).equals(table.column("k").chunk(0))
 
     survives()
+
+
+@pytest.fixture
+def new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose time zone is not UTC."""
+    with monkeypatch.context() as patched:
+        patched.setenv("TZ", "America/New_York")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+def test_a_time_without_a_zone_is_the_same_text_on_every_machine(new_york: None) -> None:
+    moment = datetime(1970, 1, 2)
+    assert encode_key((moment,)) == "[86400000000]"
+    assert decode_key("[86400000000]", [pa.timestamp("us")]) == (moment,)
 
 
 @pytest.mark.parametrize("kind", KEY_TYPES, ids=str)

@@ -167,6 +167,8 @@ def test_change_files_live_in_their_version_only() -> None:
     lives.follow(1, [{"cdc": {"path": "_change_data/x.parquet", "partitionValues": {}, "size": 1}}])
     assert lives.unneeded(Retained(1)) == ()
     assert lives.unneeded(Retained(2)) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (0,))) == ("_change_data/x.parquet",)
+    assert lives.unneeded(Retained(2, (1,))) == ()
 
 
 # log entries ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.files.statistics import StatisticsBuilder
@@ -57,6 +57,8 @@ def test_bounds_and_counts_are_true(data: st.DataObject, kind: pa.DataType) -> N
 
 
 @given(st.lists(LONG, min_size=1))
+@example(["b" * 65])
+@example(["a" * 64 + "\U0010ffff" + "b"])
 def test_long_texts_are_cut_and_bounds_stay_true(texts: list[str]) -> None:
     stats = stats_of(pa.table({"c": texts}))
     low, high = stats["minValues"]["c"], stats["maxValues"]["c"]
@@ -66,9 +68,11 @@ def test_long_texts_are_cut_and_bounds_stay_true(texts: list[str]) -> None:
 
 
 @given(st.lists(st.floats(), min_size=1))
+@example([1.0, 2.0, math.nan])
+@example([1.0, 2.0, -math.inf, 3.0])
 def test_a_nan_or_an_infinity_leaves_no_bounds(numbers: list[float]) -> None:
     stats = stats_of(pa.table({"c": numbers[:2]}), pa.table({"c": pa.array(numbers[2:], pa.float64())}))
-    assert ("c" in stats["minValues"]) == all(map(math.isfinite, numbers))
+    assert ("c" in stats["minValues"]) == ("c" in stats["maxValues"]) == all(map(math.isfinite, numbers))
 
 
 def test_only_the_first_columns_are_measured() -> None:

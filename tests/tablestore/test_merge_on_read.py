@@ -89,6 +89,17 @@ class TestPendingRuns:
             [{"id": 1, "n": 10, "t": "c"}, {"id": 2, "n": 2, "t": "b"}, {"id": 3, "n": 3, "t": "d"}]
         )
 
+    def test_of_more_runs_than_a_fold_takes_the_oldest_are_folded_first(self, store: Store) -> None:
+        table = make(store, **LATER, **NO_LOG)
+        for n in range(66):
+            put(table, (1, n, f"{n}"))
+        (runs,) = table.filestore.state().pending().values()
+        (task,) = plan_folds(table.filestore.state(), 0, full=True)
+        assert task.runs == runs[: len(task.runs)]
+        assert len(task.runs) < len(runs)
+        table.compact(full=True)
+        assert rows(table) == [{"id": 1, "n": 65, "t": "65"}]
+
     def test_a_fold_shows_every_reader_what_ours_saw(self, orders: Table) -> None:
         put(orders, (1, 1, "a"), (2, 2, "b"))
         put(orders, (1, 10, "c", "+U"), (2, None, None, "-D"))
