@@ -1,4 +1,4 @@
-"""A storage that fails on purpose: it calls a hook before and after each call.
+"""A storage and a log that fail on purpose: they call a hook before and after each call.
 
 If the hook raises before a call, the call has no effect; if it raises after it, only the reply is lost. `Killed` stands
 for the death of the process: after it every call raises, so that no handler of the code under test can clean up.
@@ -7,14 +7,21 @@ for the death of the process: after it every call raises, so that no handler of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
+import log.table.retention
+import log.table.session
+import tablestore.recovering.republish
+from filestore.errors import TableStoreError
 from filestore.storage import FileInfo, Storage
+from log.table.systems import open_log
 
-__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed"]
+__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "faulty_logs"]
 
 
 class Killed(BaseException):
@@ -138,3 +145,39 @@ class _Sink:
 
     def close(self) -> None:
         self._sink.close()
+
+
+@contextmanager
+def faulty_logs(storage: FaultyStorage) -> Iterator[None]:
+    """Logs that are opened for writing in the block ask the storage's hook: ``log.prepare`` is such a call."""
+
+    def opened(config: Any, ambient: Any) -> _FaultyLog:
+        return _FaultyLog(open_log(config, ambient), storage)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (log.table.session, log.table.retention, tablestore.recovering.republish):
+            patch.setattr(module, "open_log", opened)
+        yield
+
+
+class _FaultyLog:
+    """A log, or one of its writers. It is always closed; an error says only that this failed."""
+
+    def __init__(self, inner: Any, storage: FaultyStorage) -> None:
+        self._inner = inner
+        self._storage = storage
+
+    def __enter__(self) -> _FaultyLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._inner.close()
+        self._storage._do("log.close", "", lambda: None)
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*args: Any, **how: Any) -> Any:
+            with suppress(*([TableStoreError] if name == "abort" else [])):  # a writer's abort only logs its errors
+                result = self._storage._do(f"log.{name}", "", lambda: getattr(self._inner, name)(*args, **how))
+                return _FaultyLog(result, self._storage) if name == "begin" else result
+
+        return call

@@ -18,6 +18,7 @@ from tests.folders import memory_folder
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars
 
 __all__ = [
+    "assert_same_rows",
     "assert_whole",
     "changes",
     "keyed",
@@ -107,17 +108,25 @@ def assert_whole(table: Table, *, leftovers: bool = True) -> list[Row]:
     if not leftovers:
         assert orphans(table) == []
         assert open_in_log(table) == []
+    return assert_same_rows(table)
+
+
+def assert_same_rows(table: Table, *, log: bool = True) -> list[Row]:
+    """Every reader sees the same rows, and the log, if it is read, leads to them; gives the rows."""
     found = rows(table)
-    if not table.filestore.state().pending():
+    state = table.filestore.state()
+    if not state.pending():
         assert in_order(read_polars(table.location)) == found
         assert in_order(read_deltalake(table.location)) == found
-    if table.definition.primary_key:
+    key = state.definition.primary_key
+    if key:
         keyed(table, found)
-        if table.definition.options["log.system"] != "none":
-            key = table.definition.primary_key
-            assert replay(changes(table, version=0), key) == found
-            assert replay(changes(table), key) == found
-    elif table.definition.options["log.system"] != "none":
+    if not log or state.definition.options["log.system"] == "none":
+        return found
+    if key:
+        assert replay(changes(table, version=0), key) == found
+        assert replay(changes(table), key) == found
+    else:
         assert in_order(_without_kind(changes(table))) == found
     return found
 
