@@ -94,6 +94,20 @@ def test_writing_the_same_rows_again_changes_nothing(folder: Path) -> None:
     assert {action for entry in store.log.commit(2).actions for action in entry} == {"commitInfo"}
 
 
+def test_a_delete_that_has_all_values_of_the_row_deletes_it(folder: Path) -> None:
+    """As the -D of a changelog has them. A put with these values would change nothing."""
+    store = feed(folder)
+    write(store, [{"id": n, "v": "a"} for n in range(3)])
+    write(store, [{"id": 0, "v": "a"}, {"id": 1, "v": "a", "_kind": "-D"}, {"id": 2, "v": "b"}])
+    assert changes(store, 2) == [
+        ("delete", {"id": 1, "v": "a"}),
+        ("update_preimage", {"id": 2, "v": "a"}),
+        ("update_postimage", {"id": 2, "v": "b"}),
+    ]
+    assert read(store) == [{"id": 0, "v": "a"}, {"id": 2, "v": "b"}]
+    assert_healthy(store)
+
+
 def test_a_row_that_was_the_same_is_none_once_another_commit_changed_it(folder: Path) -> None:
     store = feed(folder)
     write(store, [{"id": n, "v": "a"} for n in range(6)])

@@ -13,7 +13,9 @@ import pytest
 from filestore import layout
 from filestore.commit.plan import commit_info, plan_actions
 from filestore.commit.proposal import AppVersion, Proposal
+from filestore.commit.protocol import metadata_only
 from filestore.delta.actions import encode
+from filestore.delta.state import TableState
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, Unavailable, Unsupported
 from filestore.model.snapshot import Operation
@@ -150,6 +152,19 @@ def test_too_many_races_are_a_conflict_and_commit_nothing(folder: Path, storage:
     assert [row["id"] for row in read(other)] == [3]
     assert prepared.commit().fresh
     assert_healthy(other)
+
+
+def test_an_operation_begins_as_often_as_the_options_allow_and_fails_with_its_conflict(folder: Path) -> None:
+    table = create(folder / "t", define(COLUMNS, ["id"], commit_max__retries=2), ambient=seeded(1))
+    begun = []
+
+    def propose(base: TableState) -> Proposal:
+        begun.append(base.version)
+        raise Conflict("try again", code="never", again=True)
+
+    with pytest.raises(Conflict, match="try again"):
+        table.commit(metadata_only(propose))
+    assert begun == [0, 0, 0]
 
 
 def test_a_retry_with_the_same_commit_id_changes_nothing(store: FileStore) -> None:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.model.rowkind import KIND_COLUMN
@@ -47,6 +47,8 @@ def test_updates_without_the_rows_before(events: list[list[tuple[Any, ...]]]) ->
 
 
 @given(EVENTS, st.lists(st.integers(0, 24), max_size=4))
+@example([[("-U", 0, 0), ("+U", 0, 0)]], [1])
+@example([[("-D", 0, 0)], [("+U", 0, 0)]], [1])
 def test_it_does_not_matter_where_batches_end(events: list[list[tuple[Any, ...]]], cuts: list[int]) -> None:
     rows = [row for event in events for row in event]
     ends = sorted({0, len(rows), *(min(cut, len(rows)) for cut in cuts)})

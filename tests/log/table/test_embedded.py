@@ -38,6 +38,22 @@ class TestEmbeddedLog(LogTransactionTests):
         with pytest.raises(NotFound, match="2 of 2 records"):
             list(log.read([aborted]))
 
+    def test_a_record_of_exactly_that_age_is_not_older(self, config: LogConfig) -> None:
+        clock = iter([1_000, 2_000])
+        with open_log(config, replace(system_ambient(), now_ms=lambda: next(clock))) as log:
+            log.create()
+            first, second = prepared(log, config, 0, changes([1])), prepared(log, config, 0, changes([2]))
+            log.end([first, second], commit=True)
+            assert [log.older_than(ms)[0] for ms in (1_000, 1_001, 2_000, 2_001)] == [0, 1, 1, 2]
+
+    def test_a_range_whose_beginning_was_trimmed_is_a_gap(self, log: LogStore, config: LogConfig) -> None:
+        """Its record batch is still stored, since the offset is inside."""
+        transaction = prepared(log, config, 0, changes([1, 2, 3]))
+        log.end([transaction], commit=True)
+        log.trim({0: 1})
+        with pytest.raises(NotFound, match="offsets 0 to 0 were trimmed"):
+            list(log.read([transaction]))
+
     def test_an_id_that_is_open_is_not_opened_again(self, log: LogStore, config: LogConfig) -> None:
         name = transaction_id(config)
         for number in range(2):

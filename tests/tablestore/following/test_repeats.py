@@ -78,6 +78,14 @@ def test_who_is_told_less_has_the_same_rows_at_any_time(
         assert all(record in left for record in reader.taken), "in the log's order"
 
 
+def test_an_equal_record_of_another_commit_is_no_repeat() -> None:
+    reader = Reader(Repeats(KEY, 1))
+    reader.take("x/0.0", [(1, 7)])
+    reader.take("y/0.0", [(2, 7)])
+    reader.take("y/0.1", [(1, 7), (2, 7)])
+    assert reader.taken == [(1, 7)], "only the second record is one of this commit"
+
+
 @st.composite
 def retries(draw: st.DrawFn) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
     """A task's records, and what its attempts tell of them in turn: each a part, in batches of any size."""

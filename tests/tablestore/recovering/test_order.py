@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange
@@ -22,6 +22,8 @@ def ranges(owners: list[str]) -> list[LogRange]:
 
 
 @given(OWNERS, st.integers(0, 24))
+@example(["a", "b", "a"], 2)
+@example(["a", "living", "a"], 3)
 def test_what_lies_before_is_named_or_dead_and_no_range_lies_across(owners: list[str], looked: int) -> None:
     looked = min(looked, len(owners))
     seen = owners[:looked]
