@@ -88,7 +88,7 @@ def stream(table: Table, keys: np.ndarray, arguments: argparse.Namespace, consol
     """Commits each second until the time is over; `keys` is what the table must hold: the last number by id."""
     seen, dice = Seen(), np.random.default_rng(1)
     begin = time.perf_counter()
-    told = 0.0
+    reported = 0.0
     number = 0
     while (elapsed := time.perf_counter() - begin) < arguments.seconds:
         number += 1
@@ -106,8 +106,8 @@ def stream(table: Table, keys: np.ndarray, arguments: argparse.Namespace, consol
         slots = table.filestore.state().slots().values()
         seen.files.append(sum(map(len, slots)))
         seen.runs.append(max(len(sorted_runs(files, table.definition)) for files in slots))
-        if elapsed - told >= REPORT_S:
-            told = elapsed
+        if elapsed - reported >= REPORT_S:
+            reported = elapsed
             console.print(seen.line(elapsed))
         pause = begin + number * arguments.interval - time.perf_counter()
         seen.late += pause < 0

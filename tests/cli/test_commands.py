@@ -61,17 +61,17 @@ def test_a_table_is_created_with_defaults(run: Run, store: Store, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("defaults", "said"),
+    ("defaults", "hint"),
     [
         ("bucket=4", "table-storage.bucket"),
         ("table-storage.buckets=4", "buckets"),
         ("table-storage.bucket", "NAME=VAL"),
     ],
 )
-def test_defaults_that_are_none(run: Run, defaults: str, said: str) -> None:
+def test_defaults_that_are_none(run: Run, defaults: str, hint: str) -> None:
     result = run("create", "shop.sales", "id BIGINT", "--defaults", defaults)
     assert result.exit_code
-    assert said in result.stderr
+    assert hint in result.stderr
 
 
 def test_creating_again_is_an_error_unless_told_otherwise(run: Run, orders: Table) -> None:
@@ -344,17 +344,17 @@ def test_who_would_be_shut_out_is_asked_about(run: Run, orders: Table) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "hint"),
     [
         ("DROP COLUMN id", "error[column-in-use]"),
         ("DROP zz", "error[bad-change]"),
         ("SET bucket = 9", "error[fixed-option]"),
     ],
 )
-def test_a_change_that_cannot_be_made(run: Run, orders: Table, change: str, said: str) -> None:
+def test_a_change_that_cannot_be_made(run: Run, orders: Table, change: str, hint: str) -> None:
     result = run("alter", "shop.orders", "ADD COLUMN n INT", change)
     assert result.exit_code == 1
-    assert said in result.stderr
+    assert hint in result.stderr
     assert orders.filestore.state().version == 0
 
 
@@ -415,12 +415,12 @@ FOREIGN_WORDS = re.compile(
 
 def test_a_mistake_is_answered_in_the_words_of_the_command_line(run: Run, orders: Table, tmp_path: Path) -> None:
     (tmp_path / "x.xlsx").touch()
-    for command, (code, said) in MISTAKES.items():
+    for command, (code, hint) in MISTAKES.items():
         files = [str(tmp_path / part) if part.endswith((".csv", ".xlsx")) else part for part in command]
         result = run(*files, stdin="")
         words = " ".join(result.output.replace("│", " ").split())
         assert result.exit_code == code, (command, words)
-        assert said in words.replace(f"{tmp_path}/", ""), (command, words)
+        assert hint in words.replace(f"{tmp_path}/", ""), (command, words)
         assert not FOREIGN_WORDS.search(words), (command, words)
     assert rows(orders) == []
 
@@ -436,12 +436,12 @@ FILES = {
 
 
 def test_a_bad_file_is_said_with_its_line_or_row(run: Run, orders: Table, tmp_path: Path) -> None:
-    for name, (text, said) in FILES.items():
+    for name, (text, hint) in FILES.items():
         (tmp_path / name).write_text(text)
         result = run("write", "shop.orders", tmp_path / name)
         words = " ".join(result.output.replace("│", " ").split())
         assert result.exit_code, name
-        assert said in words, (name, words)
+        assert hint in words, (name, words)
     assert rows(orders) == []
     assert run("write", "shop.orders", "-", stdin="[]").exit_code == 0
 

@@ -341,8 +341,8 @@ def test_a_compactor_that_was_stopped_for_long_commits_nothing(
 ) -> None:
     """SIGSTOP, another does the work, SIGCONT: the first one finds its lease lost."""
     table = worn(store)
-    told = PROCESSES.Queue()
-    sleeper = PROCESSES.Process(target=_sleep, args=(target, str(tmp_path), told))
+    reported = PROCESSES.Queue()
+    sleeper = PROCESSES.Process(target=_sleep, args=(target, str(tmp_path), reported))
     sleeper.start()
     until(lambda: (tmp_path / "merging").exists(), what="the merge")
     os.kill(sleeper.pid, signal.SIGSTOP)
@@ -353,7 +353,7 @@ def test_a_compactor_that_was_stopped_for_long_commits_nothing(
     finally:
         (tmp_path / "go on").touch()
         os.kill(sleeper.pid, signal.SIGCONT)
-    assert told.get(timeout=300) == ["lease-lost"]
+    assert reported.get(timeout=300) == ["lease-lost"]
     sleeper.join(300)
     assert table.filestore.state().version == version
     assert not table.examine().problems
@@ -369,7 +369,7 @@ def _hang(target: str, mark: str, lease_s: float) -> None:
         list(compactor(catalog, lease_s, FaultyStorage(LocalStorage(), hook)).run(COMPACTION))
 
 
-def _sleep(target: str, folder: str, told: Any) -> None:
+def _sleep(target: str, folder: str, reported: Any) -> None:
     def hook(call: Call) -> None:
         if call.operation == "open_write":
             Path(folder, "merging").touch()
@@ -377,14 +377,14 @@ def _sleep(target: str, folder: str, told: Any) -> None:
 
     with connect(target) as catalog:
         worker = compactor(catalog, 1.0, FaultyStorage(LocalStorage(), hook))
-        told.put([o.error.code if o.error else o.done for o in worker.run(COMPACTION)])
+        reported.put([o.error.code if o.error else o.done for o in worker.run(COMPACTION)])
 
 
 @pytest.mark.slow
 def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store, tmp_path: Path) -> None:
     tables = [worn(store, f"shop.t{n}") for n in range(3)]
-    ended, told = PROCESSES.Event(), PROCESSES.Queue()
-    workers = [PROCESSES.Process(target=_compete, args=(target, ended, told)) for _ in range(2)]
+    ended, reported = PROCESSES.Event(), PROCESSES.Queue()
+    workers = [PROCESSES.Process(target=_compete, args=(target, ended, reported)) for _ in range(2)]
     for worker in workers:
         worker.start()
     for v in range(12):
@@ -392,7 +392,7 @@ def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store
             wear(table, v)
     until(lambda: not any(due(t) for t in tables), what="the compactions")
     ended.set()
-    spans = [told.get(timeout=300) for _ in workers]
+    spans = [reported.get(timeout=300) for _ in workers]
     for worker in workers:
         worker.join(300)
         assert worker.exitcode == 0
@@ -406,7 +406,7 @@ def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store
         assert len(sorted_runs(table.files(), table.definition)) < 3
 
 
-def _compete(target: str, ended: Any, told: Any) -> None:
+def _compete(target: str, ended: Any, reported: Any) -> None:
     work: list[tuple[float, float, str]] = []
     errors: list[str | None] = []
 
@@ -420,9 +420,9 @@ def _compete(target: str, ended: Any, told: Any) -> None:
     with connect(target) as catalog:
         worker = compactor(catalog)
         while not ended.is_set():
-            errors += [_told(outcome) for outcome in worker.run(duty)]
-    told.put({"work": work, "outcomes": errors})
+            errors += [_reported(outcome) for outcome in worker.run(duty)]
+    reported.put({"work": work, "outcomes": errors})
 
 
-def _told(outcome: Outcome) -> str | None:
+def _reported(outcome: Outcome) -> str | None:
     return None if outcome.error is None else f"{outcome.table}: {outcome.error}"

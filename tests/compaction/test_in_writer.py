@@ -27,7 +27,7 @@ from tests.waiting import until
 OPTIONS = {"num-sorted-run.compaction-trigger": "3", "compaction.in-writer": "true", "bucket": "2"}
 
 
-def settled(*compactions: InWriter) -> None:
+def wait_for(*compactions: InWriter) -> None:
     until(lambda: not any(c.busy for c in compactions), what="the compaction")
 
 
@@ -43,7 +43,7 @@ def test_files_stay_few_while_rows_are_written(store: Store, log: str) -> None:
     )
     for v in range(25):
         table.write(pl.DataFrame({"id": range(v, v + 100), "v": [v] * 100}))
-    settled(table.in_writer)
+    wait_for(table.in_writer)
     assert runs(table) < 3
     snapshots = table.snapshots()
     assert any(s.operation is Operation.COMPACT for s in snapshots)
@@ -90,7 +90,7 @@ def test_commits_during_a_compaction_are_looked_at_once_more(folder: Path) -> No
             assert merging.wait(300)
     assert at_once == [1]
     go_on.set()
-    settled(compaction)
+    wait_for(compaction)
     assert len(at_once) == 2
     assert plan_compaction(store.state()) == []
     assert len(read(store)) == 10
@@ -113,7 +113,7 @@ def test_a_conflict_is_logged_and_the_next_try_succeeds(folder: Path, caplog: py
         for v in range(2):
             write(store, [{"id": i, "v": v} for i in range(10)] + [{"id": 10 + v, "v": v}])
             compaction.after_commit(definition)
-        settled(compaction)
+        wait_for(compaction)
     assert "lost the race" in caplog.text
     assert not [record for record in caplog.records if record.levelno > logging.INFO]
     assert_healthy(reopen(store))
@@ -131,7 +131,7 @@ def test_what_fails_is_logged_and_fails_no_write(folder: Path, caplog: pytest.Lo
     for v in range(4):
         write(store, [{"id": i, "v": v} for i in range(v, 10)])
         compaction.after_commit(definition)
-        settled(compaction)
+        wait_for(compaction)
     assert fault.fired
     assert "injected" in caplog.text
     assert plan_compaction(store.state()) == [], "the next commit's compaction made up for it"
@@ -154,7 +154,7 @@ def test_an_unexpected_error_is_told_and_is_not_the_end(folder: Path, caplog: py
     for v in range(3):
         write(store, [{"id": i, "v": v} for i in range(v, 10)])
         compaction.after_commit(definition)
-        settled(compaction)
+        wait_for(compaction)
     until(lambda: "failed unexpectedly" in caplog.text, what="the log's line")
     assert plan_compaction(store.state()) == []
 

@@ -55,8 +55,8 @@ def test_what_is_younger_than_the_retention_stays(store: Store) -> None:
 def test_what_is_older_goes_and_readers_that_need_it_are_told(store: Store) -> None:
     table = make(store)
     assert LIFE.due(table.filestore.state(), 0)
-    said = LIFE.perform(in_hours(table, 1.1), lambda: None)
-    assert said == "12 old records of the log removed"
+    message = LIFE.perform(in_hours(table, 1.1), lambda: None)
+    assert message == "12 old records of the log removed"
     assert trim_log(in_hours(table, 1.1)) == 0
     with pytest.raises(NotFound, match='scan="full"') as caught:
         changed(table, 0)

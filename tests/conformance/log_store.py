@@ -343,8 +343,8 @@ class LogStoreTests:
         for transaction in (first, second):
             for bucket in range(2):
                 mine = [e for e in found if (e.transaction_id, e.bucket) == (transaction.id, bucket)]
-                told = log.events([transaction], bucket=bucket)
-                assert flat(mine) == flat(told)
+                reported = log.events([transaction], bucket=bucket)
+                assert flat(mine) == flat(reported)
         for bucket in range(BUCKETS):
             ends = [event.end_offset for event in found if event.bucket == bucket]
             assert ends == sorted(ends)

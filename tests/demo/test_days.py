@@ -34,9 +34,9 @@ def test_departures_know_no_arrival(january: pl.DataFrame) -> None:
 
 
 def test_arrivals_delete_what_never_left(january: pl.DataFrame) -> None:
-    came = arrivals(january, first_days(1)[0])
-    assert came["_kind"].value_counts().sort("_kind").rows() == [("+U", 838), ("-D", 4)]
-    assert came.filter(pl.col("_kind") == "-D")["dep_time"].null_count() == 4
+    arrived = arrivals(january, first_days(1)[0])
+    assert arrived["_kind"].value_counts().sort("_kind").rows() == [("+U", 838), ("-D", 4)]
+    assert arrived.filter(pl.col("_kind") == "-D")["dep_time"].null_count() == 4
 
 
 def test_after_all_days_the_year_is_as_it_was(january: pl.DataFrame) -> None:

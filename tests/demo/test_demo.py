@@ -16,7 +16,7 @@ def demo(*arguments: object, cwd: Path, **environment: str) -> Program:
     return Program(["demo", *arguments], cwd=cwd, **environment)
 
 
-def said(program: Program) -> str:
+def message(program: Program) -> str:
     return "\n".join(program.out.lines)
 
 
@@ -36,8 +36,8 @@ class TestDemo:
 
     def test_every_check_holds(self, ran: tuple[Program, Path]) -> None:
         program, _ = ran
-        assert program.process.returncode == 0, said(program) + "\n".join(program.err.lines)
-        assert "✗" not in said(program)
+        assert program.process.returncode == 0, message(program) + "\n".join(program.err.lines)
+        assert "✗" not in message(program)
         for claim in (
             "flights: 336,776 rows, one for each (year, month, day, carrier, flight, origin)",
             "every row has arrived",
@@ -49,18 +49,18 @@ class TestDemo:
             "version 1 has all 336,776 flights and no departure yet",
             "the doctor finds nothing",
         ):
-            assert f"✓ {claim}" in said(program)
+            assert f"✓ {claim}" in message(program)
 
     def test_nothing_but_the_story_is_printed(self, ran: tuple[Program, Path]) -> None:
         program, folder = ran
         assert program.err.lines == []
-        assert "WARN" not in said(program)
+        assert "WARN" not in message(program)
         assert sorted(p.name for p in folder.iterdir()) == ["demo-warehouse"]
         assert (folder / "demo-warehouse" / ".gitignore").read_text() == "*\n"
 
     def test_what_to_try_next_works(self, ran: tuple[Program, Path]) -> None:
         program, folder = ran
-        lines = said(program).partition("What to try next")[2].splitlines()
+        lines = message(program).partition("What to try next")[2].splitlines()
         export, *commands = [line.strip() for line in lines if line.strip()]
         assert len(commands) >= 8
         for command in commands:

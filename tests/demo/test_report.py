@@ -18,7 +18,7 @@ from tablestore.demo.report import Event, Story
 EVENT = Event("flights", (2, 3), "Jan 01", 1_676, 4, {0: 10, 1: 20}, 1.25)
 
 
-def told(holds: bool) -> tuple[Story, str]:
+def reported(holds: bool) -> tuple[Story, str]:
     ambient = replace(system_ambient(), now_ms=lambda: 0)
     story = Story(Console(file=io.StringIO(), width=100), ambient)
     with story.step("Count"):
@@ -31,7 +31,7 @@ def told(holds: bool) -> tuple[Story, str]:
 
 
 def test_all_is_well() -> None:
-    story, text = told(holds=True)
+    story, text = reported(holds=True)
     assert story.succeeded
     assert "All 2 checks hold" in text
     assert "2-3" in text
@@ -39,7 +39,7 @@ def test_all_is_well() -> None:
 
 
 def test_one_is_not() -> None:
-    story, text = told(holds=False)
+    story, text = reported(holds=False)
     assert not story.succeeded
     assert "1 of 2 checks FAILED" in text
     assert text.count("✗ two is two") == 2

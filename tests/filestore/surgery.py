@@ -163,7 +163,7 @@ def _republished(store: FileStore, again: str | None) -> None:
     edit_info(store, 3, tablestore=own)
 
 
-def _mended_goes_back(store: FileStore) -> None:
+def _repaired_goes_back(store: FileStore) -> None:
     for version, offset in ((2, 9), (3, 8)):
         domain = _domain("tablestore.log", identity={}, open=[], repaired={"0": offset})
         edit_entry(store, version, lambda actions, domain=domain: actions.extend(domain))  # type: ignore[misc]
@@ -404,7 +404,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "records beyond the offsets": (Invariant.OFFSET_ORDER, lambda store: _transaction(store, 7)),
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
-    "what was mended is forgotten": (Invariant.OFFSET_ORDER, _mended_goes_back),
+    "what was mended is forgotten": (Invariant.OFFSET_ORDER, _repaired_goes_back),
     "published again without having been open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, None)),
     "published again and not open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, "t2")),
     "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),

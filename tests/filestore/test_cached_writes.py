@@ -287,7 +287,7 @@ def test_the_newest_limits_hold(folder: Path) -> None:
     assert there.disk_bytes == 0
 
 
-def write_and_wait(location: str, folder: str, told: Connection) -> None:
+def write_and_wait(location: str, folder: str, reported: Connection) -> None:
     """A writer with a folder of its own, which says what it holds and works on until it is killed."""
     store = FileStore.open(LocalStorage(), location, system_ambient())
     cache = cache_of(store)
@@ -295,7 +295,7 @@ def write_and_wait(location: str, folder: str, told: Connection) -> None:
     for number in range(1_000_000):
         write(store, [{"id": n, "v": f"{number}"} for n in range(0, 100, 2 + number % 5)])
         if cache.disk_bytes and number > 3:
-            told.send(Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else folder)
+            reported.send(Path("/proc/self/maps").read_text() if Path("/proc/self/maps").exists() else folder)
 
 
 @pytest.mark.slow

@@ -268,9 +268,9 @@ def test_a_log_in_its_own_order_keeps_what_lies_behind_what_was_mended() -> None
 
 @pytest.mark.parametrize("in_log_order", [True, False])
 def test_a_commit_in_log_order_looks_at_every_commit_that_has_records(in_log_order: bool) -> None:
-    told = LogTransaction("t1", (LogRange(0, 0, 1, 1),))
+    reported = LogTransaction("t1", (LogRange(0, 0, 1, 1),))
     theirs = Proposal(Operation.WRITE, "theirs", 4)
-    between = [Commit(6, tuple(plan_actions(replace(theirs, log=LogChanges(transactions=(told,))), state(), 1)))]
+    between = [Commit(6, tuple(plan_actions(replace(theirs, log=LogChanges(transactions=(reported,))), state(), 1)))]
     found = judge(proposal(log_order=in_log_order), state(), between)
     assert found == (Rebase(frozenset()) if in_log_order else Clear())
     silent = [Commit(6, tuple(plan_actions(theirs, state(), 1)))]

@@ -31,7 +31,7 @@ from tests.tables import create, define, in_order, prepare, read, seeded, write
 Row = dict[str, Any]
 
 
-def told(store: FileStore, before: int, after: int) -> list[Row]:
+def reported(store: FileStore, before: int, after: int) -> list[Row]:
     """The changes from one version to another."""
     old, new = store.state(before), store.state(after)
     compared = VersionPair(store.table_files(old), store.table_files(new), store.state().definition.schema)
@@ -65,7 +65,7 @@ def check(store: FileStore, keyed: bool, read: Callable[[FileStore, int], list[R
     states = [read(store, version) for version in store.log.versions()]
     for before, old in enumerate(states):
         for after, new in enumerate(states):
-            changes = told(store, before, after)
+            changes = reported(store, before, after)
             assert applied(old, changes) == new, (before, after)
             if keyed:
                 check_least(store, changes)
@@ -129,7 +129,7 @@ def test_many_files_that_overlap_are_merged_by_way_of_the_disk(monkeypatch: pyte
             write(store, [{"name": f"k{n % 7}", "n": n, "v": -version} for n in range(version, 400, 3)])
         last = store.state().version
         for before, after in ((0, last), (middle, last), (last, middle), (1, middle)):
-            changes = told(store, before, after)
+            changes = reported(store, before, after)
             assert applied(read(store, before), changes) == read(store, after)
             keys = [(change["name"], change["n"]) for change in changes]
             assert keys == sorted(keys)
@@ -250,7 +250,7 @@ def test_slots_whose_runs_are_the_same_are_not_read() -> None:
         put(store, [{"id": 1, "p": "y", "s": 0, "v": "a"}])
         assert {one.slot.partition for one in differences(store.state(1), store.state(2))} == {(("p", "y"),)}
         assert differences(store.state(2), store.state(2)) == []
-        assert [row["_kind"] for row in told(store, 2, 1)] == ["-D"]
+        assert [row["_kind"] for row in reported(store, 2, 1)] == ["-D"]
 
 
 @pytest.mark.parametrize("engine", ["deduplicate", "partial-update"])
@@ -264,11 +264,11 @@ def test_a_fold_is_no_change_whatever_the_types(engine: str) -> None:
         fold_table(store, full=True)
         prepare(store, _typed(store, [{"id": 0, **row}, {"id": 1, **row, "l": [1]}]), later=True).commit()
         fold_table(store, full=True)
-        assert told(store, 1, 2) == told(store, 3, 4) == []
+        assert reported(store, 1, 2) == reported(store, 3, 4) == []
         kinds = ["-U", "+U"]
-        assert [(r["_kind"], r["id"]) for r in told(store, 1, 3)] == [(kind, 1) for kind in kinds]
-        assert [(r["_kind"], r["id"]) for r in told(store, 2, 3)] == [(kind, 1) for kind in kinds]
-        assert [(r["_kind"], r["id"]) for r in told(store, 4, 1)] == [(kind, 1) for kind in kinds]
+        assert [(r["_kind"], r["id"]) for r in reported(store, 1, 3)] == [(kind, 1) for kind in kinds]
+        assert [(r["_kind"], r["id"]) for r in reported(store, 2, 3)] == [(kind, 1) for kind in kinds]
+        assert [(r["_kind"], r["id"]) for r in reported(store, 4, 1)] == [(kind, 1) for kind in kinds]
 
 
 # ---------------------------------------------------------------------------------------------------- what is read
@@ -281,8 +281,8 @@ def test_what_both_versions_have_is_not_read() -> None:
         write(store, [{"id": 5, "v": 1}])
         (one,) = differences(store.state(1), store.state(2))
         assert [len(one.before), len(one.after)] == [1, 2]
-        assert [row["_kind"] for row in told(store, 1, 2)] == ["-U", "+U"]
-        assert told(store, 2, 1) == [{"id": 5, "v": 1, "_kind": "-U"}, {"id": 5, "v": 0, "_kind": "+U"}]
+        assert [row["_kind"] for row in reported(store, 1, 2)] == ["-U", "+U"]
+        assert reported(store, 2, 1) == [{"id": 5, "v": 1, "_kind": "-U"}, {"id": 5, "v": 0, "_kind": "+U"}]
 
 
 def test_equal_rows_are_no_change_whatever_their_type() -> None:
@@ -294,7 +294,7 @@ def test_equal_rows_are_no_change_whatever_their_type() -> None:
         store = create(folder / "t", define(columns, ["id"]), ambient=seeded(1))
         write(store, _typed(store, [{"id": n, **row} for n in range(3)]))
         write(store, _typed(store, [{"id": 0, **row}, {"id": 1, **row, "l": [1]}, {"id": 2, **row, "m": None}]))
-        assert [(r["_kind"], r["id"]) for r in told(store, 1, 2)] == [("-U", 1), ("+U", 1), ("-U", 2), ("+U", 2)]
+        assert [(r["_kind"], r["id"]) for r in reported(store, 1, 2)] == [("-U", 1), ("+U", 1), ("-U", 2), ("+U", 2)]
 
 
 def _typed(store: FileStore, rows: list[Row]) -> pa.Table:

@@ -222,10 +222,10 @@ def test_without_a_disk_answers_are_right(store: FileStore, tmp_path: Path, capl
         for _ in range(4):
             assert find_all(store, cache) == read(store)
     assert cache.disk_bytes == 0
-    told = len(caplog.records)
-    assert told
+    reported = len(caplog.records)
+    assert reported
     find_all(store, cache)
-    assert len(caplog.records) == told, "it is not tried again at once"
+    assert len(caplog.records) == reported, "it is not tried again at once"
 
 
 @pytest.mark.parametrize("size", [1, 100, 700])

@@ -115,7 +115,7 @@ def on_tombstones(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileSto
     return lambda store: edit_entry(store, 1, change)
 
 
-BURIED: dict[str, Callable[[FileStore], None]] = {
+DAMAGED_TOMBSTONES: dict[str, Callable[[FileStore], None]] = {
     "tombstones are gone": lambda store: next(Path(store.location).glob("_runs/*/*.parquet")).unlink(),
     "another number of rows": on_tombstones(lambda value: value.update(rows=3)),
     "another last key": on_tombstones(lambda value: value.update(maxKey="[99]")),
@@ -127,7 +127,7 @@ BURIED: dict[str, Callable[[FileStore], None]] = {
 }
 
 
-@pytest.mark.parametrize("damage", BURIED.values(), ids=list(BURIED))
+@pytest.mark.parametrize("damage", DAMAGED_TOMBSTONES.values(), ids=list(DAMAGED_TOMBSTONES))
 def test_damaged_tombstones_are_found(folder: Path, damage: Callable[[FileStore], None]) -> None:
     made = create(folder / "t", define("id BIGINT, s BIGINT", ["id"], sequence_field="s"), ambient=seeded(5))
     write(made, [{"id": n, "s": 3, "_kind": "-D"} for n in range(5)])

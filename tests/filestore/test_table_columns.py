@@ -167,15 +167,15 @@ def test_a_key_consists_of_physical_columns() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "field_metadata",
     [
         {b"tablestore.virtual": b"true"},
         {b"tablestore.metadata-key": b"k", b"tablestore.virtual": b"yes"},
     ],
 )
-def test_half_a_metadata_field_is_refused(said: dict[bytes, bytes]) -> None:
+def test_half_a_metadata_field_is_refused(field_metadata: dict[bytes, bytes]) -> None:
     with pytest.raises(InvalidRequest, match="metadata_column") as caught:
-        TableColumns.from_arrow(pa.schema([("x", pa.int64()), pa.field("a", pa.int64(), metadata=said)]))
+        TableColumns.from_arrow(pa.schema([("x", pa.int64()), pa.field("a", pa.int64(), metadata=field_metadata)]))
     assert caught.value.code == "metadata-key"
 
 

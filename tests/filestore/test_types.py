@@ -186,8 +186,11 @@ def test_names_that_are_accepted_beside_sparks() -> None:
 
 
 def test_a_bad_column_list_says_where() -> None:
-    for text, said in {"id BIGINT, name VARCHR": "at 'VARCHR'", "id BIGINT, name": "column 'name' has no type"}.items():
-        with pytest.raises(InvalidRequest, match=said):
+    for text, declared in {
+        "id BIGINT, name VARCHR": "at 'VARCHR'",
+        "id BIGINT, name": "column 'name' has no type",
+    }.items():
+        with pytest.raises(InvalidRequest, match=declared):
             parse_columns(text)
 
 

@@ -14,13 +14,13 @@ from tests.integration.crashing import reach
 from tests.processes import PROCESSES
 from tests.warehouses import Row, to_arrow
 
-__all__ = ["Told", "contend", "history"]
+__all__ = ["Reported", "contend", "history"]
 
 KEYS = 200
 
 
 @dataclass(frozen=True)
-class Told:
+class Reported:
     """What a writer was told of one of its commits: the version, or that it lost."""
 
     version: int | None
@@ -28,7 +28,7 @@ class Told:
     rows: list[Row]
 
 
-def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -> list[Told]:
+def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -> list[Reported]:
     """Runs writers that try so many commits each; returns all that they were told."""
     files = [folder / f"writer-{n}.json" for n in range(writers)]
     start = PROCESSES.Barrier(writers)
@@ -41,13 +41,13 @@ def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -
     for process in running:
         process.join(240)
     assert [p.exitcode for p in running] == [0] * writers
-    return [Told(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
+    return [Reported(**json.loads(line)) for file in files for line in file.read_text().splitlines()]
 
 
 def _write(where: Any, seed: int, writer: int, commits: int, start: Any, file: str) -> None:
     dice = random.Random(f"{seed}.{writer}")
     table = reach(where)
-    with open(file, "w") as told:
+    with open(file, "w") as reported:
         start.wait(300)
         for number in range(1, commits + 1):
             rows = _batch(dice, writer, number)
@@ -56,7 +56,7 @@ def _write(where: Any, seed: int, writer: int, commits: int, start: Any, file: s
                 answer = {"version": snapshot.version, "commit_id": snapshot.commit_id}
             except Conflict:
                 answer = {"version": None, "commit_id": None}
-            told.write(json.dumps({**answer, "rows": rows}) + "\n")
+            reported.write(json.dumps({**answer, "rows": rows}) + "\n")
 
 
 def _batch(dice: random.Random, writer: int, number: int) -> list[Row]:
@@ -75,8 +75,8 @@ def _batch(dice: random.Random, writer: int, number: int) -> list[Row]:
     return rows
 
 
-def history(told: list[Told]) -> list[Told]:
+def history(reported: list[Reported]) -> list[Reported]:
     """The commits that were acknowledged, in the order of versions, which must be all the versions there are."""
-    acknowledged = sorted((t for t in told if t.version is not None), key=lambda t: t.version or 0)
+    acknowledged = sorted((t for t in reported if t.version is not None), key=lambda t: t.version or 0)
     assert [t.version for t in acknowledged] == list(range(1, len(acknowledged) + 1))
     return acknowledged

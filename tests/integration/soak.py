@@ -181,7 +181,7 @@ class Player:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Reported:
     """What came of a soak in which all was right.
 
     Attributes:
@@ -197,7 +197,7 @@ class Told:
     kept: int
 
 
-def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Console) -> Told:
+def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Console) -> Reported:
     """Runs everything; an AssertionError says what went wrong.
 
     Args:
@@ -237,9 +237,10 @@ def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Consol
             for player in (writer, reader):
                 if player.process is not None:
                     player.kill()
-        told = judge(table, kept, rate, died)
-    say.print(f"{told.commits} commits, {told.records:,} records, {told.kept:,} changes kept: none lost, none doubled")
-    return told
+        reported = judge(table, kept, rate, died)
+    counts = f"{reported.commits} commits, {reported.records:,} records, {reported.kept:,} changes kept"
+    say.print(f"{counts}: none lost, none doubled")
+    return reported
 
 
 def work(table: Table, kept: Path, seconds: float, players: Sequence[Player]) -> None:
@@ -297,7 +298,7 @@ def committed(table: Table, rate: int) -> int:
             return table.write(batch(number, rate), app=(APP, number)).version
 
 
-def judge(table: Table, kept: Path, rate: int, died: Mapping[str, int]) -> Told:
+def judge(table: Table, kept: Path, rate: int, died: Mapping[str, int]) -> Reported:
     commits = written(table)
     held = pl.from_arrow(table.scan().to_arrow()).sort("id")  # type: ignore[union-attr]
     assert held.equals(expected(commits, rate)), "the table is not what was written"
@@ -309,7 +310,7 @@ def judge(table: Table, kept: Path, rate: int, died: Mapping[str, int]) -> Told:
     assert exact(records).equals(held), "the log's records are not the table"
     problems = table.examine().problems
     assert not problems, problems
-    return Told(dict(died), commits, len(records), len(changes))
+    return Reported(dict(died), commits, len(records), len(changes))
 
 
 def main() -> int:

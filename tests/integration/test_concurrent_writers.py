@@ -12,7 +12,7 @@ import pytest
 
 from tablestore import Store, Table
 from tests.depth import Depth, sampled
-from tests.integration.contending import Told, contend, history
+from tests.integration.contending import Reported, contend, history
 from tests.integration.foreign import ForeignConsumer
 from tests.logorder import applied
 from tests.opened import again
@@ -38,10 +38,10 @@ class LiveReader(threading.Thread):
             self.changes += batch.to_pylist()
 
 
-def modelled(told: list[Told], sequence: bool) -> list[dict[str, Any]]:
+def modelled(reported: list[Reported], sequence: bool) -> list[dict[str, Any]]:
     """The table after those commits, in the order of their versions. Deletes are remembered like rows."""
     newest: dict[int, dict[str, Any]] = {}
-    for commit in told:
+    for commit in reported:
         for change in commit.rows:
             before = newest.get(change["id"])
             if not sequence or before is None or before["at"] <= change["at"]:
@@ -54,13 +54,13 @@ def run(table: Table, folder: Path, seed: int, commits: int, sequence: bool = Fa
     reader = LiveReader(table)
     reader.start()
     try:
-        told = contend(table, folder, seed, WRITERS, commits)
+        reported = contend(table, folder, seed, WRITERS, commits)
     finally:
         reader.finished.set()
         reader.join(300)
     newest = table.filestore.state().version
-    acknowledged = history(told)
-    lost = len(told) - len(acknowledged)
+    acknowledged = history(reported)
+    lost = len(reported) - len(acknowledged)
     print(f"{len(acknowledged)} commits, {lost} conflicts")
     assert newest == len(acknowledged)
     assert len(acknowledged) > WRITERS
@@ -130,9 +130,9 @@ def test_rounds_of_two_writers_of_one_bucket(
             thread.start()
         for thread in writers:
             thread.join(300)
-    told = sum(r.count for s in table.snapshots() for t in s.transactions for r in t.ranges)
+    reported = sum(r.count for s in table.snapshots() for t in s.transactions for r in t.ranges)
     assert len(table.snapshots()) == 1 + 2 * rounds
-    assert told >= rounds * RECORDS, "nothing is lost"
+    assert reported >= rounds * RECORDS, "nothing is lost"
     found = assert_whole(table)
     for version in range(0, 2 * rounds + 1, 5):
         started = [{**row, "_kind": "+I"} for row in rows(table, version)] + changes(table, version=version)

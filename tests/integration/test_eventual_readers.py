@@ -122,9 +122,9 @@ def test_a_consumer_goes_on_where_it_was(table: Table) -> None:
     put(table, 4, name="c")
     for _ in range(2):
         with table.follow(consumer="job", stop=table.filestore.state().version) as following:
-            came = [row for batch in following for row in batch.to_pylist()]
-            found += came
-    assert came == []
+            arrived = [row for batch in following for row in batch.to_pylist()]
+            found += arrived
+    assert arrived == []
     assert replay(found, ["id"]) == rows(table)
 
 
@@ -203,5 +203,5 @@ def test_followers_of_two_writers_and_deaths_end_with_the_table(table: Table) ->
     for thread in threads[:2]:
         thread.join(300)
         assert not thread.is_alive()
-    for came in found.values():
-        assert replay(came, ["id"]) == rows(table)
+    for arrived in found.values():
+        assert replay(arrived, ["id"]) == rows(table)

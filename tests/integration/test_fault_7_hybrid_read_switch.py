@@ -68,7 +68,7 @@ class Reader:
     stop: threading.Event
     state: list[Row]
     found: list[Row] = field(default_factory=list)
-    told_of_gap: bool = False
+    reported_gap: bool = False
 
     @classmethod
     def pin(cls, table: Table) -> Reader:
@@ -84,7 +84,7 @@ class Reader:
         except NotFound as error:
             assert error.code == "log-gap"
             assert 'scan="full"' in str(error)
-            self.told_of_gap = True
+            self.reported_gap = True
 
     def finish(self) -> None:
         self.stop.set()
@@ -92,7 +92,7 @@ class Reader:
             self.found += [row for batch in self.following for row in batch.to_pylist()]
         except NotFound as error:
             assert error.code == "log-gap"
-            self.told_of_gap = True
+            self.reported_gap = True
 
 
 class Writers:
@@ -144,8 +144,8 @@ def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) 
         assert set(found) <= set(expected), where
         for place, listed in expected.items():
             got = found.get(place, [])
-            assert got == (listed[: len(got)] if reader.told_of_gap else listed), f"{where}, {place}"
-        if not reader.told_of_gap:
+            assert got == (listed[: len(got)] if reader.reported_gap else listed), f"{where}, {place}"
+        if not reader.reported_gap:
             assert replay([*reader.state, *reader.found], ["id"]) == rows(table), where
 
 
@@ -165,14 +165,14 @@ def test_changes_come_once_and_in_order_or_the_reader_is_told_of_the_gap(table: 
             gone = max(gone, dice.randint(1, newest))
             truncate(table, gone)
         else:
-            behind = [r for r in readers if not r.told_of_gap and len(r.found) < len(writers.since(r.pinned))]
+            behind = [r for r in readers if not r.reported_gap and len(r.found) < len(writers.since(r.pinned))]
             if behind:
                 dice.choice(behind).read()
     readers.append(Reader.pin(table))  # nothing is truncated behind it
     writers.write(0)
     for reader in readers:
         reader.finish()
-    assert not readers[-1].told_of_gap
+    assert not readers[-1].reported_gap
     check(table, readers, writers, seed)
 
 
@@ -195,6 +195,6 @@ def test_whoever_is_behind_the_truncation_is_told_and_whoever_is_past_it_misses_
     late = Reader(table, behind.pinned, table.follow(version=behind.pinned, stop=behind.stop), behind.stop, [])
     for reader in (behind, late, within, at_the_cut):
         reader.finish()
-    assert [r.told_of_gap for r in (behind, late, within, at_the_cut)] == [True, True, False, False]
+    assert [r.reported_gap for r in (behind, late, within, at_the_cut)] == [True, True, False, False]
     check(table, (behind, late, within, at_the_cut), writers, seed)
     assert replay(changes(table, "full"), ["id"]) == rows(table), "which is what the error advises"

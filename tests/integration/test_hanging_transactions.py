@@ -34,11 +34,11 @@ def hanging(store: Store, careless: KafkaBroker) -> Table:
     table = store.create_table("shop.orders", columns, primary_key=["id"], options=options)
     table.write(changes([1]).drop_columns(["_kind"]))
     (transaction,) = table.filestore.state().log.open
-    (told,) = transaction.ranges
+    (reported,) = transaction.ranges
     config = table.opened.required_log()
     with open_log(config, system_ambient()) as log:
         assert log.end([transaction], commit=True).ended == (transaction.id,)
-    write_late(config, 1 - told.bucket, transaction, changes([7]))
+    write_late(config, 1 - reported.bucket, transaction, changes([7]))
     return table
 
 

@@ -120,18 +120,18 @@ def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder:
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     acks = folder / "acks"
     write_on(table, seed, 0, acks, until=2)
-    number, mended = 2, 0
+    number, repairs = 2, 0
     for call in depth.counting(8):
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
         number = table.filestore.state().app_versions[APP] + 1
-        mended += len(store.table("shop.orders").recover().repaired)
+        repairs += len(store.table("shop.orders").recover().repaired)
         assert rows(table) == by_value(after(seed, range(number))), f"seed {seed}, call {call}"
         assert applied(table) == rows(table), f"seed {seed}, call {call}"
         assert_healthy(table.filestore)
         if not died:
             break
     assert call > 40
-    assert mended > 0
+    assert repairs > 0
     assert_whole(table)
 
 

@@ -155,9 +155,9 @@ class Fleet:
             for numbers in self._written:
                 numbers.append(number)
         with ThreadPoolExecutor(4) as pool:  # each waits for the broker most of the time
-            list(pool.map(lambda own: self._mend(own, number), range(len(self.tables))))
+            list(pool.map(lambda own: self._repair(own, number), range(len(self.tables))))
 
-    def _mend(self, own: int, number: int) -> None:
+    def _repair(self, own: int, number: int) -> None:
         until = time.monotonic() + SECONDS
         while True:
             try:
@@ -174,14 +174,14 @@ class Fleet:
         """Table, snapshots and what foreign readers get are the same."""
         found = caught_up(self.tables)
         for own, table in enumerate(self.tables):
-            told = f"seed {self._seed}, table {own}, {where}"
-            assert by_id(rows(table)) == self.expected(own), told
+            reported = f"seed {self._seed}, table {own}, {where}"
+            assert by_id(rows(table)) == self.expected(own), reported
             values, commits = found[topic_of(table)], named(table)
             if self._mode == "plain":  # nobody but the snapshots tells what was committed
                 values = [v for v in values if v["source"]["commit"] in commits]
             if self._mode != "eventual":  # whose readers see what is taken back, too
-                assert Counter(v["source"]["commit"] for v in values) == commits, told
-            assert by_id(replay(changes_of(values), ["id"])) == self.expected(own), told
+                assert Counter(v["source"]["commit"] for v in values) == commits, reported
+            assert by_id(replay(changes_of(values), ["id"])) == self.expected(own), reported
 
     def check_readers(self) -> None:
         """Our readers, started at each version, come to the table's rows."""

@@ -63,8 +63,8 @@ def followed(table: Table, **how: Any) -> list[Row]:
 
 def test_a_retried_task_is_given_once(table: Table) -> None:
     write_retried(table, [1, 3, 4], range(1, 7), lambda: None)
-    told = in_log(table)
-    assert [told.count(key) for key in (1, 3, 4)] == [3, 3, 2], "at first, and by both attempts; no repair is needed"
+    reported = in_log(table)
+    assert [reported.count(key) for key in (1, 3, 4)] == [3, 3, 2], "first, and by both attempts; no repair is needed"
     found = followed(table, version=1)
     assert sorted(row["id"] for row in found) == [1, 2, 3, 4, 5, 6]
     assert replay([*({**row, "_kind": "+I"} for row in rows(table, 1)), *found], ["id"]) == rows(table)

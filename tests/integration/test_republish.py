@@ -164,8 +164,8 @@ def test_who_counts_the_rows_of_complete_changes_ends_with_the_newest_rows(
             put(on(table), 2, name="c")
             on(table).write(pa.table({"id": [3], "_kind": ["-D"]}))
         on(table).recover()
-        told = [1, 1, *([1, 1] if trim else []), 2, 2, 2, 2, 3, 3, 3, 3]
-        assert delivers(foreign, lost.commit_id, *told)
+        reported = [1, 1, *([1, 1] if trim else []), 2, 2, 2, 2, 3, 3, 3, 3]
+        assert delivers(foreign, lost.commit_id, *reported)
         assert replay(foreign.changes(), KEY) == rows(table)
         counted: Counter[tuple[int, str]] = Counter()
         for change in foreign.changes():
@@ -179,8 +179,8 @@ def test_an_overwrite_is_told_again(table: Table, foreign: ForeignConsumer) -> N
     lost = put_and_lose(table, 2, overwrite=True)
     on(table).recover()
     until(lambda: foreign.poll() or len(foreign.values) >= 3)
-    told = [v for v in foreign.values if v["source"]["commit"] == lost.commit_id]
-    assert [v["message"] for v in told] == [{"control": "overwrite"}] * 2
+    reported = [v for v in foreign.values if v["source"]["commit"] == lost.commit_id]
+    assert [v["message"] for v in reported] == [{"control": "overwrite"}] * 2
 
 
 @pytest.mark.parametrize("trim", [False, True], ids=["aborted", "trimmed"])

@@ -16,8 +16,8 @@ RATE = 1000
 
 
 def test_writer_broker_and_reader_die_and_nothing_is_lost_or_doubled(folder: Path, depth: Depth) -> None:
-    told = soak(folder, depth.times(6, deep=60), RATE, depth.times(2, deep=6), Console())
-    assert min(told.deaths[name] for name in ("writer", "broker", "reader")) >= 1
-    assert told.commits > sum(told.deaths.values()), "work was done between the deaths"
-    assert told.records >= told.commits * RATE * 0.8  # a delete of what is not there is no change
-    assert told.kept > 0
+    reported = soak(folder, depth.times(6, deep=60), RATE, depth.times(2, deep=6), Console())
+    assert min(reported.deaths[name] for name in ("writer", "broker", "reader")) >= 1
+    assert reported.commits > sum(reported.deaths.values()), "work was done between the deaths"
+    assert reported.records >= reported.commits * RATE * 0.8  # a delete of what is not there is no change
+    assert reported.kept > 0

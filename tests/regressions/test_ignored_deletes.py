@@ -44,8 +44,10 @@ def test_deduplicate_ignores_them_in_rows_changes_and_log(store: Store, mode: st
         {"id": 1, "v": "a"},
         {"id": 2, "v": "b"},
     ]
-    told = [kind for batch in table.follow(stop=table.snapshots()[-1].version) for kind in batch["_kind"].to_pylist()]
-    assert "-D" not in told
+    reported = [
+        kind for batch in table.follow(stop=table.snapshots()[-1].version) for kind in batch["_kind"].to_pylist()
+    ]
+    assert "-D" not in reported
     table.compact(full=True)
     assert len(table.scan().to_arrow()) == 2
     assert not table.examine().problems

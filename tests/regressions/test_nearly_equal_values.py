@@ -51,8 +51,8 @@ def test_the_value_that_came_last_is_stored_and_told(store: Store, engine: str, 
     last = rows(table, 0.0, OTHER_NAN, 0.0)
     table.write(last)
     assert same_rows(stored(table), frame_of(last)).all()
-    told = table.system("changes", from_version=1).to_polars()
-    assert sorted(told["rowkind"]) == ["+U", "+U", "-U", "-U"], "the third row is the same"
+    reported = table.system("changes", from_version=1).to_polars()
+    assert sorted(reported["rowkind"]) == ["+U", "+U", "-U", "-U"], "the third row is the same"
     files = table.files()
     table.write(last)
     assert producer == "none" or table.files() == files

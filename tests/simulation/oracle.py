@@ -156,18 +156,18 @@ class Oracle:
             return partitions is not None and key[1] not in partitions
 
         rows = {key: row for key, row in held.rows.items() if stays(key)}
-        graves = {key: grave for key, grave in held.graves.items() if stays(key)}
-        return replace(held, rows=rows, graves=graves)
+        tombstones = {key: tombstone for key, tombstone in held.tombstones.items() if stays(key)}
+        return replace(held, rows=rows, tombstones=tombstones)
 
     def _check(self, version: int) -> None:
         found = self.reader.scan(version=version).to_arrow().to_pylist()
         held = self.history[version]
         if held.doubtful:
-            self.history[version] = held = self._settled(held, found)
+            self.history[version] = held = self._resolved(held, found)
         expected = in_order(held.rows.values())
         assert in_order(found) == expected, f"version {version}: {difference(in_order(found), expected)}"
 
-    def _settled(self, held: Held, found: list[Row]) -> Held:
+    def _resolved(self, held: Held, found: list[Row]) -> Held:
         """Of doubtful rows the table tells which are there; they are no others than those that were put."""
         rows, seen = dict(held.rows), {self.shape.key_of(row): row for row in found}
         for key, row in held.doubtful.items():

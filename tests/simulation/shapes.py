@@ -33,7 +33,7 @@ class Held:
 
     rows: dict[Key, Row] = field(default_factory=dict)
     columns: tuple[str, ...] = ("id", "p", "s", "v", "n")
-    graves: dict[Key, tuple[int | None, int]] = field(default_factory=dict)
+    tombstones: dict[Key, tuple[int | None, int]] = field(default_factory=dict)
     doubtful: dict[Key, Row] = field(default_factory=dict)
 
 
@@ -99,18 +99,18 @@ class Shape:
 
     def merged(self, held: Held, changes: Sequence[Row], now_ms: int) -> Held:
         """What the table holds after the changes, in their order. Columns that they lack are null."""
-        rows, graves, doubtful = dict(held.rows), dict(held.graves), dict[Key, Row]()
+        rows, tombstones, doubtful = dict(held.rows), dict(held.tombstones), dict[Key, Row]()
         for row in self._reduced(changes):
             key, kind = self.key_of(row), row["_kind"]
             whole = {name: row.get(name) for name in held.columns}
             if self.engine == "deduplicate":
-                self._replace(rows, graves, doubtful, key, whole, kind, now_ms)
+                self._replace(rows, tombstones, doubtful, key, whole, kind, now_ms)
             elif kind == "-D":
                 if self.options.get("partial__update_remove__record__on__delete"):
                     rows.pop(key, None)
             else:
                 rows[key] = self._valued(rows.get(key), whole)
-        return replace(held, rows=rows, graves=graves, doubtful=doubtful)
+        return replace(held, rows=rows, tombstones=tombstones, doubtful=doubtful)
 
     def _reduced(self, changes: Sequence[Row]) -> Sequence[Row]:
         """Of a batch's rows of one key the winner, unless each of them counts."""
@@ -131,7 +131,7 @@ class Shape:
     def _replace(
         self,
         rows: dict[Key, Row],
-        graves: dict[Key, tuple[int | None, int]],
+        tombstones: dict[Key, tuple[int | None, int]],
         doubtful: dict[Key, Row],
         key: Key,
         row: Row,
@@ -141,12 +141,12 @@ class Shape:
         rank = self._rank(row["s"])
         if key in rows and rank < self._rank(rows[key]["s"]):
             return
-        buried, when = graves.get(key, (None, 0))
+        deleted_at, when = tombstones.get(key, (None, 0))
         if kind == "-D":
             rows.pop(key, None)
-            if self.sequence and rank >= self._rank(buried):
-                graves[key] = (row["s"], now_ms)
-        elif rank >= self._rank(buried):
+            if self.sequence and rank >= self._rank(deleted_at):
+                tombstones[key] = (row["s"], now_ms)
+        elif rank >= self._rank(deleted_at):
             rows[key] = row
         elif now_ms - when > (self.remembers - 1) * DAY_MS:
             doubtful[key] = row

@@ -62,6 +62,6 @@ def test_the_package_that_spark_imports_everywhere_is_light() -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
-    brought = {name.partition(".")[0] for name in done.stdout.split()}
-    assert "pyspark_tablestore" in brought
-    assert not brought & {"polars", "pyarrow", "numpy", "deltalake", "pandas", "sqlalchemy", "httpx"}
+    imported = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "pyspark_tablestore" in imported
+    assert not imported & {"polars", "pyarrow", "numpy", "deltalake", "pandas", "sqlalchemy", "httpx"}

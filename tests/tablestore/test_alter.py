@@ -158,8 +158,8 @@ class Model:
         self._check_conditions()
         audited = self.table.system("audit_log").to_arrow().to_pylist()
         commits = ("_commit_version", "_commit_timestamp")
-        told = [{n: v for n, v in kinded(row).items() if n not in commits} for row in audited]
-        assert by_id(replay(told, ["id"])) == self.rows
+        reported = [{n: v for n, v in kinded(row).items() if n not in commits} for row in audited]
+        assert by_id(replay(reported, ["id"])) == self.rows
 
     def check_keys(self) -> None:
         """Look-ups, warm after some steps: what is held of a file for former columns is not taken for these."""
@@ -171,12 +171,12 @@ class Model:
         then = self.table.filestore.state(version)
         if then.pending():
             return
-        told = self.table.system("changes", from_version=version).to_arrow().to_pylist()
-        assert {row["rowkind"] for row in told} <= {"+I", "-U", "+U", "-D"}
+        reported = self.table.system("changes", from_version=version).to_arrow().to_pylist()
+        assert {row["rowkind"] for row in reported} <= {"+I", "-U", "+U", "-D"}
         older = self.table.scan(version=version).to_arrow()
         schema = self.table.definition.schema
         before = reshaped(older, then.definition.schema, schema).to_pylist()
-        assert by_id(replay([*(row | {"_kind": "+I"} for row in before), *map(kinded, told)], ["id"])) == self.rows
+        assert by_id(replay([*(row | {"_kind": "+I"} for row in before), *map(kinded, reported)], ["id"])) == self.rows
 
     def _check_conditions(self) -> None:
         """Bounds of older names and types prune nothing that is wanted."""

@@ -302,8 +302,8 @@ def test_the_change_feed_of_versions_with_the_columns_of_now(store: Store) -> No
     altered = table.alter(RenameColumn("b", "c")).version
     put(table, {"id": 1, "a": 2, "c": "y"})
     feed = deltalake.DeltaTable(table.location).load_cdf(starting_version=altered)
-    told = pl.DataFrame(feed.read_all()).select("_change_type", "c", "_commit_version").rows()
-    assert sorted(told) == [("update_postimage", "y", altered + 1), ("update_preimage", "x", altered + 1)]
+    reported = pl.DataFrame(feed.read_all()).select("_change_type", "c", "_commit_version").rows()
+    assert sorted(reported) == [("update_postimage", "y", altered + 1), ("update_preimage", "x", altered + 1)]
 
 
 # ------------------------------------------------------------------------------------------------ versions
@@ -322,9 +322,9 @@ def test_system_tables_tell_older_versions_in_the_columns_of_now(store: Store, m
         ["id", "a", "c", "f", "b"],
     ]
     names = ["rowkind", "id", "a", "c", "f", "b"]
-    told = table.system("changes", from_version=1, to_version=3).to_arrow()
-    assert told.column_names == names
-    assert told.to_pylist() == [
+    reported = table.system("changes", from_version=1, to_version=3).to_arrow()
+    assert reported.column_names == names
+    assert reported.to_pylist() == [
         {"rowkind": "-U", "id": 2, "a": 2, "c": "y", "f": None, "b": None},
         {"rowkind": "+U", "id": 2, "a": 2**40, "c": "z", "f": None, "b": 5},
     ]

@@ -54,15 +54,15 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tools:
 
 def test_fetches_once_and_says_so(tools: Tools, tmp_path: Path) -> None:
     folder = tools(java=JAVA_17, mvn=GOOD_MAVEN)
-    said: list[str] = []
+    reports: list[str] = []
 
-    first = jars_of(SMALL, said.append, tmp_path)
-    second = jars_of(SMALL, said.append, tmp_path)
+    first = jars_of(SMALL, reports.append, tmp_path)
+    second = jars_of(SMALL, reports.append, tmp_path)
 
     assert first == second == [tmp_path / "jars" / SMALL.folder / "a-1.jar"]
     assert (folder / "runs").read_text() == "run\n"
-    assert len(said) == 2
-    assert "1 files, 1 MB" in said[0]
+    assert len(reports) == 2
+    assert "1 files, 1 MB" in reports[0]
 
 
 def test_two_at_once_download_once(tools: Tools, tmp_path: Path) -> None:

@@ -84,8 +84,8 @@ def test_we_read_what_a_foreign_client_writes(topics: Topics) -> None:
 @pytest.mark.parametrize("name", ["json", "csv", "avro", "debezium-json", "canal-json"])
 def test_every_format_there_and_back(topics: Topics, name: str) -> None:
     columns = "id BIGINT, v STRING, d DECIMAL(10,2), at TIMESTAMP, ok BOOLEAN"
-    said = {"avro.timestamp_mapping.legacy": "false"} if name == "avro" else {}
-    table = topics.table(columns, {"connector": "kafka", "format": name, **said}, 1)
+    message = {"avro.timestamp_mapping.legacy": "false"} if name == "avro" else {}
+    table = topics.table(columns, {"connector": "kafka", "format": name, **message}, 1)
     written = pa.table(
         {
             "id": [1, 2],
@@ -275,18 +275,18 @@ def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
     table, consumer = topics.table(PLAIN, KAFKA, 2), f"report-{uuid.uuid4()}"
     latest = {"scan.startup.mode": "latest-offset"}
 
-    def told(**how: Any) -> list[int]:
+    def reported(**how: Any) -> list[int]:
         found = table.follow(["id"], consumer=consumer, stop=lambda: True, **how)
         return sorted(id_ for batch in found for id_ in batch["id"].to_pylist())
 
     table.write(pa.table({"id": range(5), "v": ["a"] * 5}))
-    assert told() == [0, 1, 2, 3, 4]
-    assert told() == []
+    assert reported() == [0, 1, 2, 3, 4]
+    assert reported() == []
     table.write(pa.table({"id": range(5, 9), "v": ["b"] * 4}))
     with closing(table.follow(["id"], consumer=consumer, stop=lambda: True)) as left:
         assert next(left).num_rows > 0  # what was not asked beyond was not taken
-    assert told(options=latest, mode="changelog") == [5, 6, 7, 8]
-    assert told() == []
+    assert reported(options=latest, mode="changelog") == [5, 6, 7, 8]
+    assert reported() == []
     group = Consumer({"bootstrap.servers": topics.broker.bootstrap, "group.id": consumer})
     kept = group.committed([TopicPartition(table.declaration.topic, partition) for partition in range(2)], timeout=20)
     assert sum(at.offset for at in kept) == 9
@@ -366,17 +366,17 @@ def test_a_consumer_of_upserts_that_are_completed_has_its_place_with_the_rows(to
 def test_a_batch_of_a_follower_has_at_most_so_many_rows(topics: Topics, folder: Path) -> None:
     table, state = topics.table(KEYED, UPSERT, 2), str(folder / "state")
 
-    def told(mode: str, state: str | None = None) -> list[tuple[int, str, str]]:
+    def reported(mode: str, state: str | None = None) -> list[tuple[int, str, str]]:
         batches = list(table.follow(mode=mode, state=state, max_rows_per_batch=3, stop=lambda: True))
         assert max(batch.num_rows for batch in batches) == 3
         return sorted((row["id"], row["_kind"], row["v"]) for batch in batches for row in batch.to_pylist())
 
     table.write(pa.table({"id": range(10), "v": ["a"] * 10}))
-    assert told("changelog", state) == [(key, "+I", "a") for key in range(10)]
+    assert reported("changelog", state) == [(key, "+I", "a") for key in range(10)]
     table.write(pa.table({"id": range(10), "v": ["b"] * 10}))
-    assert told("changelog", state) == [(key, *rest) for key in range(10) for rest in (("+U", "b"), ("-U", "a"))]
-    assert told("upsert") == [(key, "+U", v) for key in range(10) for v in "ab"]
-    assert replay(told("changelog")) == dict.fromkeys(range(10), "b")
+    assert reported("changelog", state) == [(key, *rest) for key in range(10) for rest in (("+U", "b"), ("-U", "a"))]
+    assert reported("upsert") == [(key, "+U", v) for key in range(10) for v in "ab"]
+    assert replay(reported("changelog")) == dict.fromkeys(range(10), "b")
     with pytest.raises(InvalidRequest, match="max_rows_per_batch=0") as caught:
         next(table.follow(max_rows_per_batch=0))
     assert caught.value.code == "bad-option-value"
@@ -487,7 +487,7 @@ def test_the_store_knows_what_it_is(topics: Topics) -> None:
 def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topics, folder: Path) -> None:
     table, state = topics.table(KEYED, UPSERT, 2), str(folder / "state")
 
-    def told(**how: Any) -> list[tuple[int, str, str]]:
+    def reported(**how: Any) -> list[tuple[int, str, str]]:
         found = [row for batch in table.follow(mode="changelog", state=state, **how) for row in batch.to_pylist()]
         return sorted((row["id"], row["_kind"], row["v"]) for row in found)
 
@@ -496,12 +496,12 @@ def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topic
     reader = table.follow(mode="changelog", state=state, stop=lambda: True)
     first = next(reader)  # and it is gone before it asks for more
     reader.close()
-    seen = told(stop=lambda: True)
+    seen = reported(stop=lambda: True)
     assert {(row["id"], row["_kind"], row["v"]) for row in first.to_pylist()} <= set(seen)
     assert replay(seen) == {1: "c", 2: "b"}
     table.write(pa.table({"id": [1, 2, 4], "v": ["c", None, "e"], "_kind": ["+U", "-D", "+U"]}))
-    assert told(stop=lambda: True) == [(2, "-D", "b"), (4, "+I", "e")]
-    assert told(stop=lambda: True) == []
+    assert reported(stop=lambda: True) == [(2, "-D", "b"), (4, "+I", "e")]
+    assert reported(stop=lambda: True) == []
     whole = table.scan(["v", "id"], where="v = 'b'", mode="changelog").to_arrow().to_pylist()
     assert whole in ([{"v": "b", "id": 2, "_kind": k} for k in kinds] for kinds in (["+I", "-D"], []))
     with pytest.raises(NotFound) as caught:
@@ -521,7 +521,7 @@ def test_a_task_normalizes_a_range_and_again(topics: Topics, folder: Path) -> No
         table.write(pa.table({"id": range(10), "v": [f"{step}-{i % (step + 1)}" for i in range(10)]}))
         for partition, (_, end) in table.offsets().items():
             part = PartitionRange(partition, before[partition], end)
-            told = [
+            reported = [
                 [
                     row
                     for batch in changes_of_range(declaration, spec, "id", begin[partition], part, ambient)
@@ -529,8 +529,8 @@ def test_a_task_normalizes_a_range_and_again(topics: Topics, folder: Path) -> No
                 ]
                 for _ in range(2)
             ]
-            assert told[0] == told[1]
-            found += [(row["id"], row["_kind"], row["v"]) for row in told[0]]
+            assert reported[0] == reported[1]
+            found += [(row["id"], row["_kind"], row["v"]) for row in reported[0]]
             before[partition] = end
     assert replay(sorted(found)) == {i: f"2-{i % 3}" for i in range(10)}
     part = PartitionRange(0, begin[0], before[0])

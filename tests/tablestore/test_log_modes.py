@@ -79,7 +79,7 @@ def stored(table: Table, version: int | None = None) -> Rows:
     return {(row["part"], row["id"]): row for row in rows}
 
 
-def told(table: Table, after: int, until: int) -> list[dict[str, Any]]:
+def reported(table: Table, after: int, until: int) -> list[dict[str, Any]]:
     """What the log tells between two versions, in order, and the files where it says that rows were replaced."""
     filestore, wanted = table.filestore, table.definition.schema
     walk = Walk(filestore)
@@ -146,7 +146,7 @@ def test_complete_changes_lead_from_each_version_to_the_next(engine: str, histor
         table = store.create_table("shop.t", SCHEMA, primary_key=KEY, partition_by=["part"], options=options)
         live(table, history)
         for version in range(1, table.snapshots()[0].version + 1):
-            changes = told(table, version - 1, version)
+            changes = reported(table, version - 1, version)
             if "OVERWRITE" in str(table.filestore.snapshot(version).operation).upper():
                 assert upserted(stored(table, version - 1), changes) == stored(table, version)
             else:
@@ -163,14 +163,14 @@ def test_the_last_record_of_each_key_leads_to_the_table(engine: str, history: li
         live(table, history)
         newest = table.snapshots()[0].version
         for version in range(newest + 1):
-            assert upserted(stored(table, version), told(table, version, newest)) == stored(table)
+            assert upserted(stored(table, version), reported(table, version, newest)) == stored(table)
 
 
 def test_what_came_in_between_is_told_as_it_was_there(store: Store) -> None:
     table, other = _two(store, {"changelog-producer": "lookup"})
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
     write_while(table, pa.table({"id": [1, 3], "value": [12, 32]}), lambda: other.write(_row(1, 11)))
-    assert [(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 3)] == [
+    assert [(row["_kind"], row["id"], row["value"]) for row in reported(table, 2, 3)] == [
         ("-U", 1, 11),
         ("+U", 1, 12),
         ("+I", 3, 32),
@@ -181,7 +181,7 @@ def test_rows_that_change_nothing_are_not_told(store: Store) -> None:
     table, _ = _two(store, {"changelog-producer": "lookup"})
     table.write(_row(1, 10))
     table.write(pa.table({"id": [1, 7], "value": [10, None], "_kind": ["+U", "-D"]}))
-    assert told(table, 1, 2) == []
+    assert reported(table, 1, 2) == []
 
 
 def test_a_compaction_in_between_changes_nothing_that_is_told(store: Store) -> None:
@@ -190,14 +190,14 @@ def test_a_compaction_in_between_changes_nothing_that_is_told(store: Store) -> N
         table.write(_row(key, 11))
     late = pa.table({"id": [1, 2], "value": [5, 6]})
     write_while(table, late, lambda: other.compact(full=True))
-    assert [(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 4)] == [("+I", 2, 6)]
+    assert [(row["_kind"], row["id"], row["value"]) for row in reported(table, 2, 4)] == [("+I", 2, 6)]
 
 
 def test_input_is_told_as_it_came(store: Store) -> None:
     table, _ = _two(store, {"changelog-producer": "input"})
     rows = {"id": [1, 1, 1, 2], "value": [1, 1, 2, 5], "_kind": ["+I", "-U", "+U", "+I"]}
     table.write(pa.table(rows))
-    assert [(row["id"], row["value"], row["_kind"]) for row in told(table, 0, 1)] == list(
+    assert [(row["id"], row["value"], row["_kind"]) for row in reported(table, 0, 1)] == list(
         zip(*rows.values(), strict=True)
     )
 
@@ -208,7 +208,7 @@ def test_a_rollback_tells_the_rows_that_leave_in_a_log_of_complete_changes(store
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
     table.write(pa.table({"id": [1, 2, 3], "value": [11, 20, 30], "_kind": ["+U", "-D", "+I"]}))
     other.rollback(1)
-    kinds = {(row["_kind"], row["id"], row["value"]) for row in told(table, 2, 3)}
+    kinds = {(row["_kind"], row["id"], row["value"]) for row in reported(table, 2, 3)}
     complete = {("-U", 1, 11)} if producer == "lookup" else set()
     assert kinds == complete | {("+U", 1, 10), ("+I", 2, 20), ("-D", 3, 30)}
 
@@ -240,7 +240,7 @@ def test_a_rollback_tells_the_rows_that_others_put_there_meanwhile(store: Store,
     assert _values(writer, newest) == {1: 10, 2: 20}
     for version in range(1, newest + 1):
         held = _values(writer, version - 1)
-        for change in told(writer, version - 1, version):
+        for change in reported(writer, version - 1, version):
             if change["_kind"] in ("-U", "-D"):
                 assert held.pop(change["id"]) == change["value"]
             else:

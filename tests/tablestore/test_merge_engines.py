@@ -83,8 +83,8 @@ def test_the_log_tells_whole_rows_and_only_what_changed(store: Store) -> None:
     table = make(store, SUMS)
     put(table, (1, 2, "a"), (2, 1, "b"))
     put(table, (1, 3, None), (2, 0, "a"), (3, 7, None))
-    told = [(row["_kind"], row["id"], row["n"], row["t"]) for row in changes(table, version=1)]
-    assert sorted(told) == [("+I", 3, 7, None), ("+U", 1, 5, "a")]
+    reported = [(row["_kind"], row["id"], row["n"], row["t"]) for row in changes(table, version=1)]
+    assert sorted(reported) == [("+I", 3, 7, None), ("+U", 1, 5, "a")]
     assert replay(changes(table, version=0), ["id"]) == rows(table)
 
 

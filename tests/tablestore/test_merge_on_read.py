@@ -176,8 +176,8 @@ class TestPendingRuns:
         folded = table.compact()
         assert folded is not None
         feed = pl.DataFrame(deltalake.DeltaTable(table.location).load_cdf(starting_version=folded.version).read_all())
-        told = feed.select("_change_type", "id", "n", "t").sort("id", "n").rows()
-        assert told == [("update_preimage", 1, 1, "a"), ("update_postimage", 1, 3, "c"), ("insert", 3, 3, "d")]
+        reported = feed.select("_change_type", "id", "n", "t").sort("id", "n").rows()
+        assert reported == [("update_preimage", 1, 1, "a"), ("update_postimage", 1, 3, "c"), ("insert", 3, 3, "d")]
         assert_whole(table)
 
     def test_partitions_are_pruned(self, store: Store) -> None:
@@ -215,8 +215,8 @@ class TestPendingRuns:
         put(orders, (1, 5, "c", "+U"), (2, None, None, "-D"))
         orders.compact(full=True)
         for last in (2, 3):
-            told = orders.system("changes", from_version=1, to_version=last).to_polars()
-            assert told.sort("id", "n").rows() == [("-U", 1, 1, "a"), ("+U", 1, 5, "c"), ("-D", 2, 2, "b")]
+            reported = orders.system("changes", from_version=1, to_version=last).to_polars()
+            assert reported.sort("id", "n").rows() == [("-U", 1, 1, "a"), ("+U", 1, 5, "c"), ("-D", 2, 2, "b")]
         assert orders.system("changes", from_version=2, to_version=3).to_arrow().num_rows == 0
 
     def test_an_expiry_keeps_the_runs_that_a_retained_version_needs(self, store: Store) -> None:

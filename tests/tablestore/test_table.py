@@ -80,9 +80,9 @@ def test_detail_is_plain_values(orders: Table) -> None:
 def test_passwords_are_not_told(store: Store) -> None:
     options = {"log.kafka.properties.sasl.password": "geheim", "log.kafka.properties.sasl.username": "ann"}
     table = store.create_table("shop.t", "id BIGINT", options=options)
-    told = [table.detail(), *(table.system(name).to_arrow().to_pylist() for name in ("options", "schemas"))]
-    assert "geheim" not in str(told)
-    assert str(told).count("****") == str(told).count("ann") == 3
+    reported = [table.detail(), *(table.system(name).to_arrow().to_pylist() for name in ("options", "schemas"))]
+    assert "geheim" not in str(reported)
+    assert str(reported).count("****") == str(reported).count("ann") == 3
     assert store.table("shop.t").definition.options.as_dict() == options  # whoever opens the log needs them
 
 

@@ -82,9 +82,9 @@ def test_a_port_that_refuses_may_be_a_broker_that_restarts() -> None:
         taken.bind(("127.0.0.1", 0))
         servers = f"127.0.0.1:{taken.getsockname()[1]}"
         assert spoken_protocol({"bootstrap.servers": servers}) is None
-        said = {"properties.bootstrap.servers": servers, "properties.socket.timeout.ms": "1000"}
+        properties = {"properties.bootstrap.servers": servers, "properties.socket.timeout.ms": "1000"}
         with pytest.raises(Unavailable, match="Connection refused") as caught:
-            ConnectorTopic(declared("id BIGINT", {**KAFKA, **said}), system_ambient()).partitions()
+            ConnectorTopic(declared("id BIGINT", {**KAFKA, **properties}), system_ambient()).partitions()
     assert caught.value.code == "log-unavailable"
 
 

@@ -33,7 +33,7 @@ def offered(*mechanisms: str, error: int = 0) -> Answer:
     return lambda _: struct.pack(">hi", error, len(mechanisms)) + names
 
 
-def said(message: str) -> Answer:
+def replied(message: str) -> Answer:
     """A SaslAuthenticate response: no error, no sentence, a message."""
     return lambda _: struct.pack(">hhi", 0, -1, len(message)) + message.encode()
 
@@ -44,7 +44,7 @@ def refused(_: bytes) -> bytes:
 
 def challenge(request: bytes) -> bytes:
     nonce = request.rpartition(b",r=")[2].decode()
-    return said(f"r={nonce}more,s={b64encode(SALT).decode()},i=4096")(request)
+    return replied(f"r={nonce}more,s={b64encode(SALT).decode()},i=4096")(request)
 
 
 @contextmanager
@@ -84,11 +84,11 @@ def login(address: tuple[str, int], mechanism: str = "SCRAM-SHA-256", username: 
 @pytest.mark.parametrize(
     ("answers", "kind", "code"),
     [
-        ([offered("SCRAM-SHA-256"), challenge, said(f"v={'A' * 43}=")], InvalidRequest, "log-not-authorized"),
-        ([offered("SCRAM-SHA-256"), challenge, said("")], InvalidRequest, "log-not-authorized"),
-        ([offered("SCRAM-SHA-256"), challenge, said("e=invalid-proof")], InvalidRequest, "log-not-authorized"),
-        ([offered("SCRAM-SHA-256"), said("welcome")], InvalidRequest, "log-not-authorized"),
-        ([offered("SCRAM-SHA-256"), said("r=another,s=QUJD,i=4096")], InvalidRequest, "log-not-authorized"),
+        ([offered("SCRAM-SHA-256"), challenge, replied(f"v={'A' * 43}=")], InvalidRequest, "log-not-authorized"),
+        ([offered("SCRAM-SHA-256"), challenge, replied("")], InvalidRequest, "log-not-authorized"),
+        ([offered("SCRAM-SHA-256"), challenge, replied("e=invalid-proof")], InvalidRequest, "log-not-authorized"),
+        ([offered("SCRAM-SHA-256"), replied("welcome")], InvalidRequest, "log-not-authorized"),
+        ([offered("SCRAM-SHA-256"), replied("r=another,s=QUJD,i=4096")], InvalidRequest, "log-not-authorized"),
         ([offered("SCRAM-SHA-256"), refused], InvalidRequest, "log-not-authorized"),
         ([offered("PLAIN", error=33)], Unsupported, "log-sasl"),
     ],
@@ -109,31 +109,31 @@ def test_scram_proves_the_password_as_it_is_and_escapes_the_username(mechanism: 
     """The broker's side of RFC 5802, by nothing but hashlib."""
     digest = mechanism.removeprefix("SCRAM-").replace("-", "").lower()
     salted = hashlib.pbkdf2_hmac(digest, PASSWORD.encode(), SALT, 4096)
-    said_before: list[bytes] = []
+    message_before: list[bytes] = []
 
     def first(request: bytes) -> bytes:
-        said_before.append(request.rpartition(b"n,,")[2])
+        message_before.append(request.rpartition(b"n,,")[2])
         response = challenge(request)
-        said_before.append(response[8:])
+        message_before.append(response[8:])
         return response
 
     def final(request: bytes) -> bytes:
         bare, _, proof = request[request.index(b"c=biws") :].rpartition(b",p=")
-        exchange = b",".join([*said_before, bare])
+        exchange = b",".join([*message_before, bare])
         key = hmac.digest(salted, b"Client Key", digest)
         signature = hmac.digest(hashlib.new(digest, key).digest(), exchange, digest)
         assert b64decode(proof) == bytes(a ^ b for a, b in zip(key, signature, strict=True))
         signed = hmac.digest(hmac.digest(salted, b"Server Key", digest), exchange, digest)
-        return said(f"v={b64encode(signed).decode()}")(request)
+        return replied(f"v={b64encode(signed).decode()}")(request)
 
     with broker(offered(mechanism), first, final) as address:
         login(address, mechanism, "a=2C,b").close()
-    assert said_before[0].startswith(b"n=a=3D2C=2Cb,r=")
+    assert message_before[0].startswith(b"n=a=3D2C=2Cb,r=")
 
 
 def test_passwords_are_in_no_log(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    with broker(offered("PLAIN"), said("")) as address:
+    with broker(offered("PLAIN"), replied("")) as address:
         login(address, "PLAIN").close()
     assert PASSWORD not in caplog.text
 

@@ -31,7 +31,7 @@ def answered(value: Any) -> Future[Any]:
 class Admin:
     """A cluster of one broker, which tells those of its settings, or that error. It makes no topics."""
 
-    told: Mapping[str, ConfigEntry] | KafkaException
+    reported: Mapping[str, ConfigEntry] | KafkaException
 
     def answer(self, asked: Future[Any]) -> Any:
         return asked.result()
@@ -40,7 +40,7 @@ class Admin:
         return answered(SimpleNamespace(nodes=[SimpleNamespace(id=1)]))
 
     def describe_configs(self, resources: list[ConfigResource]) -> dict[ConfigResource, Future[Any]]:
-        return {resource: answered(self.told) for resource in resources}
+        return {resource: answered(self.reported) for resource in resources}
 
 
 def limit(value: str | None) -> dict[str, ConfigEntry]:
@@ -48,7 +48,7 @@ def limit(value: str | None) -> dict[str, ConfigEntry]:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind", "code", "sentence"),
+    ("reported", "kind", "code", "sentence"),
     [
         ({}, Unsupported, "kafka-transaction-timeout", "does not say its limit, transaction.max.timeout.ms"),
         (limit(None), Unsupported, "kafka-transaction-timeout", "does not say its limit, transaction.max.timeout.ms"),
@@ -64,12 +64,12 @@ def limit(value: str | None) -> dict[str, ConfigEntry]:
 )
 def test_a_log_with_transactions_needs_to_know_the_brokers_limit(
     monkeypatch: pytest.MonkeyPatch,
-    told: Mapping[str, ConfigEntry] | KafkaException,
+    reported: Mapping[str, ConfigEntry] | KafkaException,
     kind: type[TableStoreError],
     code: str,
     sentence: str,
 ) -> None:
-    error = failure(monkeypatch, told)
+    error = failure(monkeypatch, reported)
     assert type(error) is kind
     assert error.code == code
     assert sentence in error.message
@@ -81,8 +81,8 @@ def test_another_error_of_the_broker_stays_what_it_is(monkeypatch: pytest.Monkey
     assert isinstance(error, Unavailable)
 
 
-def failure(monkeypatch: pytest.MonkeyPatch, told: Mapping[str, ConfigEntry] | KafkaException) -> TableStoreError:
-    monkeypatch.setattr("log.kafka.topic.Admin", lambda settings: Admin(told))
+def failure(monkeypatch: pytest.MonkeyPatch, reported: Mapping[str, ConfigEntry] | KafkaException) -> TableStoreError:
+    monkeypatch.setattr("log.kafka.topic.Admin", lambda settings: Admin(reported))
     config = make_config("", **{"log.system": "kafka", "log.kafka.bootstrap.servers": "127.0.0.1:9"})
     with pytest.raises(TableStoreError) as caught:
         Topic(config, system_ambient()).create()

@@ -198,8 +198,8 @@ def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) ->
     altered = table.alter(RenameColumn("b", "c"), AddColumn("b", "INT"), WidenColumn("a", "BIGINT")).version
     put(table, {"id": 1, "a": 2**40, "c": "z", "b": 5, "_kind": "+U"}, {"id": 2, "_kind": "-D"})
     feed = lake.spark.read.format("delta").options(readChangeFeed="true", startingVersion=str(altered))
-    told = feed.load(table.location).select("_change_type", "id", "a", "c", "b").collect()
-    assert sorted(map(tuple, told), key=repr) == [
+    reported = feed.load(table.location).select("_change_type", "id", "a", "c", "b").collect()
+    assert sorted(map(tuple, reported), key=repr) == [
         ("delete", 2, 2, "y", None),
         ("update_postimage", 1, 2**40, "z", 5),
         ("update_preimage", 1, 1, "x", None),

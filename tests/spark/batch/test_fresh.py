@@ -92,7 +92,7 @@ def test_columns_are_pruned_and_filters_pushed_and_columns_that_changed_are_know
     table = make(store, EVENTUAL | {"schema.evolution-mode": "metadata"}, request)
     table.write(to_arrow(table, some(0, 100, 10)))
     table.alter("RENAME COLUMN n TO number", "ADD COLUMN extra BIGINT")
-    told = [{"id": i, "day": "d0", "number": 90, "t": "x", "extra": i} for i in range(50, 150)]
+    reported = [{"id": i, "day": "d0", "number": 90, "t": "x", "extra": i} for i in range(50, 150)]
     plans: list[str] = []
 
     def look() -> None:
@@ -101,7 +101,7 @@ def test_columns_are_pruned_and_filters_pushed_and_columns_that_changed_are_know
         plans.append(printed.getvalue())
         plans.append(repr(by_spark(lake, fresh=True)))
 
-    between(table, look).write(to_arrow(table, told))
+    between(table, look).write(to_arrow(table, reported))
     assert "IsNotNull(number), GreaterThan(number,80)]" in plans[0]
     assert "t:string" not in plans[0]
     assert plans[1] == repr(rows(table))

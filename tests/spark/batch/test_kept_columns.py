@@ -20,8 +20,8 @@ BATCHES = 8
 def held(lake: SparkStore, table: Table) -> list[dict[str, object]]:
     """What each worker that answers holds of the table."""
     files = table.filestore.table_files(table.filestore.state())
-    told = lake.spark.range(4, numPartitions=4).mapInArrow(_telling(files), "pid long, bytes long, folder string")
-    return [row.asDict() for row in told.collect()]
+    reported = lake.spark.range(4, numPartitions=4).mapInArrow(_telling(files), "pid long, bytes long, folder string")
+    return [row.asDict() for row in reported.collect()]
 
 
 def _telling(files: TableFiles) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

@@ -58,8 +58,8 @@ def test_how_often_spark_tries_a_task(settings: dict[str, str], wanted: int) -> 
 
 def test_reports_reach_the_job_that_waits_and_no_other() -> None:
     driver: Accumulator[list[Report]] = Accumulator(-77, [], _Inbox())
-    heard: list[Report] = []
-    first, second = Reports(None, heard.append), Reports(None, heard.append)
+    received: list[Report] = []
+    first, second = Reports(None, received.append), Reports(None, received.append)
     with first:
         travelled = pickle.loads(pickle.dumps(driver.accum_param))  # as in a task, which keeps what it has to say
         worker: Accumulator[list[Report]] = Accumulator(-78, travelled.zero([]), travelled)
@@ -67,9 +67,9 @@ def test_reports_reach_the_job_that_waits_and_no_other() -> None:
         Reporter(second.tag, worker)(b"2", failed=False)
         Reporter(first.tag, worker)(b"3", failed=True)
         assert len(worker._value) == 3
-        assert heard == []
+        assert received == []
         driver += worker._value
-        assert [report.outcome for report in heard] == [b"1", b"3"]
+        assert [report.outcome for report in received] == [b"1", b"3"]
         assert driver.value == []
     driver += [Report(first.tag, b"late", failed=False)]
-    assert len(heard) == 2
+    assert len(received) == 2

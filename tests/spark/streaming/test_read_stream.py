@@ -258,7 +258,7 @@ def test_partitions_that_are_overwritten_and_dropped_in_the_middle(
     for day in (1, 2, 3):
         add(day, 1, 2, 3)
     sink = Sink(lake.read_stream("shop.sales", max_rows_per_batch=5), folder / "checkpoint")
-    told = [row for batch in sink.run() for row in batch]
+    reported = [row for batch in sink.run() for row in batch]
     add(1, 4)
     add(1, 5, overwrite="dynamic")
     sales.drop_partitions([{"day": 2}])
@@ -266,7 +266,7 @@ def test_partitions_that_are_overwritten_and_dropped_in_the_middle(
     batches = sink.run()
     assert sum(counts(batches)) == 1 + 5 + 3 + 1, "what leaves and comes counts, other partitions do not"
     assert max(counts(batches)) <= 5
-    assert replay(told + [row for batch in batches for row in batch], ["id", "day"]) == rows(sales)
+    assert replay(reported + [row for batch in batches for row in batch], ["id", "day"]) == rows(sales)
 
 
 def test_an_append_table_streams_its_rows(lake: SparkStore, store: Store, folder: Path) -> None:

@@ -65,15 +65,15 @@ def test_who_is_told_less_has_the_same_rows_at_any_time(
 ) -> None:
     """Whatever writers say in whatever order, and however little is remembered."""
     reader = Reader(Repeats(KEY, 1, most_rows, most_transactions))
-    told_all: dict[int, int | None] = {}
+    reported_all: dict[int, int | None] = {}
     for number, (writer, records) in enumerate(history):
         if number == overwritten:
             reader.repeats.forget(0)
             reader.state.clear()
-            told_all.clear()
+            reported_all.clear()
         reader.take(writer, records)
-        apply(told_all, records)
-        assert reader.state == told_all
+        apply(reported_all, records)
+        assert reader.state == reported_all
         left = iter(records)
         assert all(record in left for record in reader.taken), "in the log's order"
 
@@ -91,10 +91,10 @@ def retries(draw: st.DrawFn) -> tuple[list[Record], list[tuple[str, list[Record]
     """A task's records, and what its attempts tell of them in turn: each a part, in batches of any size."""
     keys = draw(st.lists(st.integers(0, 40), unique=True, max_size=12))
     task = [(key, draw(st.none() | st.integers(0, 2))) for key in keys]
-    told: list[tuple[str, list[Record]]] = []
+    reported: list[tuple[str, list[Record]]] = []
     for attempt in range(draw(st.integers(2, 4))):
-        told += [(f"x/3.{attempt}", part) for part in parts(draw, task[: draw(st.integers(0, len(task)))])]
-    return task, [*told, *(("x/order.7-u", part) for part in parts(draw, task))]
+        reported += [(f"x/3.{attempt}", part) for part in parts(draw, task[: draw(st.integers(0, len(task)))])]
+    return task, [*reported, *(("x/order.7-u", part) for part in parts(draw, task))]
 
 
 def parts(draw: st.DrawFn, records: list[Record]) -> Iterator[list[Record]]:
@@ -106,9 +106,9 @@ def parts(draw: st.DrawFn, records: list[Record]) -> Iterator[list[Record]]:
 
 @given(retries(), st.lists(st.tuples(st.sampled_from(["y/0.0", "z/3.1"]), st.integers(50, 60)), max_size=6))
 def test_what_attempts_tell_again_is_told_once_beside_others_of_other_keys(
-    told: tuple[list[Record], list[tuple[str, list[Record]]]], beside: list[tuple[str, int]]
+    reported: tuple[list[Record], list[tuple[str, list[Record]]]], beside: list[tuple[str, int]]
 ) -> None:
-    task, events = told
+    task, events = reported
     reader, found = Reader(Repeats(KEY, 1)), list[Record]()
     for number, (writer, records) in enumerate(events):
         reader.take(writer, records)

@@ -107,13 +107,13 @@ def shaped(table: Table, found: Iterable[Row]) -> list[Row]:
     return in_order({name: row.get(name) for name in table.schema.names} for row in found)
 
 
-def applied(before: Iterable[Row], told: Iterable[Row], *, keyed: bool) -> list[Row]:
+def applied(before: Iterable[Row], reported: Iterable[Row], *, keyed: bool) -> list[Row]:
     """The rows after exact changes. What leaves has to be there, exactly so, and what comes has to be new."""
     held: list[str] = [image(row) for row in before]
     known = {image(row): row for row in before}
     keys = {tuple(row[name] for name in KEY) for row in before}
     old: Row | None = None
-    for change in told:
+    for change in reported:
         row = {name: value for name, value in change.items() if name != "_kind"}
         key = tuple(row[name] for name in KEY)
         if change["_kind"] in ("-U", "-D"):
@@ -189,7 +189,7 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
     return table.write(pa.table({"id": ids, "name": [name] * len(ids)})).version
 
 
-def told(table: Table, *start: str, **how: Any) -> list[tuple[str, int, str]]:
+def reported(table: Table, *start: str, **how: Any) -> list[tuple[str, int, str]]:
     return [(row["_kind"], row["id"], row["name"]) for row in changes(table, *start, **how)]
 
 
@@ -199,8 +199,8 @@ def test_an_update_comes_with_the_row_that_it_replaces_and_a_delete_with_all_of_
     put(orders, 1, name="b")
     put(orders, 1, name="b")  # leaves the row as it was
     orders.write(pa.table({"id": [2, 9], "_kind": ["-D", "-D"]}))  # 9 was never there
-    assert told(orders, version=1, mode="changelog") == [("-U", 1, "a"), ("+U", 1, "b"), ("-D", 2, "a")]
-    assert [kind for kind, *_ in told(orders, version=1)] == ["+U", "+U", "-D", "-D"], "as the log has it"
+    assert reported(orders, version=1, mode="changelog") == [("-U", 1, "a"), ("+U", 1, "b"), ("-D", 2, "a")]
+    assert [kind for kind, *_ in reported(orders, version=1)] == ["+U", "+U", "-D", "-D"], "as the log has it"
 
 
 @both_logs
@@ -216,8 +216,8 @@ def test_each_mode_begins_at_a_version_a_tag_and_a_time(orders: Table, start: st
     upserts = [("+U", 2, "b"), ("-D", 3, None)]
     complete = [("-U", 2, "a"), ("+U", 2, "b"), ("-D", 3, "a")]
     for mode, expected in (("upsert", upserts), ("changelog", complete)):
-        assert told(orders, **{start: at}, mode=mode) == expected
-        whole = told(orders, "full", **{start: at}, mode=mode)
+        assert reported(orders, **{start: at}, mode=mode) == expected
+        whole = reported(orders, "full", **{start: at}, mode=mode)
         assert (sorted(whole[:3]), whole[3:]) == (begun, expected)
 
 
@@ -227,7 +227,7 @@ def test_change_data_come_in_pairs(store: Store, log_options: dict[str, str]) ->
     table = store.create_table("shop.lookup", "id BIGINT, name STRING", primary_key=["id"], options=options)
     put(table, *range(4))
     put(table, *range(1, 6), name="b")
-    found = told(table, version=1, mode="changelog")
+    found = reported(table, version=1, mode="changelog")
     pairs = [(kind, i, name) for i in (1, 2, 3) for kind, name in (("-U", "a"), ("+U", "b"))]
     assert found == [*pairs, ("+I", 4, "b"), ("+I", 5, "b")]
 
@@ -245,7 +245,7 @@ def test_what_an_overwrite_throws_away_unmerged_leaves(store: Store) -> None:
     put(table, 2)
     version = put(table, 1, name="b")
     table.write(pa.table({"id": [3], "name": ["c"]}), overwrite=True)
-    assert told(table, version=version, mode="changelog") == [("-D", 1, "b"), ("-D", 2, "a"), ("+I", 3, "c")]
+    assert reported(table, version=version, mode="changelog") == [("-D", 1, "b"), ("-D", 2, "a"), ("+I", 3, "c")]
 
 
 def test_changes_as_they_came_are_given_so(store: Store) -> None:
@@ -254,7 +254,7 @@ def test_changes_as_they_came_are_given_so(store: Store) -> None:
     )
     put(table, 1)
     table.write(pa.table({"id": [1, 1], "name": ["old", "new"], "_kind": ["-U", "+U"]}))
-    assert told(table, version=1, mode="changelog") == [("-U", 1, "old"), ("+U", 1, "new")]
+    assert reported(table, version=1, mode="changelog") == [("-U", 1, "old"), ("+U", 1, "new")]
 
 
 GONE = {
@@ -272,9 +272,9 @@ def test_a_key_that_is_gone_is_a_delete_whatever_took_it_away(store: Store, opti
     put(table, 1, 2, 3)
     before = {"id": [1, 2, 2, 3], "name": ["a", "a", "b", "a"], "_kind": ["-U", "-U", "+U", "-D"]}
     table.write(pa.table(before))
-    found = sorted((row[1], row[0]) for row in told(table, version=1))
+    found = sorted((row[1], row[0]) for row in reported(table, version=1))
     assert found == [(1, "-D"), (2, "+U"), (3, "-D")]
-    assert {row[0] for row in told(table, version=1, mode="changelog")} == {"-D", "-U", "+U"}
+    assert {row[0] for row in reported(table, version=1, mode="changelog")} == {"-D", "-U", "+U"}
 
 
 def test_a_mode_that_is_not_known_is_refused(orders: Table) -> None:

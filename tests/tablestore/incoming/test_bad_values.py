@@ -86,15 +86,15 @@ def test_a_count_and_a_product_say_what_helps_too(store: Store, later: bool) -> 
     refused = (lambda: table.scan().to_arrow()) if later else None
     put(table, (1, 1, Decimal(90)))
 
-    def told(*given: Sequence[Any]) -> str:
+    def reported(*given: Sequence[Any]) -> str:
         if refused is None:
             return refusal(lambda: put(table, *given))
         put(table, *given)
         return refusal(refused)
 
-    assert "DECIMAL(18,1)" in told((1, 1, Decimal(90)))
+    assert "DECIMAL(18,1)" in reported((1, 1, Decimal(90)))
     table.alter("ALTER COLUMN w TYPE DECIMAL(18,1)")
-    assert "retract values of the key (-D)" in told(*((1, 1, None) for _ in range(127)))
+    assert "retract values of the key (-D)" in reported(*((1, 1, None) for _ in range(127)))
     table.alter("ALTER COLUMN v TYPE INT")
     if later:
         assert rows(table) == [{"id": 1, "v": 129, "w": Decimal(8100)}]

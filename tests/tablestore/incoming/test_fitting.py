@@ -204,9 +204,9 @@ def test_a_value_that_does_not_fit_is_named_with_its_row_and_the_types_of_sql() 
         ),
         pa.date64(): (pa.chunked_array([[True]]), "and the rows have BOOLEAN", "cast it"),
     }
-    for wanted, (column, *said) in cases.items():
+    for wanted, (column, *expected) in cases.items():
         with pytest.raises(InvalidRequest) as caught:
             fit(column, pa.field("c", pa.date32() if wanted == pa.date64() else wanted))
         assert caught.value.code == "bad-value"
-        assert all(words in caught.value.message for words in said), caught.value.message
+        assert all(words in caught.value.message for words in expected), caught.value.message
         assert not re.search(r"int8|int16|large_string|date32|decimal128|Failed to parse", caught.value.message)

@@ -61,4 +61,4 @@ class Messages:
 
 
 def _struct(columns: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "struct", "fields": [{**said, "field": name} for name, said in columns.items()]}
+    return {"type": "struct", "fields": [{**declared, "field": name} for name, declared in columns.items()]}

@@ -26,7 +26,7 @@ POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**insta
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("declared", "kind"),
     [
         ({"type": "int8"}, "TINYINT"),
         ({"type": "int16"}, "SMALLINT"),
@@ -50,8 +50,8 @@ POINT = {"type": "struct", "fields": [{"type": "double", "field": "x"}, {**insta
         (POINT, "STRUCT<x DOUBLE, at TIMESTAMP_NTZ>"),
     ],
 )
-def test_every_member_has_a_column(said: dict[str, Any], kind: str) -> None:
-    schema = {"type": "struct", "fields": [{**said, "field": "c"}]}
+def test_every_member_has_a_column(declared: dict[str, Any], kind: str) -> None:
+    schema = {"type": "struct", "fields": [{**declared, "field": "c"}]}
     assert columns_of(described(json.dumps(schema))) == tuple(parse_columns(f"c {kind}"))
 
 
@@ -87,10 +87,10 @@ def test_which_message_a_table_is_learned_from() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [decimal(60, 4), {"type": "map", "keys": ID, "values": ID}, {"type": "struct", "fields": []}]
+    "declared", [decimal(60, 4), {"type": "map", "keys": ID, "values": ID}, {"type": "struct", "fields": []}]
 )
-def test_a_member_without_a_column_type_is_told(said: dict[str, Any]) -> None:
-    schema = {"type": "struct", "fields": [{**said, "field": "c"}]}
+def test_a_member_without_a_column_type_is_told(declared: dict[str, Any]) -> None:
+    schema = {"type": "struct", "fields": [{**declared, "field": "c"}]}
     with pytest.raises(InvalidRequest) as caught:
         columns_of(described(json.dumps(schema)))
     assert caught.value.code == "underivable-column"
@@ -187,9 +187,9 @@ def test_a_topic_does_not_go_into_itself_nor_where_nothing_is_replaced(
 ) -> None:
     upserts = {"key.format": "json", "value.format": "json"}
     formats = upserts if connector == "upsert-kafka" else {"value.format": "debezium-json"}
-    said = {"connector": connector, "topic": topic, "properties.bootstrap.servers": servers, **formats}
+    declared = {"connector": connector, "topic": topic, "properties.bootstrap.servers": servers, **formats}
     columns = TableColumns((Column("id", pa.int64(), nullable=False), Column("v", pa.string())))
-    table, source = KafkaDeclaration.of(columns, ["id"], said), raw_topic("cdc", "h:1,h:2", {})
+    table, source = KafkaDeclaration.of(columns, ["id"], declared), raw_topic("cdc", "h:1,h:2", {})
     found = None
     try:
         check_target(table, source)

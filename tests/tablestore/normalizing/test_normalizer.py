@@ -36,11 +36,11 @@ from tests.tablestore.normalizing.upserts import (
     Upsert,
     after,
     between,
+    changed,
     known,
     replayed,
     rows_of,
     spec,
-    told,
 )
 
 KINDS = st.sampled_from(["+I", "+U", "+U", "-D", "-U"])
@@ -58,18 +58,18 @@ def test_any_history_gives_what_changed(steps: Sequence[tuple[list[Upsert], str]
             found = normalizer.apply(rows_of(batch), {"0": number})
             now = after(rows, batch)
             assert found.number == number
-            assert told(found) == between(rows, now)
-            assert replayed(rows, told(found)) == now
-            given_before[number], rows = told(found), now
+            assert changed(found) == between(rows, now)
+            assert replayed(rows, changed(found)) == now
+            given_before[number], rows = changed(found), now
             if then == "begin again":
                 normalizer = Normalizer(spec(folder / "state"))
                 assert normalizer.positions == {"0": number}
                 last = normalizer.last()
                 assert last is not None
-                assert (last.number, told(last)) == (number, given_before[number])
+                assert (last.number, changed(last)) == (number, given_before[number])
             elif then == "once more":
                 again = normalizer.apply(rows_of([("+U", 1, 77)]), {"0": max(0, number - 1)})
-                assert told(again) == given_before[max(0, number - 1)]
+                assert changed(again) == given_before[max(0, number - 1)]
         assert known(normalizer) == rows
         assert_healthy(spec(folder / "state").opened(seeded()))
 
@@ -92,7 +92,7 @@ def test_rows_that_are_late_give_nothing(batches: Sequence[list[Upsert]]) -> Non
                 if sequence >= highest.get(key, (-1, False))[0]:
                     highest[key] = sequence, kind in ("+I", "+U")
             now = {key: sequence for key, (sequence, there) in highest.items() if there}
-            changes = told(normalizer.apply(rows_of(batch), {"0": number}))
+            changes = changed(normalizer.apply(rows_of(batch), {"0": number}))
             assert Counter(changes) == Counter(between(rows, now))
             assert replayed(rows, changes) == now
             rows = now
@@ -100,12 +100,18 @@ def test_rows_that_are_late_give_nothing(batches: Sequence[list[Upsert]]) -> Non
 
 def test_deletes_of_unknown_keys_and_rows_as_they_were_give_nothing(folder: Path) -> None:
     normalizer = Normalizer(spec(folder))
-    assert told(normalizer.apply(rows_of([("-D", 1, None)]), {"0": 1})) == []
-    assert told(normalizer.apply(rows_of([("+I", 1, None), ("+I", 2, 5)]), {"0": 2})) == [("+I", 1, None), ("+I", 2, 5)]
-    assert told(normalizer.apply(rows_of([("+U", 1, None), ("+U", 2, 5), ("-D", 3, 1)]), {"0": 3})) == []
-    assert told(normalizer.apply(rows_of([("-U", 2, 5), ("+U", 2, 6)]), {"0": 4})) == [("-U", 2, 5), ("+U", 2, 6)]
-    assert told(normalizer.apply(rows_of([("-D", 1, 8), ("-D", 2, None)]), {"0": 5})) == [("-D", 1, None), ("-D", 2, 6)]
-    assert told(normalizer.apply(rows_of([("+U", 2, 6)]), {"0": 6})) == [("+I", 2, 6)]
+    assert changed(normalizer.apply(rows_of([("-D", 1, None)]), {"0": 1})) == []
+    assert changed(normalizer.apply(rows_of([("+I", 1, None), ("+I", 2, 5)]), {"0": 2})) == [
+        ("+I", 1, None),
+        ("+I", 2, 5),
+    ]
+    assert changed(normalizer.apply(rows_of([("+U", 1, None), ("+U", 2, 5), ("-D", 3, 1)]), {"0": 3})) == []
+    assert changed(normalizer.apply(rows_of([("-U", 2, 5), ("+U", 2, 6)]), {"0": 4})) == [("-U", 2, 5), ("+U", 2, 6)]
+    assert changed(normalizer.apply(rows_of([("-D", 1, 8), ("-D", 2, None)]), {"0": 5})) == [
+        ("-D", 1, None),
+        ("-D", 2, 6),
+    ]
+    assert changed(normalizer.apply(rows_of([("+U", 2, 6)]), {"0": 6})) == [("+I", 2, 6)]
 
 
 def test_what_delta_rs_reads_of_the_state_is_what_was_given(folder: Path) -> None:
@@ -114,7 +120,7 @@ def test_what_delta_rs_reads_of_the_state_is_what_was_given(folder: Path) -> Non
     for number in range(6):
         batch = [("-D" if key == number else "+U", key, key % (number + 1)) for key in range(number, number + 5)]
         changes = normalizer.apply(rows_of(batch), {"0": number})
-        given_now[changes.version] = Counter(told(changes))
+        given_now[changes.version] = Counter(changed(changes))
     kinds = {"insert": "+I", "update_preimage": "-U", "update_postimage": "+U", "delete": "-D"}
     feed = deltalake.DeltaTable(str(folder / "s")).load_cdf(starting_version=1)
     found: dict[int, Counter[Any]] = {}
@@ -145,8 +151,8 @@ def test_a_large_batch_comes_in_small_ones_each_with_whole_pairs(folder: Path) -
     assert len(list(changes)) >= 4
     assert max(batch.num_rows for batch in changes) <= 2 * 1024
     for batch in changes:
-        told = pl.DataFrame(batch)
-        before, now = told[::2], told[1::2]
+        changed = pl.DataFrame(batch)
+        before, now = changed[::2], changed[1::2]
         assert set(before["_kind"]) == {"-U"}
         assert set(now["_kind"]) == {"+U"}
         assert before["id"].equals(now["id"])
@@ -234,13 +240,13 @@ def test_rows_that_do_not_fit_change_nothing(folder: Path) -> None:
             normalizer.apply(rows, {"0": 1})
         assert caught.value.code == code
     assert normalizer.positions == {"0": 0}
-    assert told(normalizer.apply(rows_of([("+I", 1, 2)]), {"0": 1})) == [("-U", 1, 1), ("+U", 1, 2)]
+    assert changed(normalizer.apply(rows_of([("+I", 1, 2)]), {"0": 1})) == [("-U", 1, 1), ("+U", 1, 2)]
 
 
 def test_two_processes_with_one_batch_give_the_same(folder: Path) -> None:
     first, second = Normalizer(spec(folder)), Normalizer(spec(folder))
     batch = rows_of([("+I", 1, 1)])
-    assert told(first.apply(batch, {"0": 1})) == told(second.apply(batch, {"0": 1})) == [("+I", 1, 1)]
+    assert changed(first.apply(batch, {"0": 1})) == changed(second.apply(batch, {"0": 1})) == [("+I", 1, 1)]
     assert first.positions == second.positions == {"0": 1}
 
 
@@ -256,7 +262,7 @@ def test_a_process_that_is_overtaken_gives_the_same_or_fails(folder: Path, same:
 
     slow._writer.write = overtaken  # type: ignore[method-assign]
     if same:
-        assert told(slow.apply(rows_of([("+U", 1, 2)]), {"0": 2})) == [("-U", 1, 1), ("+U", 1, 2)]
+        assert changed(slow.apply(rows_of([("+U", 1, 2)]), {"0": 2})) == [("-U", 1, 1), ("+U", 1, 2)]
         return
     with pytest.raises(Conflict, match="let only one process continue") as caught:
         slow.apply(rows_of([("+U", 1, 5)]), {"0": 2})
@@ -273,7 +279,7 @@ def test_the_state_stays_as_large_as_its_keys(folder: Path) -> None:
         assert not expiry_due(normalizer._state.state())
     assert max(sizes[30:]) <= max(sizes[:30])
     for number in (43, 44):
-        assert len(told(normalizer.apply(rows_of([]), {"0": number}))) == 100
+        assert len(changed(normalizer.apply(rows_of([]), {"0": number}))) == 100
     with pytest.raises(InvalidRequest, match="none of the batches that it still knows"):
         normalizer.apply(rows_of([]), {"0": 3})
     assert_healthy(normalizer.spec.opened(seeded()))
@@ -285,7 +291,7 @@ def test_changes_that_were_let_go_say_so(folder: Path) -> None:
     for number in range(1, 25):
         normalizer.apply(rows_of([("+U", 1, number)]), {"0": number})
     with pytest.raises(NotFound) as caught:
-        told(first)
+        changed(first)
     assert caught.value.code == "snapshot-expired"
 
 
@@ -311,7 +317,7 @@ def test_a_compaction_beside_changes_nothing(folder: Path) -> None:
         for number in range(15):
             batch: list[Upsert] = [("+U", key, number) for key in range(number, number + 20)]
             now = after(rows, batch)
-            assert told(normalizer.apply(rows_of(batch), {"0": number})) == between(rows, now)
+            assert changed(normalizer.apply(rows_of(batch), {"0": number})) == between(rows, now)
             rows = now
     operations = {snapshot.operation for snapshot in normalizer._state.snapshots()}
     assert Operation.COMPACT in operations
@@ -327,7 +333,7 @@ def test_a_failed_compaction_fails_no_batch(
 
     monkeypatch.setattr("tablestore.normalizing.normalizer.compact_table", lost)
     normalizer = Normalizer(spec(folder))
-    assert told(normalizer.apply(rows_of([("+U", 1, 0)]), {"0": 0})) == [("+I", 1, 0)]
+    assert changed(normalizer.apply(rows_of([("+U", 1, 0)]), {"0": 0})) == [("+I", 1, 0)]
     assert "compacted later" in caplog.text
 
 
@@ -339,7 +345,7 @@ def test_a_spec_travels_and_has_parts(folder: Path) -> None:
     part = pickle.loads(pickle.dumps(whole.part("3")))
     assert (part.state, part.definition) == (str(folder / "3"), whole.definition)
     for at in range(2):
-        told(Normalizer(part).apply(rows_of([("+I", 1, at)]), {"3": at}))
+        changed(Normalizer(part).apply(rows_of([("+I", 1, at)]), {"3": at}))
     assert Normalizer(part).positions == {"3": 1}
     assert Normalizer(whole.part("4")).positions == {}
     for name in ("", "..", "a/b"):
@@ -411,7 +417,7 @@ def test_columns_are_dropped_and_widened_when_asked(folder: Path) -> None:
     normalizer.apply(pa.table({"id": [1, 2], "v": [1, 2], "w": [1, 2]}), {"0": 1})
     normalizer.alter("DROP COLUMN w", "ALTER COLUMN v TYPE BIGINT")
     changes = normalizer.apply(pa.table({"id": [1, 2], "v": [2**40, 2]}), {"0": 2})
-    assert told(changes) == [("-U", 1, 1), ("+U", 1, 2**40)]
+    assert changed(changes) == [("-U", 1, 1), ("+U", 1, 2**40)]
     assert Normalizer.open(str(folder), "id BIGINT, v BIGINT", ["id"], options=BUSY).positions == {"0": 2}
 
 
@@ -422,4 +428,4 @@ def test_a_state_that_others_write_is_told_by_its_positions(folder: Path) -> Non
     normalizer._writer.write(lambda job: [], app=AppVersion("other", 1))
     last = normalizer.last()
     assert last is not None
-    assert told(last) == [("+I", 1, 1)]
+    assert changed(last) == [("+I", 1, 1)]

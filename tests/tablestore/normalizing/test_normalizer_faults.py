@@ -14,7 +14,18 @@ from tablestore.topics.changes import followed_changes
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
-from tests.tablestore.normalizing.upserts import BUSY, Known, Upsert, after, between, known, listed, rows_of, spec, told
+from tests.tablestore.normalizing.upserts import (
+    BUSY,
+    Known,
+    Upsert,
+    after,
+    between,
+    changed,
+    known,
+    listed,
+    rows_of,
+    spec,
+)
 
 BATCHES: list[list[Upsert]] = [[("+U", key, number) for key in range(number, number + 40)] for number in range(15)]
 NEXT: list[Upsert] = [("-D", 14, None), ("+U", 15, 77), ("+U", 16, 14), ("-D", 99, None), ("+U", 99, 1)]
@@ -27,7 +38,7 @@ def prepared(folder: Path) -> Known:
     normalizer = Normalizer(spec(folder, **RARE))
     rows: Known = {}
     for number, batch in enumerate(BATCHES):
-        told(normalizer.apply(rows_of(batch), {"0": number}))
+        changed(normalizer.apply(rows_of(batch), {"0": number}))
         rows = after(rows, batch)
     return rows
 
@@ -52,15 +63,15 @@ def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after
         storage = FaultyStorage(LocalStorage())
         storage.hook = fault = FailAt(number, error, after_it)
         try:
-            assert told(Normalizer(faulty(state, storage)).apply(rows_of(NEXT), {"0": 15})) == wanted
+            assert changed(Normalizer(faulty(state, storage)).apply(rows_of(NEXT), {"0": 15})) == wanted
         except (Killed, Unavailable):
             assert fault.fired
         normalizer = Normalizer(spec(state))
         kinds.add(normalizer.positions["0"])
         assert known(normalizer) == (now if normalizer.positions == {"0": 15} else rows)
-        assert told(normalizer.apply(rows_of(NEXT), {"0": 15})) == wanted
+        assert changed(normalizer.apply(rows_of(NEXT), {"0": 15})) == wanted
         assert known(normalizer) == now
-        assert told(normalizer.apply(rows_of([("+U", 0, 5)]), {"0": 16})) == between(now, after(now, [("+U", 0, 5)]))
+        assert changed(normalizer.apply(rows_of([("+U", 0, 5)]), {"0": 16})) == between(now, after(now, [("+U", 0, 5)]))
         assert_healthy(normalizer.spec.opened(seeded()))
         shutil.rmtree(state)
         if not fault.fired:
@@ -80,7 +91,7 @@ def test_a_first_batch_at_every_call_of_its_beginning(folder: Path, error: BaseE
         except (Killed, Unavailable, NotFound):
             assert storage.hook.fired
         normalizer = Normalizer(spec(state))
-        assert told(normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 0})) == [("+I", 1, 1)]
+        assert changed(normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 0})) == [("+I", 1, 1)]
         assert known(normalizer) == {1: 1}
 
 

@@ -20,7 +20,7 @@ from tablestore.topics.ranges import check_follows, pieces_of
 from tablestore.topics.spec import is_complete, spec_of
 from tests.folders import memory_folder
 from tests.log.connector.tables import KAFKA, UPSERT, declared
-from tests.tablestore.normalizing.upserts import Known, Upsert, after, between, listed, rows_of, spec, told
+from tests.tablestore.normalizing.upserts import Known, Upsert, after, between, changed, listed, rows_of, spec
 
 UPSERTS = st.lists(
     st.tuples(st.sampled_from(["+U", "+U", "-D"]), st.integers(0, 5), st.integers(0, 2)), min_size=1, max_size=8
@@ -55,7 +55,7 @@ def test_what_was_delivered_does_not_come_again() -> None:
         normalizer = Normalizer(spec(folder / "state"))
         assert normalizer.undelivered() is None
         first = normalizer.apply(rows_of([("+U", 1, 1)]), {"0": 1})
-        assert told(Normalizer(spec(folder / "state")).undelivered() or ()) == [("+I", 1, 1)]
+        assert changed(Normalizer(spec(folder / "state")).undelivered() or ()) == [("+I", 1, 1)]
         normalizer.delivered(first)
         assert Normalizer(spec(folder / "state")).undelivered() is None
         other = Normalizer(spec(folder / "state"))
@@ -69,10 +69,10 @@ def test_parts_have_states_of_their_own_and_repeat_what_they_gave() -> None:
     with memory_folder() as folder:
         whole = pickle.loads(pickle.dumps(spec(folder / "state")))
         ends: Positions = {"0": 5}
-        first = told(opened_part(whole, "0").apply(rows_of([("+U", 1, 1)]), ends))
-        assert first == [("+I", 1, 1)] == told(opened_part(whole, "0").apply(rows_of([("+U", 1, 9)]), ends))
-        assert told(opened_part(whole, "1").apply(rows_of([("+U", 1, 2)]), {"1": 3})) == [("+I", 1, 2)]
-        assert told(opened_part(whole, "0").apply(rows_of([("-D", 1, 0)]), {"0": 6})) == [("-D", 1, 1)]
+        first = changed(opened_part(whole, "0").apply(rows_of([("+U", 1, 1)]), ends))
+        assert first == [("+I", 1, 1)] == changed(opened_part(whole, "0").apply(rows_of([("+U", 1, 9)]), ends))
+        assert changed(opened_part(whole, "1").apply(rows_of([("+U", 1, 2)]), {"1": 3})) == [("+I", 1, 2)]
+        assert changed(opened_part(whole, "0").apply(rows_of([("-D", 1, 0)]), {"0": 6})) == [("-D", 1, 1)]
 
 
 def test_few_normalizers_stay_open() -> None:

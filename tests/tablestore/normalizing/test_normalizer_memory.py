@@ -26,7 +26,7 @@ def upserts(ids: np.ndarray, value: int) -> pa.Table:
 def normalized(state: str, begin: int, batches: int) -> tuple[int, int, int]:
     """Loads keys, batch by batch, and changes a part of them all over; the most memory, and rows by kind."""
     dice = np.random.default_rng(1)
-    came = replaced = 0
+    arrived = replaced = 0
     with Normalizer.open(state, "id BIGINT, v BIGINT, w BIGINT, note STRING", ["id"]) as normalizer:
         for number in range(begin, begin + batches):
             start = number * BATCH
@@ -35,10 +35,10 @@ def normalized(state: str, begin: int, batches: int) -> tuple[int, int, int]:
             changes = normalizer.apply(upserts(ids, number), {"0": number})
             kinds = pa.chunked_array([batch.column("_kind") for batch in changes], pa.string()).value_counts()
             counted = {pair["values"]: pair["counts"] for pair in kinds.to_pylist()}
-            came += counted.get("+I", 0)
+            arrived += counted.get("+I", 0)
             replaced += counted.get("-U", 0)
             assert counted.get("-U") == counted.get("+U")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, came, replaced
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, arrived, replaced
 
 
 @pytest.mark.slow

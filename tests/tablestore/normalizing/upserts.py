@@ -14,7 +14,7 @@ from tablestore.normalizing.normalizer import Normalizer
 from tablestore.normalizing.spec import NormalizerSpec
 from tests.tables import read
 
-__all__ = ["BUSY", "Known", "Upsert", "after", "between", "listed", "replayed", "rows_of", "spec", "told"]
+__all__ = ["BUSY", "Known", "Upsert", "after", "between", "changed", "listed", "replayed", "rows_of", "spec"]
 
 Upsert = tuple[str, int, int | None]
 """A kind, a key and a value."""
@@ -64,7 +64,7 @@ def between(before: Known, now: Known) -> list[Upsert]:
     return changes
 
 
-def told(batch: NormalizedBatch) -> list[Upsert]:
+def changed(batch: NormalizedBatch) -> list[Upsert]:
     return [upsert for rows in batch for upsert in listed(rows)]
 
 

@@ -15,7 +15,9 @@ from tablestore.recovering.order import repaired_until
 KEYS = range(3)
 SCHEMA = {"key 0": pl.Int64, TRANSACTION: pl.UInt32, PASSED: pl.Boolean}
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["begin", "append", "append", "settle", "commit", "die", "recover"]), st.integers(0, 5)),
+    st.tuples(
+        st.sampled_from(["begin", "append", "append", "complete", "commit", "die", "recover"]), st.integers(0, 5)
+    ),
     min_size=8,
     max_size=40,
 )
@@ -33,7 +35,7 @@ class Writer:
     changes: Transaction
     puts: dict[int, int | None] = field(default_factory=dict)
     repairs: list[Transaction] = field(default_factory=list)
-    settled: int = -1
+    completed_at: int = -1
     repaired: int = 0
     seen: int = 0
 
@@ -65,7 +67,7 @@ class Model:
         self.commits += 1
 
     def append(self, writer: Writer, number: int) -> None:
-        if writer.settled >= 0:
+        if writer.completed_at >= 0:
             return
         key, value = number % 3, None if number > 4 else len(self.log)
         writer.puts[key] = value
@@ -78,10 +80,10 @@ class Model:
                 found.append(LogRange(0, at[0], at[-1] + 1, len(at)))
         return found
 
-    def settle(self, writer: Writer) -> None:
-        """As `LogOrder.settle`."""
+    def complete(self, writer: Writer) -> None:
+        """As `LogOrder.complete`."""
         version, state = len(self.versions) - 1, self.versions[-1]
-        if writer.settled == version:
+        if writer.completed_at == version:
             return
         keys, living = self._strays(writer, state, version)
         keys |= self._contended(writer)
@@ -90,7 +92,7 @@ class Model:
         repair = Transaction(writer.changes.commit, version)
         self.log += [(repair, key, after.get(key)) for key in sorted(keys)]
         writer.repairs.append(repair)
-        writer.settled, writer.seen = version, version
+        writer.completed_at, writer.seen = version, version
         writer.repaired = max(state.repaired, repaired_until(looked, living, self.ranges([*state.open, *writer.own])))
 
     def _strays(self, writer: Writer, state: Version, version: int) -> tuple[set[int], int | None]:
@@ -125,15 +127,15 @@ class Model:
         own = [n for n, record in enumerate(self.log) if any(record[0] is t for t in writer.own)]
         if not own:
             return set()
-        told = any(any(record[0] is t for t in writer.repairs) for record in self.log)
-        begin = 0 if told else own[0]
+        reported = any(any(record[0] is t for t in writer.repairs) for record in self.log)
+        begin = 0 if reported else own[0]
         rivals = [t for v in self.versions[writer.seen + 1 :] for t in v.named]
         late = [t for t in rivals if any(part.end > begin for part in self.ranges([t]))]
         theirs = {key for transaction, key, _ in self.log if any(transaction is t for t in late)}
         return theirs & {self.log[n][1] for n in own}
 
     def commit(self, writer: Writer) -> None:
-        self.settle(writer)
+        self.complete(writer)
         state = self.versions[-1]
         rows = {key: value for key, value in {**state.rows, **writer.puts}.items() if value is not None}
         listed = [*state.open, *writer.own]
@@ -152,8 +154,8 @@ class Model:
         match what:
             case "append":
                 self.append(writer, number)
-            case "settle":
-                self.settle(writer)
+            case "complete":
+                self.complete(writer)
             case "commit":
                 self.commit(writer)
             case "die":
@@ -176,11 +178,11 @@ class Model:
 
 
 DEAD = [("begin", 0), ("append", 0), ("die", 0)]
-OVERTAKEN = [*DEAD, ("begin", 0), ("append", 0), ("begin", 0), ("settle", 1), ("die", 1), ("commit", 0)]
-CHANGED = [("begin", 0), ("append", 0), ("begin", 0), ("append", 3), ("die", 1), ("settle", 0), ("die", 0)]
+OVERTAKEN = [*DEAD, ("begin", 0), ("append", 0), ("begin", 0), ("complete", 1), ("die", 1), ("commit", 0)]
+CHANGED = [("begin", 0), ("append", 0), ("begin", 0), ("append", 3), ("die", 1), ("complete", 0), ("die", 0)]
 OUTDATED = [
-    *(*DEAD, ("begin", 0), ("append", 0), ("begin", 0), ("settle", 0)),
-    *(("settle", 1), ("die", 1), ("commit", 0)),
+    *(*DEAD, ("begin", 0), ("append", 0), ("begin", 0), ("complete", 0)),
+    *(("complete", 1), ("die", 1), ("commit", 0)),
 ]
 PASSED_OVER = [
     *(("begin", 0), ("append", 4), ("begin", 0), ("append", 3), ("die", 1)),
@@ -213,7 +215,7 @@ def test_repairs_by_writers_that_die_add_up_to_what_these_wrote(keys: list[int])
     for key in keys:
         model.begin()
         model.append(model.living[0], key)
-        model.settle(model.living[0])
+        model.complete(model.living[0])
         model.living.clear()
     model.recover()
     assert len(model.log) <= 2 * len(keys) + 1

@@ -56,7 +56,7 @@ def some(day: str, *ids: int, name: str = "a") -> pa.Table:
     )
 
 
-def told(table: Table, name: str, *version: int, **which: int) -> list[dict[str, Any]]:
+def reported(table: Table, name: str, *version: int, **which: int) -> list[dict[str, Any]]:
     return table.system(name, *version, **which).to_arrow().to_pylist(maps_as_pydicts="strict")  # type: ignore[no-any-return]
 
 
@@ -77,7 +77,7 @@ def test_the_page_has_every_column(sales: Table, name: str) -> None:
 
 
 def test_snapshots_are_the_history(sales: Table) -> None:
-    found = told(sales, "snapshots")
+    found = reported(sales, "snapshots")
     assert [row["version"] for row in found] == [5, 4, 3, 2, 1, 0]
     for row, snapshot in zip(found, sales.snapshots(), strict=True):
         assert row["commit_time"] == snapshot.timestamp
@@ -87,8 +87,8 @@ def test_snapshots_are_the_history(sales: Table) -> None:
 
 
 def test_options_and_schemas_are_the_definition(sales: Table) -> None:
-    assert {row["key"]: row["value"] for row in told(sales, "options")} == sales.definition.options.as_dict()
-    (schema,) = told(sales, "schemas")
+    assert {row["key"]: row["value"] for row in reported(sales, "options")} == sales.definition.options.as_dict()
+    (schema,) = reported(sales, "schemas")
     assert schema["version"] == 0
     assert schema["update_time"] == sales.snapshots()[-1].timestamp
     assert (schema["primary_keys"], schema["partition_keys"]) == (["id", "day"], ["day"])
@@ -104,7 +104,7 @@ def test_a_later_definition_is_a_row_of_schemas(sales: Table) -> None:
     metadata = sales.filestore.log.commit(0).actions[2]["metaData"] | {"description": "changed"}  # type: ignore[union-attr]
     entry = Path(sales.location, "_delta_log", f"{state.version + 1:020d}.json")
     entry.write_text(json.dumps(info) + "\n" + json.dumps({"metaData": metadata}) + "\n")
-    assert [(row["version"], row["comment"]) for row in told(sales, "schemas")] == [
+    assert [(row["version"], row["comment"]) for row in reported(sales, "schemas")] == [
         (0, "what was sold"),
         (6, "changed"),
     ]
@@ -112,7 +112,7 @@ def test_a_later_definition_is_a_row_of_schemas(sales: Table) -> None:
 
 def test_files_buckets_and_partitions_add_up(sales: Table) -> None:
     for version in range(6):
-        files, buckets, partitions = (told(sales, name, version) for name in ("files", "buckets", "partitions"))
+        files, buckets, partitions = (reported(sales, name, version) for name in ("files", "buckets", "partitions"))
         live = len(rows(sales, version))
         for counted in (files, buckets, partitions):
             assert sum(row["live_record_count"] for row in counted) == live
@@ -129,15 +129,15 @@ def test_buckets_count_runs_and_levels(store: Store) -> None:
     table = store.create_table("shop.runs", "id BIGINT", primary_key=["id"])
     for version in range(3):
         table.write(pa.table({"id": [version, version + 10]}))
-    (bucket,) = told(table, "buckets")
+    (bucket,) = reported(table, "buckets")
     assert (bucket["partition"], bucket["sorted_runs"], bucket["file_count"]) == ({}, 3, 3)
     table.compact(full=True)
-    (bucket,) = told(table, "buckets")
+    (bucket,) = reported(table, "buckets")
     assert (bucket["sorted_runs"], bucket["file_count"]) == (1, 1)
     assert bucket["levels"][0] > 0
     plain = store.create_table("shop.plain", "id BIGINT")
     plain.write(pa.table({"id": [1]}))
-    assert told(plain, "buckets")[0]["sorted_runs"] is None
+    assert reported(plain, "buckets")[0]["sorted_runs"] is None
 
 
 def test_pending_runs_are_counted_and_listed(store: Store) -> None:
@@ -150,13 +150,13 @@ def test_pending_runs_are_counted_and_listed(store: Store) -> None:
         options={"bucket": "2", "write-mode": "merge-on-read", "partition.expiration-time": "9999 d"},
     )
     table.write(some(DAYS[0], 1, 2, 3))
-    (partition,) = told(table, "partitions")
+    (partition,) = reported(table, "partitions")
     assert [partition[name] for name in ("record_count", "file_count", "pending_record_count")] == [0, 0, 3]
     assert partition["expiration_time"] is not None
     table.compact(full=True)
     table.write(some(DAYS[0], 1, 4).append_column("_kind", pa.array(["-D", "+I"])))
     table.write(some(DAYS[1], 5))
-    files, buckets, partitions = (told(table, name) for name in ("files", "buckets", "partitions"))
+    files, buckets, partitions = (reported(table, name) for name in ("files", "buckets", "partitions"))
     runs = [run for runs in table.filestore.state().pending().values() for run in runs]
     assert {row["file_path"] for row in files if row["pending"]} == {run.path for run in runs}
     assert {row["file_path"] for row in files if not row["pending"]} == {file.path for file in table.files()}
@@ -176,24 +176,24 @@ def test_pending_runs_are_counted_and_listed(store: Store) -> None:
 
 
 def test_tags_are_those_of_the_version(sales: Table) -> None:
-    assert told(sales, "tags") == []
+    assert reported(sales, "tags") == []
     state = sales.filestore.state()
     tag = {"version": 2, "timestamp": 1_700_000_000_000, "created": 1_700_000_001_000}
     info = {"commitInfo": {**sales.filestore.log.commit(state.version).actions[0]["commitInfo"]}}  # type: ignore[union-attr]
     info["commitInfo"]["inCommitTimestamp"] += 1000
     entry = Path(sales.location, "_delta_log", f"{state.version + 1:020d}.json")
     entry.write_text(json.dumps(info) + "\n" + json.dumps(domain_action("tablestore.tag.best", tag)) + "\n")
-    (found,) = told(sales, "tags")
+    (found,) = reported(sales, "tags")
     assert (found["tag_name"], found["version"]) == ("best", 2)
     assert (found["create_time"] - found["commit_time"]).total_seconds() == 1
-    assert told(sales, "tags", 5) == []
+    assert reported(sales, "tags", 5) == []
 
 
 # ---------------------------------------------------------------------- rows
 
 
 def test_the_audit_log_leads_to_the_table(sales: Table) -> None:
-    found = told(sales, "audit_log")
+    found = reported(sales, "audit_log")
     assert replayed(found) == rows(sales)
     snapshots = {snapshot.version: snapshot for snapshot in sales.snapshots()}
     for row in found:
@@ -219,23 +219,23 @@ def replayed(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_range_of_the_audit_log(sales: Table) -> None:
-    found = told(sales, "audit_log", from_version=2, to_version=4)
+    found = reported(sales, "audit_log", from_version=2, to_version=4)
     assert {row["_commit_version"] for row in found} == {3, 4}
-    assert told(sales, "audit_log", from_version=5) == []
-    assert replayed(told(sales, "audit_log", to_version=3)) == rows(sales, 3)
+    assert reported(sales, "audit_log", from_version=5) == []
+    assert replayed(reported(sales, "audit_log", to_version=3)) == rows(sales, 3)
 
 
 def test_changes_are_what_differs(sales: Table) -> None:
     def kinds(found: list[dict[str, Any]]) -> set[tuple[str, str, int, str]]:
         return {(row["rowkind"], str(row["day"]), row["id"], row["name"]) for row in found}
 
-    assert kinds(told(sales, "changes", from_version=2, to_version=4)) == {
+    assert kinds(reported(sales, "changes", from_version=2, to_version=4)) == {
         ("-U", DAYS[0], 1, "a"),
         ("+U", DAYS[0], 1, "b"),
         ("+I", DAYS[0], 9, "b"),
         ("-D", DAYS[1], 1, "a"),
     }
-    assert kinds(told(sales, "changes", from_version=4, to_version=2)) == {
+    assert kinds(reported(sales, "changes", from_version=4, to_version=2)) == {
         ("-U", DAYS[0], 1, "b"),
         ("+U", DAYS[0], 1, "a"),
         ("-D", DAYS[0], 9, "b"),
@@ -243,8 +243,8 @@ def test_changes_are_what_differs(sales: Table) -> None:
     }
     before = sales.filestore.state().version
     sales.compact(full=True)
-    assert told(sales, "changes", from_version=before) == []
-    assert in_order(_rows_of(told(sales, "changes", from_version=0))) == rows(sales)
+    assert reported(sales, "changes", from_version=before) == []
+    assert in_order(_rows_of(reported(sales, "changes", from_version=0))) == rows(sales)
 
 
 def _rows_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -255,7 +255,7 @@ def _rows_of(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_changes_need_no_log(store: Store) -> None:
     table = store.create_table("shop.quiet", "id BIGINT", primary_key=["id"], options={"log.system": "none"})
     table.write(pl.DataFrame({"id": [1, 2]}))
-    assert [row["rowkind"] for row in told(table, "changes", from_version=0)] == ["+I", "+I"]
+    assert [row["rowkind"] for row in reported(table, "changes", from_version=0)] == ["+I", "+I"]
     with pytest.raises(Unsupported) as caught:
         table.system("audit_log")
     assert caught.value.code == "no-log"
@@ -267,7 +267,7 @@ def test_a_column_called_rowkind_is_in_the_way(store: Store) -> None:
         with pytest.raises(Unsupported) as caught:
             table.system(name, from_version=0)
         assert caught.value.code == "rowkind-column"
-    assert len(told(table, "snapshots")) == 1
+    assert len(reported(table, "snapshots")) == 1
 
 
 @pytest.mark.parametrize(

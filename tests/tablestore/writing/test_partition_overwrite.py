@@ -171,9 +171,11 @@ def test_a_dynamic_overwrite_replaces_the_partitions_that_the_rows_have(sales: T
     assert snapshot.operation is Operation.OVERWRITE
     assert (snapshot.metrics["rows_written"], snapshot.metrics["rows_removed"]) == (2, 2)
     assert held(sales) == (everything() - {(DAYS[0], 1), (DAYS[0], 2)}) | {(DAYS[0], 7), ("2026-02-01", 7)}
-    told = [(c["_kind"], str(c["day"]), c["id"]) for c in changes(sales, version=before)]
-    assert sorted(told) == sorted([("+I", DAYS[0], 7), ("+I", "2026-02-01", 7), ("-D", DAYS[0], 1), ("-D", DAYS[0], 2)])
-    assert all(kind == "-D" for kind, *_ in told[:2]), "old rows leave before new ones come"
+    found = [(c["_kind"], str(c["day"]), c["id"]) for c in changes(sales, version=before)]
+    assert sorted(found) == sorted(
+        [("+I", DAYS[0], 7), ("+I", "2026-02-01", 7), ("-D", DAYS[0], 1), ("-D", DAYS[0], 2)]
+    )
+    assert all(kind == "-D" for kind, *_ in found[:2]), "old rows leave before new ones come"
 
 
 def test_a_static_overwrite_replaces_the_partitions_that_it_names(sales: Table) -> None:
@@ -209,8 +211,8 @@ def test_the_log_says_which_partitions_are_to_be_read_again(sales: Table) -> Non
     transactions = [t for snapshot in reversed(sales.snapshots(3)) for t in snapshot.transactions]
     with open_log(config, sales.opened.ambient) as log:
         for bucket in (0, 1):
-            told = [e.payload for e in log.events(transactions, bucket=bucket) if isinstance(e, LogControl)]
-            assert told == [
+            reported = [e.payload for e in log.events(transactions, bucket=bucket) if isinstance(e, LogControl)]
+            assert reported == [
                 {"control": "drop partition", "partitions": [{"region": "us"}]},
                 {"control": "overwrite", "partitions": [{"day": DAYS[0], "region": "eu"}]},
                 {"control": "overwrite"},

@@ -45,7 +45,7 @@ def put(table: Table, *found: dict[str, Any], overwrite: bool = False) -> int:
     return table.write(to_arrow(table, found), overwrite=overwrite).version
 
 
-def told(table: Table, version: int) -> Rows:
+def reported(table: Table, version: int) -> Rows:
     """What the log says of one version."""
     return changes(table, version=version - 1, stop=version)
 
@@ -61,7 +61,7 @@ def test_the_log_tells_exactly_which_rows_become_others(store: Store) -> None:
     snapshot = table.rollback(then)
     assert str(snapshot.operation) == "ROLLBACK"
     assert repr(rows(table)) == repr(before)
-    found = {(r["_kind"], r["id"]) for r in told(table, snapshot.version)}
+    found = {(r["_kind"], r["id"]) for r in reported(table, snapshot.version)}
     assert found == {("+U", 2), ("-D", 5), ("+I", 3)}, "rows 1 and 4 are as they were, wherever they stand"
     assert_healthy(table.filestore)
     put(table, row(2, 9.0), row(8))
@@ -77,7 +77,7 @@ def test_rows_that_only_moved_are_not_told(store: Store) -> None:
     with_three = table.filestore.state().version
     table.compact(full=True)
     snapshot = table.rollback(with_three)
-    assert told(table, snapshot.version) == []
+    assert reported(table, snapshot.version) == []
     assert snapshot.transactions == ()
     assert len(rows(table)) == 3
     assert table.rollback(snapshot.version).version == snapshot.version, "nothing to do"
@@ -113,7 +113,7 @@ def test_a_table_without_a_key(store: Store) -> None:
     put(table, row(2))
     snapshot = table.rollback(then)
     assert [r["id"] for r in rows(table)] == [1, 1]
-    found = [(r["_kind"], r["id"]) for r in told(table, snapshot.version)]
+    found = [(r["_kind"], r["id"]) for r in reported(table, snapshot.version)]
     assert found == [("-D", 2)], "the file with the others stays"
     assert_whole(table)
 

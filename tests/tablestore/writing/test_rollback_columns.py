@@ -238,8 +238,8 @@ def test_what_changed_is_told_with_the_columns_of_now(store: Store) -> None:
     table.alter("RENAME COLUMN a TO c", "ADD COLUMN n INT")
     before = put(table, {"id": 1, "c": 100, "b": "x", "n": 5})
     after = table.rollback(then).version
-    told = table.system("changes", from_version=before, to_version=after).to_arrow().to_pylist()
-    assert sorted((row["id"], row["rowkind"], row["c"], row["n"]) for row in told) == [
+    reported = table.system("changes", from_version=before, to_version=after).to_arrow().to_pylist()
+    assert sorted((row["id"], row["rowkind"], row["c"], row["n"]) for row in reported) == [
         (1, "+U", 1, None),
         (1, "-U", 100, 5),
         (2, "+U", 2, None),

@@ -95,8 +95,8 @@ def test_the_log_tells_what_becomes_of_rows_that_waited_and_no_more(store: Store
     table.compact(full=True)
     version = put(table, (1, 9, "z"), (6, 9, "f"), (4, None, None, "-D"))
     snapshot = table.rollback(then)
-    told = changes(table, version=version, stop=snapshot.version)
-    assert {(row["_kind"], row["id"], row["n"]) for row in told} == {("+U", 1, 5), ("-D", 6, 9), ("+I", 4, 1)}
+    reported = changes(table, version=version, stop=snapshot.version)
+    assert {(row["_kind"], row["id"], row["n"]) for row in reported} == {("+U", 1, 5), ("-D", 6, 9), ("+I", 4, 1)}
 
 
 def test_many_runs_are_folded_a_few_at_a_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from tablestore import Store, Table
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
-from tests.tablestore.test_log_modes import CHANGES, KEY, SCHEMA, given_rows, replayed, stored, told
+from tests.tablestore.test_log_modes import CHANGES, KEY, SCHEMA, given_rows, replayed, reported, stored
 from tests.tablestore.test_log_modes import ENGINES as MERGING
 from tests.warehouses import assert_whole, rows, warehouse
 
@@ -73,7 +73,7 @@ def assert_led_to(table: Table) -> None:
     if definition.options["log.system"] != "none" and definition.log_mode is LogMode.ALL:
         for version in range(1, table.snapshots()[0].version + 1):
             if definition.logs_images:
-                changes = told(table, version - 1, version)
+                changes = reported(table, version - 1, version)
                 assert replayed(stored(table, version - 1), changes) == stored(table, version)
     if definition.changelog_producer.images:
         assert_exact(table.filestore, by_deltalake(table.filestore))

@@ -36,7 +36,7 @@ def schema_of(kind: str, name: str | None = None, **more: Any) -> dict[str, Any]
 def message(members: dict[str, tuple[dict[str, Any], Any]], op: str = "c", indent: int | None = None) -> bytes:
     row = {
         "type": "struct",
-        "fields": [{**said, "field": name} for name, (said, _) in members.items()],
+        "fields": [{**declared, "field": name} for name, (declared, _) in members.items()],
         "optional": True,
         "name": "shop.items.Value",
     }
@@ -50,9 +50,9 @@ def decoded(columns: dict[str, pa.DataType], messages: list[bytes | None]) -> An
     return opened("debezium-json", pa.schema(list(columns.items())), schema_include="true").decode(messages)
 
 
-def one(kind: pa.DataType, said: dict[str, Any], values: list[Any]) -> list[Any]:
+def one(kind: pa.DataType, declared: dict[str, Any], values: list[Any]) -> list[Any]:
     """A column of messages' values; a text where the message is malformed."""
-    found = decoded({"c": kind}, [message({"c": (said, value)}) for value in values])
+    found = decoded({"c": kind}, [message({"c": (declared, value)}) for value in values])
     rows = dict(zip(found.index.tolist(), found.rows["c"].to_pylist(), strict=True))
     rows |= {bad.index: bad.reason for bad in found.malformed}
     assert sorted(rows) == list(range(len(values)))
@@ -111,25 +111,25 @@ def test_what_is_no_decimal() -> None:
 @pytest.mark.parametrize("kind", [pa.string(), pa.float64()])
 @pytest.mark.parametrize("scale", [2**31 - 1, -(2**31)])
 def test_a_scale_that_no_number_has_costs_its_message_alone(scale: int, kind: pa.DataType) -> None:
-    said = schema_of("struct", VARIABLE)
-    damaged_one, good = one(kind, said, [{"scale": s, "value": base64_of(7)} for s in (scale, 0)])
+    declared = schema_of("struct", VARIABLE)
+    damaged_one, good = one(kind, declared, [{"scale": s, "value": base64_of(7)} for s in (scale, 0)])
     assert VARIABLE in damaged_one
     assert float(good) == 7.0
 
 
 def test_decimals_of_messages() -> None:
-    said = schema_of("bytes", DECIMAL, parameters={"scale": "2", "connect.decimal.precision": "10"})
+    declared = schema_of("bytes", DECIMAL, parameters={"scale": "2", "connect.decimal.precision": "10"})
     values = [base64_of(n) for n in (12345, -1, 10**10)] + [None, "!"]
-    assert one(pa.decimal128(10, 2), said, values) == [
+    assert one(pa.decimal128(10, 2), declared, values) == [
         Decimal("123.45"),
         Decimal("-0.01"),
         f"after.c: {base64_of(10**10)} as {DECIMAL} is no decimal128(10, 2)",
         None,
         f"after.c: ! as {DECIMAL} is no decimal128(10, 2)",
     ]
-    assert one(pa.string(), said, values[:2]) == ["123.45", "-0.01"]
-    assert one(pa.binary(), said, [base64_of(258)]) == [b"\x01\x02"]
-    assert "is no bool" in one(pa.bool_(), said, [base64_of(1)])[0]
+    assert one(pa.string(), declared, values[:2]) == ["123.45", "-0.01"]
+    assert one(pa.binary(), declared, [base64_of(258)]) == [b"\x01\x02"]
+    assert "is no bool" in one(pa.bool_(), declared, [base64_of(1)])[0]
     variable = schema_of("struct", VARIABLE, fields=[])
     members = [{"scale": s, "value": base64_of(n)} for s, n in ((0, 7), (3, -1500), (-2, 3), (0, 9))]
     assert one(pa.string(), variable, [*members, None]) == ["7", "-1.500", "300", "9", None]
@@ -174,11 +174,11 @@ def test_any_instant_in_any_column(name: str, numbers: list[int], kind: pa.DataT
 
 @pytest.mark.parametrize("name", ["io.debezium.time.Date", "org.apache.kafka.connect.data.Date"])
 def test_days(name: str) -> None:
-    said = schema_of("int32", name)
+    declared = schema_of("int32", name)
     days = [0, -719_162, 2_932_896, None]
-    assert one(pa.date32(), said, days) == [dt.date(1970, 1, 1), dt.date.min, dt.date.max, None]
-    assert one(pa.int32(), said, days) == days
-    assert all("is no date32" in str(value) for value in one(pa.date32(), said, [-719_163, 2_932_897]))
+    assert one(pa.date32(), declared, days) == [dt.date(1970, 1, 1), dt.date.min, dt.date.max, None]
+    assert one(pa.int32(), declared, days) == days
+    assert all("is no date32" in str(value) for value in one(pa.date32(), declared, [-719_163, 2_932_897]))
 
 
 def test_what_needs_no_schema_is_read_as_ever() -> None:
@@ -190,18 +190,18 @@ def test_what_needs_no_schema_is_read_as_ever() -> None:
 
 
 def test_values_within_others() -> None:
-    said = schema_of("int64", "io.debezium.time.MicroTimestamp")
-    listed = schema_of("array", items=said)
+    declared = schema_of("int64", "io.debezium.time.MicroTimestamp")
+    listed = schema_of("array", items=declared)
     assert one(pa.list_(NTZ), listed, [[0, None], None, [], [2**62]]) == [
         [EPOCH, None],
         None,
         [],
         f"after.c: [{2**62}] as array is no list<item: timestamp[us]>",
     ]
-    held = schema_of("struct", fields=[{**said, "field": "at"}, {"type": "string", "field": "x"}])
+    held = schema_of("struct", fields=[{**declared, "field": "at"}, {"type": "string", "field": "x"}])
     kind = pa.struct([("x", pa.string()), ("at", LTZ)])
     assert one(kind, held, [{"at": 0, "x": "y"}, None]) == [{"x": "y", "at": EPOCH.replace(tzinfo=dt.UTC)}, None]
-    mapped = schema_of("map", keys={"type": "string"}, values=said)
+    mapped = schema_of("map", keys={"type": "string"}, values=declared)
     assert one(pa.map_(pa.string(), NTZ), mapped, [{"a": 0}, None]) == [[("a", EPOCH)], None]
 
 
