@@ -204,7 +204,7 @@ class KafkaDeclaration:
         )
 
     def _opened(self, role: Role) -> Format:
-        # The formats load polars, which whoever only lists or describes tables does without.
+        # The formats load polars, which is not needed to list or describe tables.
         from log.connector.formats.opening import open_format
 
         name, halves = self.formats[role], self.projection

@@ -1,8 +1,8 @@
-"""Consumer groups of a table's topic: a reader's offsets, and the writes that are done once, however often tried.
+"""Consumer groups of a table's topic: they keep a reader's offsets, and make numbered writes exactly once.
 
-A write's writer has a name, which is its transactional id, so whoever tries again ends what the try before has left
-open (KIP-98). And it is a consumer group's id: the number of the write is committed as that group's offset in the same
-transaction as the messages (KIP-447), so there is no moment at which only one of the two is there.
+The name of a writer is its transactional id, so a retry ends the transaction that an earlier attempt has left open
+(KIP-98). It is also the id of a consumer group: the number of the write is committed as that group's offset in the same
+transaction as the messages (KIP-447), so that either both are stored or neither is.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from log.kafka.sending import Producer
 
 __all__ = ["LastWrite", "Numbered", "group_offsets"]
 
-_PARTITION = 0  # a group has offsets of partitions; which one does not matter, but that it is there
+_PARTITION = 0  # a group has offsets for partitions: any partition that exists can be used
 
 
 def group_offsets(table: KafkaDeclaration, group: str, ambient: Ambient) -> GroupOffsets:
-    """The offsets of the table's topic that a group keeps; raises as `GroupOffsets`."""
+    """Returns the offsets of the table's topic that a group keeps; for errors see `GroupOffsets`."""
     return GroupOffsets(table.topic, group, table, client_settings(table), ambient)
 
 
 @dataclass(frozen=True, slots=True)
 class Numbered:
-    """Which write it is. Picklable.
+    """Identifies a write. Picklable.
 
     Attributes:
-        writer: No other writer of the topic is called so.
+        writer: The writer's name, which no other writer of the topic has.
         number: Grows from write to write, from 0 on.
     """
 

@@ -1,4 +1,4 @@
-"""What may be passed to Kafka's clients by ``properties.*``, and which options are secret. Pure."""
+"""Checks which options ``properties.*`` may be passed to Kafka's clients, and which are secret. Pure."""
 
 from __future__ import annotations
 

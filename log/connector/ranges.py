@@ -59,10 +59,10 @@ def starting_offsets(
 
 
 def parts(ranges: Iterable[PartitionRange], most: int) -> tuple[PartitionRange, ...]:
-    """The same offsets in ranges of at most so many each, for readers side by side; empty ranges are left out.
+    """Splits ranges into ranges of at most so many offsets, for parallel readers; empty ranges are left out.
 
-    Those of one partition follow each other, in order: whoever puts the rows of all together, one after the other, has
-    each key's changes in theirs.
+    Those of one partition follow each other in order, so the rows of all ranges, one after the other, have each key's
+    changes in order.
     """
     return tuple(
         PartitionRange(r.partition, start, min(start + most, r.end))

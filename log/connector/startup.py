@@ -1,4 +1,4 @@
-"""Where a reader of a topic begins, parsed from options. Pure."""
+"""Parses from options where a reader of a topic begins. Pure."""
 
 from __future__ import annotations
 

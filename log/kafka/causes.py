@@ -46,7 +46,7 @@ class LastingError(Exception):
 
 @dataclass(slots=True)
 class Causes:
-    """What a client reports of its connections while it makes a request; `notice` is its ``error_cb``."""
+    """Collects what a client reports about its connections during a request; `notice` is its ``error_cb``."""
 
     _texts: dict[int, str] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)

@@ -43,7 +43,7 @@ TOPIC_IN_DOUBT = frozenset(
 
 
 class Brokers(Protocol):
-    """What errors say of brokers and topic."""
+    """The names of brokers and topic in error messages."""
 
     @property
     def bootstrap_servers(self) -> str | None:

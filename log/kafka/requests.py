@@ -1,4 +1,4 @@
-"""Requests to coordinators and to given brokers, made again while what is wrong may pass."""
+"""Sends requests to coordinators and to given brokers, and retries them after errors that may be temporary."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Requests:
         self._connections.clear()
 
     def at_coordinator(self, transaction_id: str, request: ApiMessage, parse: Callable[[Any], T]) -> T:
-        """What ``parse`` makes of the answer of the coordinator of a transactional id."""
+        """Sends a request to the coordinator of a transactional id; returns what ``parse`` makes of the answer."""
 
         def attempt() -> T:
             # Looked up each time: a coordinator moves when its broker dies.
@@ -62,7 +62,7 @@ class Requests:
         return self._retried(attempt)
 
     def at(self, broker: Address, request: ApiMessage, parse: Callable[[Any], T]) -> T:
-        """What ``parse`` makes of the answer of one broker."""
+        """Sends a request to one broker; returns what ``parse`` makes of the answer."""
         return self._retried(lambda: self._once(broker, request, parse))
 
     def _coordinator(self, transaction_id: str) -> Address:
@@ -98,7 +98,7 @@ class Requests:
             raise
 
     def _lasting(self, error: BaseException) -> InvalidRequest | None:
-        """What no other try repairs. After an answer nothing is: settings that have worked are not wrong."""
+        """Returns the error that no retry can help against; None after any answer, since the settings have worked."""
         servers = ",".join(f"{host}:{port}" for host, port in self._servers)
         if self._answered:
             return None

@@ -1,4 +1,4 @@
-"""What a connection of our own takes from librdkafka's settings: addresses, TLS and a login."""
+"""Reads addresses, TLS and login of our own connections from librdkafka's settings."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ __all__ = ["Ingestion", "Pace", "Taken"]
 @checks_arguments()
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When changes are committed: as soon as one limit is reached, so that a slow topic does not make many versions.
+    """The limits of a batch: it is committed as soon as one is reached, so that a slow topic makes few versions.
 
     Attributes:
         rows: The number of waiting changes.

@@ -1,4 +1,4 @@
-"""What is read, in the form that its user wants: Arrow, polars, pandas or plain values of Python."""
+"""Results of reads, which convert themselves to Arrow, polars, pandas or plain Python values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Results"]
 
 
 class _Batches(Protocol):
-    """What gives batches of one schema."""
+    """A source of batches with one schema."""
 
     @property
     def schema(self) -> pa.Schema:

@@ -336,7 +336,7 @@ class SparkStore:
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """What a store keeps of a table that it writes."""
+    """The writer that a store keeps for a table, and its compaction."""
 
     table: TableWriter
     compaction: InWriter

@@ -1,4 +1,4 @@
-"""What a table is and holds, as plain values: what ``tablestore describe`` prints."""
+"""The metadata and sizes of a table as plain values, which ``tablestore describe`` prints."""
 
 from __future__ import annotations
 

@@ -13,11 +13,11 @@ from filestore.model.types import TIMESTAMP, canonical
 __all__ = ["KAFKA_KEYS", "NO_KEYS", "MetadataKey", "Origin", "available_keys"]
 
 NO_KEYS: Mapping[str, pa.DataType] = {}
-"""Of a format without metadata."""
+"""The metadata of a format that has none."""
 
 
 class Origin(StrEnum):
-    """Where a key's values are from; members in the order of a row's columns."""
+    """The source of a key's values; the members are in the order of a row's columns."""
 
     KEY_FORMAT = "key."
     VALUE_FORMAT = "value."
@@ -33,8 +33,8 @@ class MetadataKey:
         type: The canonical type of its values.
         description: What it is, for people.
         nullable: Whether a message may lack it.
-        writable: Whether a written message can be given it.
-        origin: Who gives it.
+        writable: Whether it can be written to a message.
+        origin: The source of its values.
     """
 
     name: str

@@ -33,7 +33,7 @@ def metadata_field(key: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """From rows of messages to declared rows. Picklable.
+    """Converts rows of messages to declared rows. Picklable.
 
     Attributes:
         produced: What a reader produces.
@@ -69,7 +69,7 @@ class ReadPlan:
         return _table(columns, self.declared, rows)
 
     def unreadable(self, rows: pa.Table) -> dict[int, str]:
-        """The rows that `read` would refuse, and why: for whoever skips malformed messages, or puts them aside.
+        """Returns the rows that `read` would refuse, with the reason: a reader may skip them, or move them elsewhere.
 
         Args:
             rows: As `read` takes them.
@@ -84,7 +84,7 @@ class ReadPlan:
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """From declared rows to rows of messages. Picklable.
+    """Converts declared rows to rows of messages. Picklable.
 
     Attributes:
         declared: What users may give: all columns that are not VIRTUAL, in declared order.

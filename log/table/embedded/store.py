@@ -169,24 +169,24 @@ class EmbeddedLog:
         return EmbeddedTail(self._config, offsets, target, self._ambient)
 
     def start_offsets(self) -> dict[int, int]:
-        """From each partition's bounds."""
+        """Returns for each bucket the first offset that is kept."""
         return {b: p.bounds()[0] for b, p in enumerate(self._partitions)}
 
     def end_offsets(self) -> dict[int, int]:
-        """From each partition's bounds."""
+        """Returns for each bucket the offset of the next record."""
         return {b: p.bounds()[1] for b, p in enumerate(self._partitions)}
 
     def open_transactions(self) -> list[OpenTransaction]:
-        """From each partition's list."""
+        """Lists the open transactions of all buckets."""
         found = ((b, one) for b, p in enumerate(self._partitions) for one in p.opened())
         return [OpenTransaction(b, start, id_, since_ms=since_ms) for b, (id_, start, since_ms) in found]
 
     def stable_offsets(self) -> dict[int, int]:
-        """Where each partition's first open transaction begins; nobody waits for it."""
+        """Returns for each bucket where its first open transaction begins; no reader waits for it."""
         return {b: p.stable_offset() for b, p in enumerate(self._partitions)}
 
     def older_than(self, time_ms: int) -> dict[int, int]:
-        """For each bucket the offset before which all records are older than that, and of ended transactions."""
+        """Returns for each bucket the offset before which all records are older, and their transactions have ended."""
         return {b: p.older_than(time_ms) for b, p in enumerate(self._partitions)}
 
     def trim(self, before: Mapping[int, int]) -> None:

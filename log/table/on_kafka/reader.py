@@ -45,7 +45,7 @@ class RangeReader:
         schema: pa.Schema,
         committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
-        """What `log.table.store.LogStore.events` says."""
+        """Reads transactions as `log.table.store.LogStore.events` does."""
         with self._fetcher() as fetcher:
             for transaction in transactions:
                 for part in transaction.ranges:

@@ -42,7 +42,7 @@ _SEQUENCES = 1 << 31  # Kafka's sequence numbers are 31 bits and wrap
 
 
 class TransactionDesk(Protocol):
-    """What a writer asks of its log, besides the producer."""
+    """The part of a log that a writer needs, besides the producer."""
 
     def describe(self, transaction_id: str) -> TransactionState | None:
         """Returns what the coordinator knows of a transaction."""
@@ -206,7 +206,7 @@ class TransactionWriter(KafkaLogWriter):
         return self._prepared
 
     def _give_up(self) -> None:
-        """If the broker does not answer the transaction stays open until `LogStore.abort_unnamed`."""
+        """Aborts the transaction; if the broker does not answer, it stays open until `LogStore.abort_unnamed`."""
         producer, self._sender.producer = self._sender.producer, None
         if self._prepared is not None:
             self._desk.abort(self._prepared)

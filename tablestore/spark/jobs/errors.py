@@ -1,8 +1,8 @@
-"""Which error of ours an exception of Spark stands for.
+"""Converts exceptions of Spark to our errors.
 
-Spark passes exceptions between its processes as text. Jobs of ours do not depend on that: their tasks return errors as
-values (`tablestore.spark.jobs.runner`). The text is all there is where Spark itself calls our code or the user's, and
-where a process dies:
+Spark passes exceptions between its processes as text. Our own jobs do not depend on that: their tasks return errors as
+values (`tablestore.spark.jobs.runner`). There is only the text if Spark itself calls our code or the user's, or if a
+process dies:
 
 - a read of ``format("tablestore")`` fails in a task or while it is planned, or a streaming query stops. The user's own
   call of Spark raises that exception, and `error_of` finds our error in it, with its class, message and code;
@@ -25,7 +25,7 @@ from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 __all__ = ["BAD_VALUE", "crash_in", "error_in", "error_of", "failure_of"]
 
 BAD_VALUE = "tablestore: bad-value: "
-"""What the message of the error begins with that an expression of Spark raises for a value that does not fit."""
+"""The beginning of the message with which an expression of Spark fails for a value that does not fit."""
 
 # as Python prints the errors of `filestore.errors`: the class, the message, and the code as a note below it
 _PRINTED = re.compile(r"^filestore\.errors\.(\w+): ((?:(?!^filestore\.errors\.).)*?)\ncode: ([\w-]+)", re.M | re.S)
@@ -95,10 +95,10 @@ def error_of(exception: BaseException) -> TableStoreError | None:
 
 
 def failure_of(exception: BaseException) -> TableStoreError | None:
-    """What the failure of a job is for our callers; None if it is the user's: an error of the frame's own expressions.
+    """Converts the failure of one of our jobs to our error; None for an error of the user's own expressions.
 
     Args:
-        exception: What Spark raised for a job of ours.
+        exception: The exception that Spark raised.
     """
     if (ours := error_of(exception)) is not None:
         return ours

@@ -1,4 +1,4 @@
-"""What a task keeps on its executor's disk: sorted runs while it works, and what look-ups keep for later tasks."""
+"""The files of a task on its executor's disk: sorted runs while it works, and the look-up cache for later tasks."""
 
 from __future__ import annotations
 

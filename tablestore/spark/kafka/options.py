@@ -21,7 +21,7 @@ from tablestore.topics.spec import is_complete, state_unused
 __all__ = ["RECORDS_PER_TASK", "KafkaRead", "kafka_read"]
 
 RECORDS_PER_TASK = 1_000_000
-"""How many messages a task of a batch read takes at most, unless it is said otherwise."""
+"""The default for the largest number of messages that a task of a batch reads."""
 
 _CHANGELOG_ROWS = 1_000_000  # a task that finds the rows before holds a quarter of its batch
 
@@ -31,13 +31,13 @@ _DECLARATION = "declarationSecret"
 
 @dataclass(frozen=True, slots=True)
 class KafkaRead:
-    """What a user asks to read of a Kafka table.
+    """The options of a read of a Kafka table.
 
     Attributes:
         declaration: The table, with the reader's own ``scan.*`` options.
-        columns: ``columns``, as JSON: which columns; all if None.
-        ranges: ``ranges``, as JSON: which offsets; None for those that the topic has when the query runs.
-        records_per_task: ``maxRecordsPerTask``: of a batch.
+        columns: ``columns``, as JSON: the columns to read; all if None.
+        ranges: ``ranges``, as JSON: the offsets to read; None for those that the topic has when the query runs.
+        records_per_task: ``maxRecordsPerTask``: the largest number of messages for a task of a batch read.
         rows_per_batch: ``maxRowsPerBatch``: of a stream.
         mode: ``mode``: what it gets of an update.
         state: ``state``: of a stream that gets complete changes, the folder of what is known of the keys.
@@ -58,11 +58,11 @@ class KafkaRead:
 
     @property
     def most_rows(self) -> int | None:
-        """How many messages a micro-batch has at most; None if all that there are."""
+        """The largest number of messages in a micro-batch; None without a limit."""
         return self.rows_per_batch or (_CHANGELOG_ROWS if self.normalizes else None)
 
     def check_state(self) -> None:
-        """Of a stream. `InvalidRequest`: ``state-missing`` or ``state-unused``."""
+        """Checks the option ``state`` of a stream. `InvalidRequest`: ``state-missing`` or ``state-unused``."""
         if self.normalizes and self.state is None:
             raise InvalidRequest(
                 f"a stream of the complete changes of topic {self.declaration.topic} needs state: a folder of its own, "
@@ -73,7 +73,7 @@ class KafkaRead:
             raise state_unused(self.state)
 
     def to_options(self) -> dict[str, str]:
-        """For Spark, which takes texts."""
+        """Converts it to options for Spark, which are texts."""
         table = self.declaration
         declared = {
             "columns": base64.b64encode(table.columns.to_arrow().serialize()).decode(),
@@ -92,7 +92,7 @@ class KafkaRead:
 
     @classmethod
     def of(cls, declaration: KafkaDeclaration, options: Mapping[str, str]) -> Self:
-        """Of a table, as options say, whatever the case of their names.
+        """Parses the options of a read of a table; the case of their names does not matter.
 
         Raises:
             InvalidRequest: ``bad-option-value``, ``bad-result-mode``, or an option ``scan.*`` that is none.
@@ -112,7 +112,7 @@ class KafkaRead:
 
 
 def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
-    """What options ask to read; None if the table that they name is no Kafka table.
+    """Parses options; returns None if the table that they name is not a Kafka table.
 
     Args:
         options: Those of `KafkaRead.to_options`; or ``path`` and ``catalog`` (and ``token``), as for managed tables,

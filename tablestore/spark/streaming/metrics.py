@@ -114,5 +114,5 @@ def _duration_ms(event: QueryProgressEvent) -> int:
 
 
 def _milliseconds(timestamp: str) -> int:
-    """Of Spark's ISO 8601 in UTC."""
+    """Converts a time of Spark (ISO 8601 in UTC) to milliseconds since 1970."""
     return int(datetime.fromisoformat(timestamp).timestamp() * 1000)

@@ -17,11 +17,11 @@ __all__ = ["StreamOptions", "whole_option"]
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """What the user chose for a stream.
+    """The options of a stream.
 
     Attributes:
         start: ``scan``, ``timestamp``, ``version``, ``tag``: where it begins.
-        mode: ``mode``: which rows stand for an update.
+        mode: ``mode``: whether an update is one row or two.
         max_rows: ``maxRowsPerBatch``: the most rows of a micro-batch.
         max_versions: ``maxVersionsPerBatch``: the most versions of a micro-batch.
         consumer: ``consumerId``: the id under which the table keeps the stream's position.
@@ -37,7 +37,7 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """From Spark's texts, whatever the case of their names.
+        """Parses Spark's options; the case of their names does not matter.
 
         Raises:
             InvalidRequest: ``bad-option-value``, ``bad-scan-mode``, ``bad-time-travel``, ``bad-result-mode``,

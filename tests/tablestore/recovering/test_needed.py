@@ -81,7 +81,7 @@ class Model:
         return found
 
     def complete(self, writer: Writer) -> None:
-        """As `LogOrder.complete`."""
+        """As `LogOrder.completed`."""
         version, state = len(self.versions) - 1, self.versions[-1]
         if writer.completed_at == version:
             return

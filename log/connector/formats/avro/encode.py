@@ -54,7 +54,7 @@ def _parts(array: pa.Array, field: pa.Field) -> list[_Part]:
 
 
 def _values(array: pa.Array) -> list[_Part]:
-    """The bytes of values; what stands for a null is of no account."""
+    """Returns the bytes of values; those of a null are arbitrary, and not used."""
     kind = array.type
     if pa.types.is_boolean(kind):
         return [pc.if_else(array.fill_null(False), _constant(b"\x01"), _constant(b"\x00"))]

@@ -61,7 +61,7 @@ class _Text:
     level: Index
     container: Index
     opens: Index
-    """Where among the tokens each container begins."""
+    """For each container the number of the token with which it begins."""
 
 
 def _scanned(data: Bytes) -> _Text:
