@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     Depth.DEEP, deadline=None, print_blob=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=20, derandomize=True)
+settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=12, derandomize=True)
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=4)
 settings.load_profile(DEPTH)
 
@@ -55,18 +56,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
     yield
-    items.sort(
-        key=lambda item: item.get_closest_marker("slow") is None
-    )  # slow tests run first, so that none of them starts last
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # slow tests first: none of them starts last
 
 
 def _group(item: pytest.Item) -> str | None:
-    """Returns the group of tests that `pytest -n` runs in one process: by server, or by module with its own servers."""
-    for fixture in ("spark", "mortal_broker", "kafka_broker"):
-        if fixture in getattr(item, "fixturenames", ()):
+    """Names the tests that `pytest -n` runs in one process: those of a server, or of a module with its own servers."""
+    fixtures = getattr(item, "fixturenames", ())
+    module = item.stash[PLAIN_ID].partition("::")[0]
+    if "spark" in fixtures:  # two sessions, because one alone would take longer than all other tests together
+        return f"spark-{zlib.crc32(module.encode()) % 2}"
+    for fixture in ("mortal_broker", "kafka_broker"):
+        if fixture in fixtures:
             return fixture
     own = item.get_closest_marker("kafka") or item.get_closest_marker("spark")
-    return item.stash[PLAIN_ID].partition("::")[0] if own else None
+    return module if own else None
 
 
 def _is_run(item: pytest.Item) -> bool:

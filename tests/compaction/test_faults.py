@@ -21,6 +21,7 @@ from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
+from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed
 from tests.proposals import commit_compaction
 from tests.tables import assert_healthy, create, define, read, read_polars, reopen, write
@@ -75,10 +76,8 @@ def between(store: FileStore, step: Step) -> CompactionRunner:
     [(Unavailable("injected"), False), (Unavailable("injected"), True), (Killed(), False), (Killed(), True)],
     ids=["error before", "error after", "kill before", "kill after"],
 )
-def test_at_every_storage_call(folder: Path, step: Step, error: BaseException, after: bool) -> None:
-    number, fired = 0, True
-    while fired:
-        number += _next(number)
+def test_at_every_storage_call(folder: Path, step: Step, error: BaseException, after: bool, depth: Depth) -> None:
+    for number in depth.counting(7):
         below = folder / str(number)
         store = worn(below)
         runner = between(store, step)
@@ -92,18 +91,14 @@ def test_at_every_storage_call(folder: Path, step: Step, error: BaseException, a
             assert fault.fired
         except Conflict:
             assert step is overwrite
-        fired = fault.fired
         _whole(store, step)
         again = reopen(store)
         compact_table(again, full=True)
         assert plan_compaction(again.state(), full=True) == []
         _whole(store, step)
+        if not fault.fired:
+            break
     assert number > 30, "there are more calls than that"
-
-
-def _next(number: int) -> int:
-    """Every call of the first dozen, then every third: they repeat for each row group and file."""
-    return 1 if number < 12 else 3
 
 
 def _whole(store: FileStore, step: Step) -> None:
