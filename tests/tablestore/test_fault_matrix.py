@@ -474,9 +474,9 @@ class Matrix:
         location = self._copy(str(number))
         fault = self._fault.at(number)
         rival_ran, unknown = self._act(location, fault)
-        key = contents(location), rival_ran
+        key = contents(location), rival_ran, unknown
         if key not in self._seen:
-            self._seen[key] = self._checked(location, rival_ran)
+            self._seen[key] = self._checked(location, rival_ran, unknown=unknown)
         if not fault.leaves_files and not unknown:
             left = set(self._seen[key].orphans) - self._orphans
             assert left == set(), f"left behind after a failed {fault.failed}"
@@ -495,8 +495,9 @@ class Matrix:
             unknown = isinstance(error, CommitUnknown)
         return rival.ran, unknown
 
-    def _checked(self, location: Path, rival_ran: bool) -> Seen:
-        found = self._whole(location, strays=self._fault.kills and "log.consistency" in self._operation.options)
+    def _checked(self, location: Path, rival_ran: bool, *, unknown: bool) -> Seen:
+        eventual = "log.consistency" in self._operation.options
+        found = self._whole(location, strays=eventual and (unknown or self._fault.kills))
         if self._operation.rival is not None and not rival_ran:
             self._rival(location)
         self._operation.act(self._opened(location, ambient=self._ambient(2)))
@@ -513,7 +514,8 @@ class Matrix:
 
         Args:
             location: The table.
-            strays: Whether an eventual log may have records of a dead writer that nobody has repaired yet.
+            strays: Whether an eventual log may have records of a dead writer, or of one whose outcome is unknown, that
+                nobody has repaired yet.
         """
         table = self._opened(location)
         found = assert_same_rows(table, log=self._operation.log_is_whole and not strays)
