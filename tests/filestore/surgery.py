@@ -85,6 +85,15 @@ def rewrite(store: FileStore, change: Callable[[pa.Table], pa.Table], *, with_ve
     edit_add(store, path, lambda add: add.update(size=path.stat().st_size))
 
 
+def _key_in_two_row_groups(store: FileStore) -> None:
+    """It ends one and begins the next."""
+    path = _data(store)
+    rows = pq.read_table(path, partitioning=None)
+    rows = pa.concat_tables([rows.slice(0, 5), rows.slice(4, rows.num_rows - 5)])
+    pq.write_table(rows, path, row_group_size=5)
+    edit_add(store, path, lambda add: add.update(size=path.stat().st_size))
+
+
 def _deny_all(store: FileStore) -> None:
     """A Bloom filter without a bit."""
     path = _data(store)
@@ -166,6 +175,12 @@ def _republished(store: FileStore, again: str | None) -> None:
 def _repaired_goes_back(store: FileStore) -> None:
     for version, offset in ((2, 9), (3, 8)):
         domain = _domain("tablestore.log", identity={}, open=[], repaired={"0": offset})
+        edit_entry(store, version, lambda actions, domain=domain: actions.extend(domain))  # type: ignore[misc]
+
+
+def _repaired_is_forgotten(store: FileStore) -> None:
+    for version, more in ((2, {"repaired": {"0": 9}}), (3, {})):
+        domain = _domain("tablestore.log", identity={}, open=[], **more)
         edit_entry(store, version, lambda actions, domain=domain: actions.extend(domain))  # type: ignore[misc]
 
 
@@ -405,6 +420,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
     "what was mended is forgotten": (Invariant.OFFSET_ORDER, _repaired_goes_back),
+    "what was repaired is not named any more": (Invariant.OFFSET_ORDER, _repaired_is_forgotten),
     "published again without having been open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, None)),
     "published again and not open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, "t2")),
     "batches go back": (Invariant.APP_VERSION_ORDER, lambda store: _both_txn(store, "query")),
@@ -445,6 +461,7 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
         Invariant.ROW_ORDER,
         on_rows(lambda rows: pa.concat_tables([rows.slice(0, 1), rows.slice(0, rows.num_rows - 1)])),
     ),
+    "a key in two row groups": (Invariant.ROW_ORDER, _key_in_two_row_groups),
     "rows of another bucket": (Invariant.BUCKET, on_rows(_other_ids)),
     "rows of another partition": (Invariant.PARTITION, on_add(lambda add: add.update(partitionValues={"p": "z"}))),
     "a null where none may be": (Invariant.NOT_NULL, _set_column("need", lambda rows: [None] * rows.num_rows)),
@@ -473,6 +490,10 @@ _FILES: dict[str, tuple[Invariant, Damage]] = {
     "a vector's bit flips": (Invariant.VECTOR, _flip_vector_bit),
     "vectors are gone": (Invariant.VECTOR, _unlink_vectors),
     "a vector beyond the file": (Invariant.VECTOR, lambda store: _other_vector(store, [0, 999])),
+    "a vector right behind the file": (
+        Invariant.VECTOR,
+        lambda store: _other_vector(store, [pq.read_metadata(_data(store)).num_rows]),
+    ),
     "a vector without rows": (Invariant.VECTOR, lambda store: _other_vector(store, [])),
     "a file of an older version is gone": (Invariant.RETAINED_FILE, _lose_an_old_file),
     "dead rows live again": (Invariant.UNIQUE_KEY, _lost_vector),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from filestore.delta.state import TableState
 from filestore.doctor import Invariant, Severity, examine
 from filestore.errors import NotFound
 from filestore.model.partition_set import NO_PARTITIONS
@@ -121,8 +122,24 @@ def test_a_key_in_two_files_is_found_among_many_files(folder: Path) -> None:
     base = store.state()
     write(store, [{"id": n, "v": 2} for n in range(0, 20_000, 7)])
     assert_healthy(store)
-    # a writer that did not look its keys up
-    blind = prepare(store, [{"id": 12_345, "v": 3}], overwrite=True, base=base)
+    write_blindly(store, base, 12_345)
+    (problem,) = examine(store).problems
+    assert problem.code is Invariant.UNIQUE_KEY
+    assert "[12345]" in problem.message
+
+
+def test_a_key_that_ends_a_file_and_begins_another_is_found(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
+    write(store, [{"id": n, "v": 1} for n in range(10)])
+    write_blindly(store, store.state(), 9)
+    (problem,) = examine(store).problems
+    assert problem.code is Invariant.UNIQUE_KEY
+    assert "[9]" in problem.message
+
+
+def write_blindly(store: FileStore, base: TableState, key: int) -> None:
+    """A writer that does not look its keys up."""
+    blind = prepare(store, [{"id": key, "v": 3}], overwrite=True, base=base)
     blind.proposal = replace(
         blind.proposal,
         operation=Operation.WRITE,
@@ -131,6 +148,3 @@ def test_a_key_in_two_files_is_found_among_many_files(folder: Path) -> None:
     )
     blind.base = store.state()
     blind.commit()
-    (problem,) = examine(store).problems
-    assert problem.code is Invariant.UNIQUE_KEY
-    assert "[12345]" in problem.message

@@ -261,6 +261,24 @@ def test_a_function_against_a_loop(
     agrees()
 
 
+@pytest.mark.parametrize(
+    ("case", "kind", "changes", "wanted"),
+    [
+        ("count", pa.int64(), [("+I", 5), ("+I", 6), ("-D", 5)], 1),
+        ("count", pa.int64(), [("+I", 5), ("+I", None), ("-D", None)], 1),
+        ("product", pa.decimal128(18, 2), [("+I", Decimal("0.05")), ("+I", Decimal("0.50"))], Decimal("0.03")),
+        ("product", pa.decimal128(18, 2), [("+I", Decimal("-0.05")), ("+I", Decimal("0.50"))], Decimal("-0.03")),
+        ("collect", pa.list_(pa.int32()), [("-D", [1]), ("+I", [1])], [1]),
+        ("collect", pa.list_(pa.int32()), [("+I", [1]), ("-D", [1]), ("-D", [1]), ("+I", [1, 2])], [1, 2]),
+    ],
+)
+def test_retractions_and_roundings(case: str, kind: pa.DataType, changes: list[tuple[str, Any]], wanted: Any) -> None:
+    fields = {"s": FieldMerge("last_non_null_value", ignore_retract=True), "v": field_of(case)}
+    spec = MergeSpec(MergeEngine.AGGREGATION, Deletes.RETRACT, None, fields)
+    rows = [{"k": 0, "s": None, "v": value, "kind": given} for given, value in changes]
+    assert merged(spec, {}, rows, kind)[0][:2] == (True, wanted)
+
+
 # ---------------------------------------------------------------------------------------------------- sequence groups
 
 GROUPED = pa.schema([("k", pa.int64()), ("g", pa.int32()), ("a", pa.int32()), ("h", pa.int32()), ("i", pa.int32()),

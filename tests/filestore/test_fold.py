@@ -200,6 +200,15 @@ def test_late_rows_do_not_reach_the_log(folder: Path) -> None:
     assert metrics["rows_late"] == 1, "the two rows of key 1 were reduced to one"
 
 
+def test_late_rows_and_deletes_are_counted_as_late_only(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT, s INT, v INT", ["id"], sequence_field="s"))
+    write(store, [{"id": n, "s": 7, "v": 1} for n in range(3)])
+    rows = [{"id": 0, "s": 5, KIND_COLUMN: "-D"}, {"id": 1, "s": 5, "v": 2}, {"id": 2, "s": 8, KIND_COLUMN: "-D"}]
+    metrics = write(store, rows).snapshot.metrics
+    counts = {name: metrics[name] for name in ("rows_written", "rows_deleted", "rows_replaced", "rows_late")}
+    assert counts == {"rows_written": 0, "rows_deleted": 1, "rows_replaced": 1, "rows_late": 2}
+
+
 def test_looking_again_from_scratch_is_the_same_as_folding(folder: Path) -> None:
     """Two writers on one base: the second, rebased, gives what it would have given on the first's version."""
     ambient = seeded(1)
