@@ -95,10 +95,21 @@ def test_links_lead_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_paths_that_pages_name_exist(page: str) -> None:
-    """But for the walks, which say of which commit they are; decisions are of their time, too."""
-    text = (ROOT / page).read_text(encoding="utf-8").split("\n## Four walks")[0]
+    text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(rf"`((?:{'|'.join(PACKAGES)}|tests|docs)/[\w./]*)`", text)
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_files_of_the_walks_exist() -> None:
+    """A name without a folder is in the folder of the name before it."""
+    walks = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("\n### `log_offsets`")[1]
+    folder, missing = ROOT, []
+    for name in re.findall(r"`([\w/]+\.py)`", walks):
+        path = ROOT / name if "/" in name else folder / name
+        folder = path.parent
+        if not path.exists():
+            missing.append(name)
+    assert missing == []
 
 
 def test_commands_and_tasks_that_pages_name_exist() -> None:
