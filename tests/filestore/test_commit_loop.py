@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import deltalake
 import pytest
 
 from filestore import layout
+from filestore.commit.conflict import Rebase
+from filestore.commit.loop import Committed
 from filestore.commit.plan import commit_info, plan_actions
 from filestore.commit.proposal import AppVersion, Proposal
 from filestore.commit.protocol import metadata_only
@@ -100,6 +103,48 @@ def test_nobody_knows_when_the_entry_cannot_be_read_either(store: FileStore, sto
     assert reopen(store).snapshot(2).commit_id == prepared.proposal.commit_id
     assert not prepared.commit().fresh
     assert_healthy(store)
+
+
+@dataclass
+class Recorded:
+    """A transaction without work."""
+
+    base: TableState
+    calls: list[str] = field(default_factory=list)
+
+    def prepare(self) -> Proposal:
+        return Proposal(Operation.WRITE, "mine", self.base.version)
+
+    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        return proposal
+
+    def finish(self, committed: Committed) -> None:
+        self.calls.append("finish")
+
+    def discard(self, *, again: bool) -> None:
+        self.calls.append("discard")
+
+
+def test_of_an_unknown_outcome_nothing_is_discarded(store: FileStore, storage: FaultyStorage) -> None:
+    transaction = Recorded(store.state())
+
+    def down(call: Call) -> None:
+        if ENTRY in call.path and (call.operation == "write_new" or down_already):
+            down_already.append(call)
+            raise Unavailable("injected")
+
+    down_already: list[Call] = []
+    storage.hook = down
+    with pytest.raises(CommitUnknown):
+        store.commit(lambda base: nullcontext(transaction), base=transaction.base)
+    assert transaction.calls == []
+    storage.hook = at_commit(Unavailable("injected"), after=False)
+    with pytest.raises(Unavailable):
+        store.commit(lambda base: nullcontext(transaction), base=transaction.base)
+    assert transaction.calls == ["discard"]
+    storage.hook = lambda call: None
+    assert store.commit(lambda base: nullcontext(transaction), base=transaction.base) is not None
+    assert transaction.calls == ["discard", "finish"]
 
 
 def test_the_entry_of_another_after_an_error_is_a_lost_race(store: FileStore, storage: FaultyStorage) -> None:

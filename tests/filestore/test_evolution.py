@@ -30,6 +30,7 @@ from filestore.model.evolution import FIXED_OPTIONS, Evolution, evolve
 from filestore.model.options import OPTIONS
 from filestore.model.schema import Schema
 from filestore.model.types import from_delta, is_wider
+from filestore.rows.reshape import reshaped
 from tests.tables import define
 
 COLUMNS = "id BIGINT, a INT, b STRING NOT NULL COMMENT 'b', s STRUCT<x: INT, y: ARRAY<STRUCT<z: INT>>>, f FLOAT"
@@ -156,6 +157,14 @@ def test_swapped_names_are_two_renamed_columns() -> None:
     found = changed(TABLE, RenameColumn("a", "t"), RenameColumn("f", "a"), RenameColumn("t", "f"))
     assert {c.name: c.id for c in found.definition.schema if c.name in "af"} == {"a": 8, "f": 2}
     assert found.rewrites
+
+
+def test_rows_of_before_keep_their_columns_though_names_were_swapped() -> None:
+    found = changed(TABLE, RenameColumn("a", "t"), RenameColumn("f", "a"), RenameColumn("t", "f")).definition.schema
+    written = TABLE.schema
+    rows = pa.table({c.name: pa.array([7 if c.name == "a" else None], c.type) for c in written})
+    read = reshaped(rows, written, found).to_pylist()[0]
+    assert (read["f"], read["a"]) == (7, None)
 
 
 @pytest.mark.parametrize(

@@ -216,9 +216,10 @@ def racing(table: Table, given_rows: Row, meanwhile: Any) -> tuple[Any, list[int
     return run, rounds
 
 
+@pytest.mark.parametrize("log", ["embedded", "none"])
 @pytest.mark.parametrize("engine", list(ENGINES))
-def test_rows_that_changed_meanwhile_are_merged_again(store: Store, engine: str) -> None:
-    table, other = make(store, ENGINES[engine]), store.table("shop.t")
+def test_rows_that_changed_meanwhile_are_merged_again(store: Store, engine: str, log: str) -> None:
+    table, other = make(store, {**ENGINES[engine], "log.system": log}), store.table("shop.t")
     put(table, (1, 1, "a"))
     run, rounds = racing(
         table, {"id": [1, 2], "n": [10, 10], "t": ["b", None]}, lambda: put(other, (1, 5, None), (2, 7, "z"))

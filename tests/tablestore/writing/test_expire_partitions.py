@@ -10,8 +10,9 @@ import pytest
 
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
+from filestore.storage import LocalStorage
 from tablestore import Store, Table
-from tests.faults import FailAt, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage
 from tests.opened import again
 from tests.tables import Clock
 from tests.warehouses import assert_whole, rows
@@ -53,6 +54,22 @@ def test_expired_partitions_go_when_asked_to(store: Store) -> None:
     assert left(table) == [0, 6]
     assert later.expire_partitions() is None
     assert_whole(table, leftovers=False)
+
+
+def test_a_partition_that_others_write_right_before_the_drop_stays(store: Store) -> None:
+    table = made(store, clock(NOW - timedelta(days=30)), expiration_time="7 d", expiration_strategy="update-time")
+    table.write(days(1, 2))
+    ambient = replace(table.opened.ambient, now_ms=clock())
+    others = [again(table, ambient=ambient)]
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and others:
+            others.pop().write(days(2))
+
+    storage = FaultyStorage(LocalStorage(), hook)
+    again(table, storage=storage, ambient=ambient).expire_partitions()
+    assert not others
+    assert left(table) == [2], "it is young now, so the choice is made again"
 
 
 def test_a_table_without_the_option_says_so(store: Store) -> None:
