@@ -28,8 +28,8 @@ demo: env  ## Show what a table store does, on this machine
 	@$(BIN)/python -m tablestore.jars delta
 	@$(BIN)/tablestore demo $(ARGS)
 
-# Two processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some

@@ -108,12 +108,12 @@ def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape, depth:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=4), ids=list(SHAPES))
-def test_delta_spark_agrees_with_every_version(shape: Shape, spark: SparkSession) -> None:
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=5), ids=list(SHAPES))
+def test_delta_spark_agrees_with_every_version(shape: Shape, spark: SparkSession, depth: Depth) -> None:
     kinds = st.sampled_from(["write", "overwrite", "race"])
     steps = st.tuples(kinds, rows_of(shape), rows_of(shape), st.none() | faults())
 
-    @settings(max_examples=2, phases=(Phase.generate,))
+    @settings(max_examples=depth.times(1, deep=2), phases=(Phase.generate,))
     @given(st.lists(steps, min_size=3, max_size=6))
     def agree(life: list[tuple[str, Rows, Rows, FailAt | None]]) -> None:
         with tiny_row_groups(), memory_folder() as folder:

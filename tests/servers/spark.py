@@ -17,8 +17,9 @@ ROOT = Path(__file__).parent.parent.parent
 SETTINGS = {
     "spark.master": "local[2,3]",  # two cores, and three attempts for a task
     "spark.driver.memory": "1g",
-    # only the first compiler of the JVM: each test has other queries, and to compile them twice took half of the time
-    "spark.driver.extraJavaOptions": "-XX:+UseParallelGC -XX:TieredStopAtLevel=1",
+    # The JVM's first compiler alone: each test has queries of its own, and compiling them twice took half of the time.
+    # By default it has room for 48 MB of code: a long session then spends a tenth of its time on removing code.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m",
     "spark.sql.shuffle.partitions": "3",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
