@@ -55,7 +55,7 @@ def test_a_partitioned_append_table(lake: SparkStore, store: Store) -> None:
     [
         ("id; 'x' nmae", "nmae"),
         ("'x' name", "NOT NULL"),
-        ("IF(id = 7, NULL, id) id", "holds 1 nulls"),
+        ("IF(id = 7, NULL, id) id", "contains 1 nulls"),
         ("id; IF(id = 3, '+X', '+I') _kind", "give each row one of"),
         ("IF(id = 3, 0.5D, cast(id AS DOUBLE)) id", "does not fit"),
         ("IF(id = 3, raise_error('no more'), id) id", "no more"),
