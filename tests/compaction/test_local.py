@@ -343,7 +343,8 @@ def _ever(store: FileStore) -> set[str]:
 
 
 def test_a_change_of_the_schema_in_between_is_a_conflict(folder: Path) -> None:
-    store = filled(folder)
+    """It begins again as often as the table allows, with pauses."""
+    store = filled(folder, **{"commit.max-retries": 3})
 
     def change(other: FileStore) -> None:
         state = other.state()
