@@ -36,7 +36,7 @@ test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for s
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
-	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) -m "not slow and not kafka and not spark" $(ARGS)
+	@TEST_DEPTH=fast $(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
