@@ -242,10 +242,10 @@ class LogTail(Protocol):
         """Closes the connections."""
 
     def __enter__(self) -> Self:
-        """Returns itself; leaving the context closes it."""
+        return self
 
     def __exit__(self, *exc: object) -> None:
-        """Closes it."""
+        self.close()
 
 
 class LogStore(Protocol):
@@ -348,6 +348,9 @@ class LogStore(Protocol):
         committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
         """`events` without the control records."""
+        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
+            if isinstance(event, LogBatch):
+                yield event
 
     def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> LogTail:
         """Opens a reader of all records from those offsets on, in the order of the log (PROTOCOL.md section 5.2).
@@ -382,10 +385,10 @@ class LogStore(Protocol):
         """Closes files and connections."""
 
     def __enter__(self) -> Self:
-        """Returns itself; leaving the context closes it."""
+        return self
 
     def __exit__(self, *exc: object) -> None:
-        """Closes it."""
+        self.close()
 
 
 def gap(where: str, problem: str) -> NotFound:

@@ -13,7 +13,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
@@ -36,7 +36,7 @@ from log.table.embedded.segments import (
 from log.table.embedded.tail import EmbeddedTail
 from log.table.open_transaction import OpenTransaction
 from log.table.rows import conform, keys_of_deletes, row_schema
-from log.table.store import EndReport, LogBatch, LogConfig, LogControl, gap
+from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore, gap
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["EmbeddedLog"]
@@ -47,8 +47,8 @@ _IDENTITY_FILE = "log.json"
 _FORMAT = 1
 
 
-class EmbeddedLog:
-    """See `log.table.store.LogStore`.
+class EmbeddedLog(LogStore):
+    """A log in SQLite files.
 
     Args:
         config: Its ``location`` is the log's folder.
@@ -150,19 +150,6 @@ class EmbeddedLog:
                 if bucket is None or part.bucket == bucket:
                     yield from self._range(transaction.id, part, target)
 
-    def read(
-        self,
-        transactions: Sequence[LogTransaction],
-        *,
-        bucket: int | None = None,
-        columns: Sequence[str] | None = None,
-        committed_ms: int | None = None,
-    ) -> Iterator[LogBatch]:
-        """`events` without control records."""
-        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
-            if isinstance(event, LogBatch):
-                yield event
-
     def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> EmbeddedTail:
         """Opens a reader that looks into the files every few milliseconds."""
         target = row_schema(self._config.schema, self._config.primary_key, columns)
@@ -201,12 +188,6 @@ class EmbeddedLog:
         """Closes the files."""
         for partition in self._partitions:
             partition.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _range(self, transaction_id: str, part: LogRange, target: pa.Schema) -> Iterator[LogBatch | LogControl]:
         where = f"table {self._config.database}.{self._config.table}, bucket {part.bucket}"

@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Self
 
 import pyarrow as pa
 
 from filestore.ambient import Ambient
 from log.table.embedded.segments import CONTROL, Segments, StoredSegment, decode_segment, partition_path
-from log.table.store import LogBatch, LogConfig, LogControl, gap
+from log.table.store import LogBatch, LogConfig, LogControl, LogTail, gap
 
 __all__ = ["EmbeddedTail"]
 
 _PAUSE_SECONDS = 0.002
 
 
-class EmbeddedTail:
-    """See `log.table.store.LogTail`.
+class EmbeddedTail(LogTail):
+    """Reads the segments of each bucket as they are added.
 
     Args:
         config: The log.
@@ -53,12 +52,6 @@ class EmbeddedTail:
         """Closes the files."""
         for partition in self._partitions.values():
             partition.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _new(self, bucket: int) -> Iterator[LogBatch | LogControl]:
         partition, at = self._partitions[bucket], self._offsets[bucket]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Self
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
 
@@ -20,7 +19,7 @@ from log.table.on_kafka.topic import Topic
 from log.table.on_kafka.writer import KafkaLogWriter, PlainWriter, TransactionWriter
 from log.table.open_transaction import OpenTransaction
 from log.table.rows import row_schema
-from log.table.store import EndReport, LogBatch, LogConfig, LogControl
+from log.table.store import EndReport, LogBatch, LogConfig, LogControl, LogStore
 from log.table.transaction_ids import parse_transaction_id
 
 __all__ = ["KafkaLog"]
@@ -29,8 +28,8 @@ __all__ = ["KafkaLog"]
 _COORDINATOR_SECONDS = 5.0
 
 
-class KafkaLog:
-    """See `log.table.store.LogStore`. No connection is made before its first use.
+class KafkaLog(LogStore):
+    """A log in a topic. No connection is made before its first use.
 
     Args:
         config: Its topic and brokers.
@@ -168,19 +167,6 @@ class KafkaLog:
         schema = row_schema(self._config.schema, self._config.primary_key, columns)
         return self._reader.read(transactions, bucket, schema, committed_ms)
 
-    def read(
-        self,
-        transactions: Sequence[LogTransaction],
-        *,
-        bucket: int | None = None,
-        columns: Sequence[str] | None = None,
-        committed_ms: int | None = None,
-    ) -> Iterator[LogBatch]:
-        """`events` without control records."""
-        for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
-            if isinstance(event, LogBatch):
-                yield event
-
     def tail(self, offsets: Mapping[int, int], columns: Sequence[str] | None = None) -> KafkaTail:
         """Opens a consumer of its own, with read_uncommitted."""
         schema = row_schema(self._config.schema, self._config.primary_key, columns)
@@ -211,12 +197,6 @@ class KafkaLog:
         with ExitStack() as closing:  # an error of one leaves none of the others open
             for one in (self._topic, self._transactions, self._reader):
                 closing.callback(one.close)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     # What a writer asks (`log.table.on_kafka.writer.TransactionDesk`).
 

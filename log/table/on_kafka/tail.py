@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Self
 
 import pyarrow as pa
 
@@ -13,13 +12,13 @@ from log.kafka.messages import Fetched
 from log.table.log_record import DebeziumJson, RowMessages
 from log.table.on_kafka.reader import log_fetcher, values_of
 from log.table.on_kafka.settings import tail_settings
-from log.table.store import LogBatch, LogConfig, LogControl
+from log.table.store import LogBatch, LogConfig, LogControl, LogTail
 
 __all__ = ["KafkaTail"]
 
 
-class KafkaTail:
-    """See `log.table.store.LogTail`.
+class KafkaTail(LogTail):
+    """Reads the topic with a consumer of its own.
 
     Args:
         config: The topic.
@@ -49,12 +48,6 @@ class KafkaTail:
     def close(self) -> None:
         """Closes the consumer."""
         self._fetcher.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     def _decoded(self, bucket: int, messages: Fetched) -> Iterator[LogBatch | LogControl]:
         try:
