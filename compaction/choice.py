@@ -14,39 +14,22 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile
 from filestore.rows.keys import Key, decode_key
 
-__all__ = ["Choice", "Full", "Merge", "Nothing", "Run", "chains", "choose", "sorted_runs"]
+__all__ = ["Choice", "Run", "chains", "choose", "sorted_runs"]
 
 Run = tuple[DataFile, ...]
 """Files of one level that do not overlap, in key order; at most one of them is below the target size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Nothing:
-    """The slot needs no compaction."""
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """Some files of the slot are merged into new ones of that level."""
+class Choice:
+    """Files of the slot that are merged into one run of that level, without their deleted rows."""
 
     files: tuple[DataFile, ...]
     level: int
 
 
-@dataclass(frozen=True, slots=True)
-class Full:
-    """All files of the slot are merged into one run of that level, without deleted rows."""
-
-    files: tuple[DataFile, ...]
-    level: int
-
-
-Choice = Nothing | Merge | Full
-"""The possible choices; code that acts on a choice matches all of them."""
-
-
-def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool = False) -> Choice:
-    """Chooses what to do in a slot.
+def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool = False) -> Choice | None:
+    """Chooses the files of a slot to merge; returns None if it needs no compaction.
 
     Args:
         files: The slot's live files.
@@ -57,10 +40,7 @@ def choose(files: Sequence[DataFile], definition: TableDefinition, *, full: bool
         chosen = _all_unless_clean(files, definition) if full else _some_runs(files, definition)
     else:
         chosen = _pieces(files, definition, full)
-    if not chosen:
-        return Nothing()
-    level = 1 + max(file.level for file in chosen)
-    return Full(tuple(chosen), level) if len(chosen) == len(files) else Merge(tuple(chosen), level)
+    return Choice(tuple(chosen), 1 + max(file.level for file in chosen)) if chosen else None
 
 
 def sorted_runs(files: Iterable[DataFile], definition: TableDefinition) -> list[Run]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from functools import partial
-from typing import assert_never
 
-from compaction.choice import Full, Merge, Nothing, choose
+from compaction.choice import choose
 from compaction.merge import CompactionResult, CompactionTask, compact_slot
 from compaction.rebase import Rebased, rebased
 from filestore.commit.conflict import Rebase
@@ -53,22 +53,15 @@ def compact_table(store: FileStore, full: bool = False, runner: CompactionRunner
         Conflict: another compaction or an overwrite was faster in all slots. Nothing was changed.
     """
     committed = store.commit(
-        lambda base: nullcontext(Compaction(store, base, partial(plan_compaction, full=full), runner))
+        lambda base: nullcontext(Compaction(store, base, partial(plan_compaction, full=full), runner or compact_slots))
     )
     return None if committed is None else committed.snapshot
 
 
 def plan_compaction(state: TableState, *, full: bool = False) -> list[CompactionTask]:
     """Plans the compaction of the slots of a version that need it, those with most bytes to merge first. Pure."""
-    tasks: list[CompactionTask] = []
-    for slot, files in state.slots().items():
-        match choose(files, state.definition, full=full):
-            case Nothing():
-                pass
-            case Merge(chosen, level) | Full(chosen, level):
-                tasks.append(CompactionTask(slot, chosen, level))
-            case never:
-                assert_never(never)
+    choices = {slot: choose(files, state.definition, full=full) for slot, files in state.slots().items()}
+    tasks = [CompactionTask(slot, choice.files, choice.level) for slot, choice in choices.items() if choice is not None]
     return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
 
 
@@ -86,49 +79,43 @@ def discard_compaction(table: TableFiles, results: Iterable[CompactionResult]) -
     discard(table, (file for result in results for file in result.adds))
 
 
+@dataclass(eq=False)
 class Compaction:
     """Compacts some slots in one commit (`filestore.commit.protocol.Transaction`).
 
     A slot whose input files were replaced meanwhile is left out; the others are committed.
 
-    Args:
+    Attributes:
         store: The table.
         base: The version that is compacted.
         plan: Chooses the work for a version.
-        runner: Runs the tasks; in threads of this process if None.
+        runner: Runs the tasks.
     """
 
-    def __init__(
-        self,
-        store: FileStore,
-        base: TableState,
-        plan: Callable[[TableState], Sequence[CompactionTask]],
-        runner: CompactionRunner | None = None,
-    ) -> None:
-        self.base = base
-        self._store = store
-        self._plan = plan
-        self._runner = runner or compact_slots
-        self._results: dict[Slot, CompactionResult] = {}
-        self._parts: dict[Slot, Rebased] = {}
-        self._written: list[DataFile] = []
+    store: FileStore
+    base: TableState
+    plan: Callable[[TableState], Sequence[CompactionTask]]
+    runner: CompactionRunner
+    _results: dict[Slot, CompactionResult] = field(default_factory=dict, init=False)
+    _parts: dict[Slot, Rebased] = field(default_factory=dict, init=False)
+    _written: list[DataFile] = field(default_factory=list, init=False)
 
     def prepare(self) -> Proposal | None:
         """Merges the chosen files of each slot."""
-        tasks = self._plan(self.base)
+        tasks = self.plan(self.base)
         if not tasks:
             return None
-        results = self._runner(self._store.table_files(self.base), tasks)
+        results = self.runner(self.store.table_files(self.base), tasks)
         self._results = {result.slot: result for result in results}
         self._parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
         self._written += self._adds
-        return self._proposal(self._store.ambient.new_id())
+        return self._proposal(self.store.ambient.new_id())
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Carries the merged files of changed slots over to a newer version (`compaction.rebase`)."""
         for slot in sorted(changed.slots, key=repr):
             try:
-                self._parts[slot] = rebased(self._store, self.base.version, self._results[slot], state)
+                self._parts[slot] = rebased(self.store, self.base.version, self._results[slot], state)
             except Conflict as error:
                 if len(self._parts) == 1:
                     raise
@@ -140,11 +127,11 @@ class Compaction:
 
     def finish(self, committed: Committed) -> None:
         """Removes the files that the commit does not name."""
-        discard(self._store.table_files(self.base), self._written, keep=self._adds)
+        discard(self.store.table_files(self.base), self._written, keep=self._adds)
 
     def discard(self, *, again: bool) -> None:
         """Removes all files that were written."""
-        discard(self._store.table_files(self.base), self._written)
+        discard(self.store.table_files(self.base), self._written)
 
     @property
     def _adds(self) -> tuple[DataFile, ...]:

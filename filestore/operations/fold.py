@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 
@@ -121,45 +121,39 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
     def due(state: TableState) -> list[FoldTask]:
         return plan_folds(state, store.ambient.now_ms(), full=full, up_to=began)
 
-    while committed := store.commit(lambda base: nullcontext(Fold(store, base, due, runner)), base=base):
+    while committed := store.commit(lambda base: nullcontext(Fold(store, base, due, runner or fold_slots)), base=base):
         snapshot, base = committed.snapshot, committed.state
     return snapshot
 
 
+@dataclass(eq=False)
 class Fold:
     """Folds some slots in one commit (`filestore.commit.protocol.Transaction`).
 
-    Args:
+    Attributes:
         store: The table.
         base: The version whose runs are folded.
         plan: Chooses the work for a version.
-        runner: Runs the tasks; in threads of this process if None.
+        runner: Runs the tasks.
     """
 
-    def __init__(
-        self,
-        store: FileStore,
-        base: TableState,
-        plan: Callable[[TableState], Sequence[FoldTask]],
-        runner: FoldRunner | None = None,
-    ) -> None:
-        self.base = base
-        self._store = store
-        self._plan = plan
-        self._runner = runner or fold_slots
-        self._result = WriteResult(())
-        self._written: set[str] = set()
+    store: FileStore
+    base: TableState
+    plan: Callable[[TableState], Sequence[FoldTask]]
+    runner: FoldRunner
+    _result: WriteResult = field(default=WriteResult(()), init=False)
+    _written: set[str] = field(default_factory=set, init=False)
 
     def prepare(self) -> Proposal | None:
         """Merges the runs into their slots."""
-        tasks = self._plan(self.base)
+        tasks = self.plan(self.base)
         if not tasks:
             return None
-        self._result = WriteResult(tuple(self._runner(self._store.table_files(self.base), tasks)))
+        self._result = WriteResult(tuple(self.runner(self.store.table_files(self.base), tasks)))
         self._written |= written_files(self._result.results)
         proposal = Proposal(
             Operation.FOLD,
-            self._store.ambient.new_id(),
+            self.store.ambient.new_id(),
             self.base.version,
             runs=RunChanges(folded=tuple(run for task in tasks for run in task.runs)),
             premises=Premises(slots=frozenset(task.slot for task in tasks)),
@@ -174,7 +168,7 @@ class Fold:
                 code="merged-rows-changed",
                 again=True,
             )
-        table, live = self._store.table_files(state), state.lookup_files(self._store.ambient.now_ms())
+        table, live = self.store.table_files(state), state.lookup_files(self.store.ambient.now_ms())
         for earlier in (r for r in self._result.results if r.slot in changed.slots):
             redone = rebase_slot(table, live.get(earlier.slot, ()), earlier)
             self._written |= written_files([redone])
@@ -183,11 +177,11 @@ class Fold:
 
     def finish(self, committed: Committed) -> None:
         """Removes the files that the commit does not name."""
-        remove(self._store.table_files(self.base), self._written - named_files(self._result.results))
+        remove(self.store.table_files(self.base), self._written - named_files(self._result.results))
 
     def discard(self, *, again: bool) -> None:
         """Removes all files that were written."""
-        remove(self._store.table_files(self.base), self._written)
+        remove(self.store.table_files(self.base), self._written)
 
 
 def fold_slots(table: TableFiles, tasks: Sequence[FoldTask]) -> list[SlotResult]:
