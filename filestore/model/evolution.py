@@ -28,32 +28,14 @@ from filestore.model.changes import (
 )
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition, check_definition
 from filestore.model.merging import check_stray_options
+from filestore.model.options import OPTIONS
 from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.sql import parse_type
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
 
-__all__ = ["FIXED_OPTIONS", "MERGING_OPTIONS", "Evolution", "evolve", "shut_out"]
-
-FIXED_OPTIONS: Mapping[str, str] = {
-    "bucket": "rows are already distributed by it",
-    "bucket-key": "rows are already distributed by it",
-    "merge-engine": "the stored rows were merged by the former one",
-    "sequence.field": "the stored rows were ordered by the former one",
-    "fields.default-aggregate-function": "the stored values were merged by the former one",
-    "write-mode": "pending runs were written for the former one",
-    "log.system": "the table's offsets belong to the former log",
-    "log.consistency": "the log's records were written for the former one",
-    "log.delete-format": "readers know by it which deletes a compacted topic may have lost",
-    "log.key.format": "the log's records are written in the former one",
-    "log.format": "the log's records are written in the former one",
-    "log.kafka.topic": "the table's offsets belong to the former topic",
-    "log.kafka.transactions": "the log's records were written for the former value",
-    "log.kafka.replication-factor": "it is used when the topic is created; change it with Kafka's own tools",
-    "log.kafka.cleanup.policy": "the log's records were ordered for the former one",
-}
-"""Options that cannot change after the table's creation, and why."""
+__all__ = ["MERGING_OPTIONS", "Evolution", "evolve", "shut_out"]
 
 MERGING_OPTIONS = (
     "ignore-delete",
@@ -337,7 +319,7 @@ def _require_role_free(roles: Mapping[str, Sequence[str]], name: str, done: str)
 
 def _require_changeable(name: str, start: TableDefinition) -> None:
     """Refuses to change fixed options. Options of a field may be set with its column, and are fixed then."""
-    reason = FIXED_OPTIONS.get(name)
+    reason = OPTIONS[name].fixed if name in OPTIONS else None
     if reason is None and name.startswith("fields."):
         field = TableOptions(((name, "sum"),))
         if any(column in start.schema for column in field.field_columns()) or field.sequence_groups():

@@ -13,6 +13,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         one_of("none", "embedded", "kafka"),
         "embedded",
         "Where changes are logged: nowhere, in SQLite files inside the table's folder, or in a Kafka topic.",
+        fixed="the table's offsets belong to the former log",
     ),
     Option(
         "log.consistency",
@@ -22,6 +23,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "When a reader of the log sees a change: after the commit of the snapshot that covers it; or as soon as it is "
         "written, which needs a primary key, write-mode = merge-on-write and log.changelog-mode other than all; other "
         "consumers of the topic may then get a record twice, and our own readers may, too.",
+        fixed="the log's records were written for the former one",
     ),
     Option(
         "log.changelog-mode",
@@ -40,13 +42,16 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "full",
         "With log.changelog-mode = upsert: a delete is a row, as far as the write knows it, or a record without a "
         "value, as readers of compacted topics and upsert-kafka expect it; then it contains only the key.",
+        fixed="readers know by it which deletes a compacted topic may have lost",
     ),
+    # The two formats are options of FLIP-188 and have one value each. So they are only checked, and no code reads them.
     Option(
         "log.key.format",
         "enum",
         one_of("json"),
         "json",
         "The format of a record's key, which contains the primary key.",
+        fixed="the log's records are written in the former one",
     ),
     Option(
         "log.format",
@@ -54,6 +59,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         one_of("debezium-json"),
         "debezium-json",
         "The format of a record's value, which contains the change.",
+        fixed="the log's records are written in the former one",
     ),
     Option(
         "log.retention",
@@ -92,6 +98,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         None,
         "The log's topic; default: <database>.<table>.<table uuid>. A topic that exists already is used if it is empty "
         "and fits, and is not deleted when the table is dropped.",
+        fixed="the table's offsets belong to the former topic",
     ),
     Option(
         "log.kafka.transactions",
@@ -100,6 +107,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "true",
         "Whether records are written in Kafka transactions: other consumers with read_committed then see those of "
         "committed snapshots only. Set false for brokers whose transaction.max.timeout.ms cannot be raised.",
+        fixed="the log's records were written for the former value",
     ),
     Option(
         "log.kafka.replication-factor",
@@ -107,6 +115,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         whole(1, 100),
         None,
         "The replication factor of the topic that is created; default: the broker's.",
+        fixed="it is used when the topic is created; change it with Kafka's own tools",
     ),
     Option(
         "log.kafka.cleanup.policy",
@@ -115,5 +124,6 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "delete",
         "How the broker deletes records: by age, or by keeping the last record of each key, which needs "
         "log.changelog-mode = upsert, write-mode = merge-on-write and Kafka's transactions; or by both.",
+        fixed="the log's records were ordered for the former one",
     ),
 )

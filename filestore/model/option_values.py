@@ -26,13 +26,17 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option: its name, the function that parses it, its default as a text, and its meaning in one sentence."""
+    """One option: its name, the function that parses it, its default as a text, and its meaning in one sentence.
+
+    `fixed` is set for an option that cannot change after the table's creation, and says why.
+    """
 
     name: str
     kind: str
     parse: Callable[[str], Any]
     default: str | None
     doc: str
+    fixed: str | None = None
 
 
 _SIZE_UNITS = {"": 1, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}

@@ -33,6 +33,7 @@ OPTIONS: Mapping[str, Option] = {
             whole(1, 4096),
             "1",
             "Number of buckets of a partition: each is an LSM tree, a writing task and a partition of the log.",
+            fixed="rows are already distributed by it",
         ),
         Option(
             "bucket-key",
@@ -41,6 +42,7 @@ OPTIONS: Mapping[str, Option] = {
             None,
             "The columns whose hash chooses the bucket; default: the primary key without the partition columns. "
             "With a primary key they must be part of it.",
+            fixed="rows are already distributed by it",
         ),
         Option(
             "merge-engine",
@@ -50,6 +52,7 @@ OPTIONS: Mapping[str, Option] = {
             "How rows of the same key are merged: the last row replaces the others (deduplicate); in each column the "
             "last value that is not null (partial-update); by each column's aggregate function (aggregation); the "
             "first row stays (first-row).",
+            fixed="the stored rows were merged by the former one",
         ),
         Option(
             "ignore-delete",
@@ -79,6 +82,7 @@ OPTIONS: Mapping[str, Option] = {
             one_of(*FUNCTIONS),
             DEFAULT_FUNCTION,
             "With merge-engine = aggregation: the function of the columns that have no function of their own.",
+            fixed="the stored values were merged by the former one",
         ),
         Option(
             "sequence.field",
@@ -88,6 +92,7 @@ OPTIONS: Mapping[str, Option] = {
             "The column that orders the rows of a key. With merge-engine = deduplicate a row with a lower value than "
             "the stored one changes nothing; with partial-update and aggregation it is merged as if it preceded "
             "all that is stored (see aggregate functions).",
+            fixed="the stored rows were ordered by the former one",
         ),
         Option(
             "sequence.tombstone-retention",
@@ -105,6 +110,7 @@ OPTIONS: Mapping[str, Option] = {
             "When a write is merged: at its commit, so that every Delta reader sees it at once; or later, by a "
             "compaction: the cost of a commit then does not depend on the table's size, our readers merge pending rows "
             "as they read, and other readers see the table as of the last fold.",
+            fixed="pending runs were written for the former one",
         ),
         Option(
             "changelog-producer",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator
 
-from filestore.model.evolution import FIXED_OPTIONS
 from filestore.model.field_options import FIELD_OPTIONS
 from filestore.model.functions import FUNCTIONS
 from filestore.model.option_values import OneOf, Option
@@ -63,7 +62,7 @@ def _table(options: Iterable[Option]) -> Iterator[str]:
     yield "|---|---|---|---|"
     for option in options:
         default = "" if option.default is None else f"`{option.default}`"
-        fixed = " Fixed." if option.name in FIXED_OPTIONS else ""
+        fixed = " Fixed." if option.fixed else ""
         yield f"| `{option.name}` | {_kind(option)} | {default} | {option.doc}{fixed} |"
 
 

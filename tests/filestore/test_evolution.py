@@ -26,8 +26,7 @@ from filestore.model.changes import (
     WidenColumn,
 )
 from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefinition
-from filestore.model.evolution import FIXED_OPTIONS, Evolution, evolve
-from filestore.model.options import OPTIONS
+from filestore.model.evolution import Evolution, evolve
 from filestore.model.schema import Schema
 from filestore.model.types import from_delta, is_wider
 from filestore.rows.reshape import reshaped
@@ -292,10 +291,6 @@ def test_a_column_may_bring_its_function() -> None:
         changed(table, SetOption("fields.n.aggregate-function", "sum"), AddColumn("n", "STRING"))
     with pytest.raises(InvalidRequest, match="is for aggregate-function collect"):
         changed(table, SetOption("fields.n.distinct", "true"), AddColumn("n", "ARRAY<INT>"))
-
-
-def test_fixed_options_are_options() -> None:
-    assert set(FIXED_OPTIONS) <= set(OPTIONS)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -91,3 +93,25 @@ def test_order_does_not_matter(given_options: list[tuple[str, str]]) -> None:
 def test_the_reference_page_is_what_the_code_says() -> None:
     written = Path(filestore.__file__).with_name("OPTIONS.md").read_text()
     assert written == page(), "write it anew: python -m filestore.model.options_page > filestore/OPTIONS.md"
+
+
+def _looked_up(module: ast.Module) -> Iterator[str]:
+    """The texts that stand in brackets, are an argument, or are a value in a dict."""
+    for node in ast.walk(module):
+        match node:
+            case ast.Subscript(slice=one):
+                found = [one]
+            case ast.Call(args=found) | ast.Dict(values=found):
+                pass
+            case _:
+                continue
+        yield from (one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str))
+
+
+def test_every_option_that_has_a_choice_is_read() -> None:
+    root = Path(filestore.__file__).parent.parent
+    declaring = {root / "filestore" / "model" / name for name in ("options.py", "log_options.py")}
+    packages = (path.parent for path in root.glob("*/__init__.py") if path.parent.name != "tests")
+    modules = [path for package in packages for path in package.rglob("*.py") if path not in declaring]
+    found = {text for path in modules for text in _looked_up(ast.parse(path.read_text("utf-8")))}
+    assert set(OPTIONS) - found == {"log.format", "log.key.format"}, "an option that no code reads"
