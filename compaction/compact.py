@@ -81,7 +81,7 @@ def discard_compaction(table: TableFiles, results: Iterable[CompactionResult]) -
 
 @dataclass(eq=False)
 class Compaction:
-    """Compacts some slots in one commit (`filestore.commit.protocol.Transaction`).
+    """Compacts some slots in one commit (`filestore.commit.protocol.Attempt`).
 
     A slot whose input files were replaced meanwhile is left out; the others are committed.
 

@@ -75,7 +75,7 @@ def clean_tombstones(store: FileStore) -> Snapshot | None:
 
 
 class _CleanUp:
-    """A commit that merges and forgets tombstones (`filestore.commit.protocol.Transaction`)."""
+    """A commit that merges and forgets tombstones (`filestore.commit.protocol.Attempt`)."""
 
     def __init__(self, store: FileStore, base: TableState) -> None:
         self.base = base

@@ -37,7 +37,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
     Raises:
         NotFound: there is no table, or no such version.
     """
-    versions = store.log.versions()
+    versions = store.delta_log.versions()
     if not versions:
         raise NotFound(f"there is no table at {store.location}", code="no-table")
     if version is not None and version not in versions:
@@ -46,7 +46,7 @@ def examine(store: FileStore, version: int | None = None) -> Report:
             code="no-such-version",
         )
     findings = Findings()
-    history = read_history(store.log, version, findings)
+    history = read_history(store.delta_log, version, findings)
     if history.state is not None:
         _examine_files(store, history.state, history.schemas, findings)
     files = list(store.storage.walk(store.location))

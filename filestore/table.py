@@ -41,7 +41,7 @@ class FileStore:
         self.storage = storage
         self.location = location.rstrip("/")
         self.ambient = ambient
-        self.log = DeltaLog(storage, self.location)
+        self.delta_log = DeltaLog(storage, self.location)
         self._known: TableState | None = None
         self._cache: LookupCache | None = None
 
@@ -67,7 +67,7 @@ class FileStore:
     ) -> FileStore:
         """Creates the table (version 0). It is idempotent for one `table_id`; `AlreadyExists` if there is another."""
         store = cls(storage, location, ambient)
-        store._known = create(store.log, definition, table_id, log_identity, ambient)
+        store._known = create(store.delta_log, definition, table_id, log_identity, ambient)
         return store
 
     @classmethod
@@ -84,7 +84,7 @@ class FileStore:
             return newest
         self._require_readable(version, newest)
         try:
-            return self.log.at(version)
+            return self.delta_log.at(version)
         except (NotFound, Corrupt):
             self._require_readable(version, self._newest(newest))  # it may have expired while it was read
             raise
@@ -97,12 +97,12 @@ class FileStore:
             raise expired(self.location, version, newest)
 
     def _newest(self, known: TableState | None) -> TableState:
-        newest = self.log.latest(known)
+        newest = self.delta_log.latest(known)
         # this check is last: a table that was created later under the same name has versions of the same numbers
-        if known is None or self.log.timestamp_ms(known.version) == known.timestamp_ms:
+        if known is None or self.delta_log.timestamp_ms(known.version) == known.timestamp_ms:
             return newest
-        if self.log.is_table(known.table_id):
-            return self.log.latest()  # the cached version has expired
+        if self.delta_log.is_table(known.table_id):
+            return self.delta_log.latest()  # the cached version has expired
         raise NotFound(
             f"the table at {self.location} was dropped, or dropped and made again, since it was opened: open it again",
             code="table-replaced",
@@ -132,7 +132,7 @@ class FileStore:
             yield
         except (NotFound, Corrupt) as error:
             if not is_retained(self.state(), base.version):
-                raise base_expired(self.log, base.version) from error
+                raise base_expired(self.delta_log, base.version) from error
             raise
 
     def version_at(self, timestamp_ms: int) -> int:
@@ -143,7 +143,7 @@ class FileStore:
                 may be committed before it; ``snapshot-expired``.
         """
         self._require_past(timestamp_ms)
-        return self.log.version_at(timestamp_ms)
+        return self.delta_log.version_at(timestamp_ms)
 
     def version_to_follow(self, timestamp_ms: int) -> int:
         """Returns the version after which a reader follows to get all that was committed later than that time.
@@ -151,7 +151,7 @@ class FileStore:
         Errors are those of `version_at`.
         """
         self._require_past(timestamp_ms)
-        return self.log.version_to_follow(timestamp_ms)
+        return self.delta_log.version_to_follow(timestamp_ms)
 
     def _require_past(self, timestamp_ms: int) -> None:
         if timestamp_ms <= self.ambient.now_ms():
@@ -178,7 +178,7 @@ class FileStore:
 
     def required(self, version: int) -> Commit:
         """Reads the Delta log's entry of a version; `NotFound` if it does not exist."""
-        entry = self.log.commit(version)
+        entry = self.delta_log.commit(version)
         if entry is None and 0 <= version < (newest := self.state()).version:
             raise expired(self.location, version, newest)
         if entry is None:
@@ -191,7 +191,7 @@ class FileStore:
         if version == newest.version:
             return newest.definition
         try:
-            return self.log.at(version).definition
+            return self.delta_log.at(version).definition
         except (NotFound, Corrupt):
             self._require_readable(version, self.state())  # an expiry may have removed the entries that are needed
             raise
@@ -216,7 +216,7 @@ class FileStore:
 
     def commit_version(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
         """Writes the proposal as the next version, and writes a checkpoint when one is due."""
-        committed = commit_version(self.log, base, proposal, rebase, self.ambient)
+        committed = commit_version(self.delta_log, base, proposal, rebase, self.ambient)
         self._known = committed.state
         interval = committed.state.definition.options["checkpoint.interval"]
         if committed.fresh and committed.snapshot.version % interval == 0:

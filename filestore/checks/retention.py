@@ -65,7 +65,7 @@ def check_reach(findings: Findings, newest: TableState, begin: int) -> None:
 def check_retained_files(store: FileStore, files: Collection[FileInfo], newest: TableState, findings: Findings) -> None:
     """Checks that files of retained or tagged versions exist; other checks read those of the newest version."""
     try:
-        lives = history_of(store.log, newest.version)
+        lives = history_of(store.delta_log, newest.version)
     except (KeyError, TypeError, AttributeError, ValueError, TableStoreError):
         return  # the check of the Delta log reports it
     retained = Retained(first_retained(newest), tuple(sorted(tag.version for tag in tags_of(newest).values())))

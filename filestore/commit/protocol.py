@@ -1,12 +1,12 @@
 """How every operation commits: prepare → commit → rebase, or begin again → finish or discard (FORMAT.md section 6).
 
-An operation begins a `Transaction` on the newest version. This module calls its methods in this order:
+An operation begins an `Attempt` on the newest version. This module calls its methods in this order:
 
 1. `prepare` writes files and log records that no reader sees yet, and returns a `Proposal`.
 2. The loop in `filestore.commit.loop` tries to write the proposal as the next version. Whenever another commit comes
    first, `rebase` adapts the proposal to it, or raises a `Conflict`.
 3. `finish` follows a commit that holds. `discard` follows a failure after which surely nothing was committed; it
-   removes everything that the transaction has written.
+   removes everything that the attempt has written.
 
 A conflict that says so (`Conflict.again`) begins the operation again on the newest version. Of an unknown outcome
 (`CommitUnknown`) nothing is removed, because a version may name it. Once the commit holds, errors are logged, even if
@@ -28,15 +28,15 @@ from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
 
-__all__ = ["Begin", "Observer", "Transaction", "Versions", "attempt_each", "commit_operation", "metadata_only"]
+__all__ = ["Attempt", "Begin", "Observer", "Versions", "attempt_each", "commit_operation", "metadata_only"]
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
-class Transaction(Protocol):
-    """One attempt of an operation."""
+class Attempt(Protocol):
+    """One attempt to commit an operation: the work on one version, and what becomes of it."""
 
     @property
     def base(self) -> TableState:
@@ -45,7 +45,7 @@ class Transaction(Protocol):
     def prepare(self) -> Proposal | None:
         """Does the work of the operation and returns what to commit; None if there is nothing to do.
 
-        `discard` follows an error, so a transaction remembers what it writes as it writes it.
+        `discard` follows an error, so an attempt remembers what it writes as it writes it.
         """
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
@@ -59,7 +59,7 @@ class Transaction(Protocol):
         """Removes what the commit does not name, and ends log transactions. Errors are logged: the commit holds."""
 
     def discard(self, *, again: bool) -> None:
-        """Removes everything that the transaction has written: no version names it, or ever will.
+        """Removes everything that the attempt has written: no version names it, or ever will.
 
         Args:
             again: The operation begins again, and may keep what the next attempt can use. If no attempt begins any
@@ -68,7 +68,7 @@ class Transaction(Protocol):
         """
 
 
-Begin = Callable[[TableState], AbstractContextManager[Transaction]]
+Begin = Callable[[TableState], AbstractContextManager[Attempt]]
 """Begins an attempt on a version; the context holds what the attempt needs until its end, such as a lease."""
 
 
@@ -99,7 +99,7 @@ class Observer:
         """The operation was committed; others took that many versions first."""
 
     def failed(self) -> None:
-        """The operation has failed, and surely nothing was committed. Its transaction and its lease have ended."""
+        """The operation has failed, and surely nothing was committed. Its last attempt and its lease have ended."""
 
 
 def commit_operation(
@@ -127,8 +127,8 @@ def commit_operation(
     begins_left = base.definition.options["commit.max-retries"]
     attempts = _Attempts(versions, begin)
     try:
-        for attempt in range(begins_left + 1):
-            last = attempt == begins_left
+        for number in range(begins_left + 1):
+            last = number == begins_left
             try:
                 committed = attempts.run(base, last=last)
             except Conflict as error:
@@ -140,7 +140,7 @@ def commit_operation(
                 if committed is not None:
                     observer.lost_races(committed.races)
                 return committed
-            _pause(versions.ambient, attempt)
+            _pause(versions.ambient, number)
             base = versions.state()
     except CommitUnknown:
         raise
@@ -160,28 +160,28 @@ class _Attempts:
     def __init__(self, versions: Versions, begin: Begin) -> None:
         self._versions = versions
         self._begin = begin
-        self._left: Transaction | None = None
+        self._left: Attempt | None = None
 
     def run(self, base: TableState, *, last: bool) -> Committed | None:
         """Runs one attempt. Its context ends before an error is raised, or before the commit is returned."""
         with ExitStack() as held:
-            transaction = self._begun(held, base)
-            proposal = self._prepared(transaction, last=last)
+            attempt = self._begun(held, base)
+            proposal = self._prepared(attempt, last=last)
             if proposal is None:
                 return None
             try:
-                committed = self._versions.commit_version(transaction.base, proposal, transaction.rebase)
+                committed = self._versions.commit_version(attempt.base, proposal, attempt.rebase)
             except CommitUnknown:
                 raise  # a version may name the files and the log records: they stay
             except TableStoreError as error:
-                self._discard(transaction, error, last=last)
+                self._discard(attempt, error, last=last)
                 raise
             # An interrupt from outside, such as Ctrl-C, leaves the outcome unknown, too: `discard` is for our errors.
             ours = committed.snapshot.commit_id == proposal.commit_id
             attempt_each(
                 f"after version {committed.snapshot.version}",
                 # if it is not ours, another attempt has committed the same app version
-                lambda: transaction.finish(committed) if ours else transaction.discard(again=False),
+                lambda: attempt.finish(committed) if ours else attempt.discard(again=False),
                 held.close,
             )
             return committed
@@ -192,30 +192,30 @@ class _Attempts:
         if left is not None:
             attempt_each("of a failed attempt", lambda: left.discard(again=False))
 
-    def _begun(self, held: ExitStack, base: TableState) -> Transaction:
+    def _begun(self, held: ExitStack, base: TableState) -> Attempt:
         try:
-            transaction = held.enter_context(self._begin(base))
+            attempt = held.enter_context(self._begin(base))
         except CommitUnknown as error:  # of a commit before this one, such as that of a republished transaction
             raise _unchanged(error) from error
         self._left = None
-        return transaction
+        return attempt
 
-    def _prepared(self, transaction: Transaction, *, last: bool) -> Proposal | None:
-        """Prepares a transaction. Nothing can be committed yet, so every failure discards it, even an interrupt."""
+    def _prepared(self, attempt: Attempt, *, last: bool) -> Proposal | None:
+        """Prepares an attempt. Nothing can be committed yet, so every failure discards it, even an interrupt."""
         try:
-            with self._versions.preparing(transaction.base):
-                return transaction.prepare()
+            with self._versions.preparing(attempt.base):
+                return attempt.prepare()
         except CommitUnknown as error:  # of a commit on which this operation builds, such as a fold
-            self._discard(transaction, error, last=last)
+            self._discard(attempt, error, last=last)
             raise _unchanged(error) from error
         except BaseException as error:
-            self._discard(transaction, error, last=last)
+            self._discard(attempt, error, last=last)
             raise
 
-    def _discard(self, transaction: Transaction, error: BaseException, *, last: bool) -> None:
+    def _discard(self, attempt: Attempt, error: BaseException, *, last: bool) -> None:
         again = _begins_again(error, last=last)
-        attempt_each("of a failed attempt", lambda: transaction.discard(again=again))
-        self._left = transaction if again else None
+        attempt_each("of a failed attempt", lambda: attempt.discard(again=again))
+        self._left = attempt if again else None
 
 
 def _unchanged(error: CommitUnknown) -> Unavailable:
@@ -226,8 +226,8 @@ def _begins_again(error: BaseException, *, last: bool) -> bool:
     return isinstance(error, Conflict) and error.again and not last
 
 
-def _pause(ambient: Ambient, attempt: int) -> None:
-    ambient.sleep(ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(attempt, 10))))
+def _pause(ambient: Ambient, number: int) -> None:
+    ambient.sleep(ambient.chance() * min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * (1 << min(number, 10))))
 
 
 def attempt_each(when: str, *steps: Callable[[], None]) -> bool:
@@ -250,7 +250,7 @@ def attempt_each(when: str, *steps: Callable[[], None]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _MetadataOnly:
-    """A transaction that writes no file and no log record before its commit."""
+    """An attempt that writes no file and no log record before its commit."""
 
     base: TableState
     propose: Callable[[TableState], Proposal | None]

@@ -73,7 +73,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
     chosen: _Choice | None = None
 
     def choose(base: TableState) -> _Choice:
-        first, lives = _first(store, base), history_of(store.log, base.version)
+        first, lives = _first(store, base), history_of(store.delta_log, base.version)
         return _Choice(base, first, lives, _planned(store, lives, _retained(store, first, base), base))
 
     def propose(base: TableState) -> Proposal | None:
@@ -170,7 +170,7 @@ def _retained(store: FileStore, first: int, *states: TableState) -> Retained:
 
 
 def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: TableState) -> Expiry:
-    log = store.log
+    log = store.delta_log
     entries = _entries(log, removable_entries(retained, log.versions(), log.checkpoints()))
     versions = max(0, retained.first - first_retained(state))
     return Expiry(retained.first, versions, _there(store, lives.unneeded(retained)), len(entries))
@@ -203,9 +203,9 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.state()
     try:
-        lives = _followed(store.log, lives, newest.version)
+        lives = _followed(store.delta_log, lives, newest.version)
     except Corrupt:
-        lives = history_of(store.log, newest.version)
+        lives = history_of(store.delta_log, newest.version)
     first = min([first_retained(announced), *(hold.version for hold in held)])
     tagged = {tag.version for state in (announced, newest) for tag in tags_of(state).values()}
     retained = Retained(first, tuple(sorted(tagged)))
@@ -217,7 +217,7 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
 
 
 def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> int:
-    log = store.log
+    log = store.delta_log
     versions, checkpoints = log.versions(), log.checkpoints()
     numbers = removable_entries(retained, versions, checkpoints)
     if not numbers or not _stands(log, lives, base_checkpoint(retained, versions, checkpoints)):

@@ -30,7 +30,7 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
     since = at_work_since_ms()
     limit = before_ms if since is None else min(before_ms, since)
     state = store.state()
-    named = {path for path, _ in history_of(store.log, state.version).spans()}
+    named = {path for path, _ in history_of(store.delta_log, state.version).spans()}
     found = (left for left in leftovers(store, files, named, state) if left.is_ours and left.modified_ms < limit)
     return sorted(found, key=lambda left: left.path)
 

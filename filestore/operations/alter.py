@@ -167,7 +167,7 @@ class _Alteration:
 
 
 class _Attempt:
-    """One attempt of an alteration (`filestore.commit.protocol.Transaction`)."""
+    """One attempt of an alteration (`filestore.commit.protocol.Attempt`)."""
 
     def __init__(self, work: _Alteration, base: TableState) -> None:
         self.base = base

@@ -128,7 +128,7 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
 
 @dataclass(eq=False)
 class Fold:
-    """Folds some slots in one commit (`filestore.commit.protocol.Transaction`).
+    """Folds some slots in one commit (`filestore.commit.protocol.Attempt`).
 
     Attributes:
         store: The table.

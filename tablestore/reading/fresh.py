@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import polars as pl
 import pyarrow as pa
@@ -23,21 +22,12 @@ from filestore.reading.predicate import Condition, Predicate
 from filestore.reading.scan import plan_scan, scan, scan_frames
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.table import FileStore
+from tablestore.reading.log_tail import VisibleTail
 
-__all__ = ["LogTail", "fresh_rows", "last_of_each_key", "standing"]
+__all__ = ["fresh_rows", "last_of_each_key", "standing"]
 
 _PUTS = [str(RowKind.INSERT), str(RowKind.UPDATE_AFTER)]
 _STORED = "_stored"
-
-
-class LogTail(Protocol):
-    """The records that the log has beyond a snapshot."""
-
-    def changes(self, state: TableState) -> Iterator[pa.Table]:
-        """Yields visible records that no snapshot up to this version covers.
-
-        They have the version's columns and `KIND_COLUMN`; those of one bucket are in the order of the log.
-        """
 
 
 def last_of_each_key(chunks: Iterable[pa.Table], definition: TableDefinition) -> pl.DataFrame | None:
@@ -95,7 +85,7 @@ class _Wanted:
 
 
 def fresh_rows(
-    store: FileStore, state: TableState, tail: LogTail, columns: Sequence[str] | None, where: Predicate | None
+    store: FileStore, state: TableState, tail: VisibleTail, columns: Sequence[str] | None, where: Predicate | None
 ) -> Iterator[pa.Table]:
     """Yields the rows of a version with the tail merged into them; rows of files are not kept in memory.
 

@@ -1,4 +1,4 @@
-"""Reads the records of an eventual log that no version covers yet: see `tablestore.reading.fresh.LogTail`."""
+"""Reads the records of an eventual log that no version covers yet."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ class VisibleTail:
             return self._parts(log, state)
 
     def changes(self, state: TableState) -> Iterator[pa.Table]:
-        """Yields visible records that no version up to this one names, with its columns.
+        """Yields visible records that no version up to this one names.
+
+        They have the version's columns and `KIND_COLUMN`; those of one bucket are in the order of the log.
 
         Raises:
             Unavailable: the log does not answer.

@@ -14,7 +14,8 @@ from filestore.reading.predicate import Predicate
 from filestore.reading.scan import plan_scan, scan, scan_frames
 from filestore.rows.frames import polars_schema
 from filestore.table import FileStore
-from tablestore.reading.fresh import LogTail, fresh_rows
+from tablestore.reading.fresh import fresh_rows
+from tablestore.reading.log_tail import VisibleTail
 from tablestore.reading.results import Results
 
 __all__ = ["Scan"]
@@ -28,7 +29,7 @@ class Scan(Results):
     state: TableState
     columns: Sequence[str] | None
     where: Predicate | None
-    tail: LogTail | None = None
+    tail: VisibleTail | None = None
     """What the log shows beyond the version, if that is wanted too and there is any."""
 
     @property

@@ -64,7 +64,7 @@ def republish(filestore: FileStore, log: LogConfig, lost: str) -> None:
 
 
 class _Republication:
-    """Writes a lost transaction's records again (`filestore.commit.protocol.Transaction`)."""
+    """Writes a lost transaction's records again (`filestore.commit.protocol.Attempt`)."""
 
     def __init__(self, filestore: FileStore, log: LogConfig, base: TableState, lost: str) -> None:
         self.base = base
@@ -131,7 +131,7 @@ def _written_again(
 def _commit_of(filestore: FileStore, state: TableState, commit_id: str) -> Commit | None:
     """Searches backwards for the commit; returns None if it has expired."""
     for version in range(state.version, -1, -1):
-        entry = filestore.log.commit(version)
+        entry = filestore.delta_log.commit(version)
         if entry is None or entry.commit_id == commit_id:
             return entry
     return None
@@ -157,7 +157,7 @@ class _Work:
         """Returns the log transactions of later commits in a bucket; none for a table without a key."""
         if not self.state.definition.primary_key:
             return []
-        entries = self.filestore.log.commits_after(self.entry.version)
+        entries = self.filestore.delta_log.commits_after(self.entry.version)
         found = [t for entry in entries for t in entry.snapshot().transactions]
         return [t for t in found if any(part.bucket == bucket for part in t.ranges)]
 

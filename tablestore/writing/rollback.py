@@ -108,7 +108,7 @@ class _Rollback:
 
 
 class _Attempt:
-    """One attempt of a rollback (`filestore.commit.protocol.Transaction`)."""
+    """One attempt of a rollback (`filestore.commit.protocol.Attempt`)."""
 
     def __init__(self, work: _Rollback, base: TableState, log: LogSession | None) -> None:
         self.base = base

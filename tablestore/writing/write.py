@@ -63,7 +63,7 @@ class WriterTable:
 
 
 class Write:
-    """A write, an overwrite or a drop of partitions (`filestore.commit.protocol.Transaction`).
+    """A write, an overwrite or a drop of partitions (`filestore.commit.protocol.Attempt`).
 
     Args:
         table: The table.

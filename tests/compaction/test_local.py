@@ -339,7 +339,7 @@ def test_rows_that_came_back_to_life_are_a_conflict(folder: Path) -> None:
 
 def _ever(store: FileStore) -> set[str]:
     """Every data file that some version names."""
-    return {path for version in store.log.versions() for path in store.state(version).files}
+    return {path for version in store.delta_log.versions() for path in store.state(version).files}
 
 
 def test_a_change_of_the_schema_in_between_is_a_conflict(folder: Path) -> None:

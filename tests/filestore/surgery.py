@@ -52,8 +52,8 @@ def edit_info(store: FileStore, version: int, **changes: Any) -> None:
 def edit_add(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
     """Changes the newest add of a file."""
     relative = str(path.relative_to(store.location))
-    for version in reversed(store.log.versions()):
-        found = [a["add"] for a in store.log.commit(version).actions if a.get("add", {}).get("path") == relative]
+    for version in reversed(store.delta_log.versions()):
+        found = [a["add"] for a in store.delta_log.commit(version).actions if a.get("add", {}).get("path") == relative]
         if found:
             edit_entry(
                 store,
@@ -112,7 +112,7 @@ def _garbage(store: FileStore) -> None:
 
 
 def _commit_id_twice(store: FileStore) -> None:
-    own = store.log.commit(2).actions[0]["commitInfo"]["tablestore"]
+    own = store.delta_log.commit(2).actions[0]["commitInfo"]["tablestore"]
     edit_info(store, 3, tablestore=own)
 
 
@@ -161,14 +161,14 @@ def _transaction(store: FileStore, end: int) -> None:
     """A log transaction that is decided, and neither open nor covered by offsets."""
     ranges = [{"bucket": 0, "start": 0, "end": end, "count": 1}]
     transaction = {"id": "t", "ranges": ranges, "producer_id": 1, "producer_epoch": 0}
-    own = store.log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
+    own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
     edit_info(store, 3, tablestore=own)
 
 
 def _republished(store: FileStore, again: str | None) -> None:
     """A log transaction that was never open is published again, as one that is not open either."""
     found = again and {"id": again, "ranges": [], "producer_id": 1, "producer_epoch": 0}
-    own = store.log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
+    own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
     edit_info(store, 3, tablestore=own)
 
 
@@ -197,7 +197,9 @@ def _swap_checkpoints(store: FileStore) -> None:
 
 
 def _drop_first_remove(store: FileStore) -> None:
-    version = next(v for v in store.log.versions() if any("remove" in a for a in store.log.commit(v).actions))
+    version = next(
+        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.commit(v).actions)
+    )
 
     def drop(actions: Actions) -> None:
         actions.remove(next(a for a in actions if "remove" in a))
@@ -206,7 +208,9 @@ def _drop_first_remove(store: FileStore) -> None:
 
 
 def _remove_twice(store: FileStore) -> None:
-    version = next(v for v in store.log.versions() if any("remove" in a for a in store.log.commit(v).actions))
+    version = next(
+        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.commit(v).actions)
+    )
     edit_entry(store, version, lambda actions: actions.append(next(a for a in actions if "remove" in a)))
 
 
@@ -251,7 +255,7 @@ def _let_foreign_writers_in(actions: Actions) -> None:
 
 
 def _other_identity(store: FileStore) -> None:
-    metadata = store.log.commit(0).actions[2]["metaData"]
+    metadata = store.delta_log.commit(0).actions[2]["metaData"]
     edit_entry(store, 3, lambda actions: actions.append({"metaData": metadata | {"id": "another"}}))
 
 
@@ -275,7 +279,7 @@ def on_change(edit: Callable[[dict[str, Any]], object]) -> Damage:
 
 
 def _change_file(store: FileStore) -> Path:
-    actions = store.log.commit(_CHANGED).actions
+    actions = store.delta_log.commit(_CHANGED).actions
     return Path(store.location) / next(a["cdc"]["path"] for a in actions if "cdc" in a)
 
 
@@ -336,7 +340,9 @@ def _edit_fields(store: FileStore, edit: Callable[[list[dict[str, Any]]], object
         edit(schema["fields"])
         metadata["schemaString"] = json.dumps(schema)
 
-    version = max(v for v in store.log.versions() if any("metaData" in a for a in store.log.commit(v).actions))
+    version = max(
+        v for v in store.delta_log.versions() if any("metaData" in a for a in store.delta_log.commit(v).actions)
+    )
     edit_entry(store, version, change)
 
 

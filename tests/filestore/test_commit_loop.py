@@ -64,7 +64,7 @@ def test_a_lost_reply_is_found_to_be_our_own_commit(store: FileStore, storage: F
     committed = prepared.commit()
     assert committed.fresh
     assert committed.snapshot.version == 2
-    assert store.log.versions() == [0, 1, 2]
+    assert store.delta_log.versions() == [0, 1, 2]
     assert_healthy(store)
 
 
@@ -83,7 +83,7 @@ def test_a_store_that_retries_by_itself_finds_its_own_entry(store: FileStore, st
     storage.hook = write_twice
     committed = prepared.commit()
     assert committed.snapshot.commit_id == prepared.proposal.commit_id
-    assert store.log.versions() == [0, 1, 2]
+    assert store.delta_log.versions() == [0, 1, 2]
     assert_healthy(store)
 
 
@@ -291,7 +291,7 @@ def test_a_table_that_was_made_again_is_not_written_to(folder: Path, store: File
             prepared.commit()
         assert caught.value.code == "table-replaced"
         write(fresh, [{"id": 7, "v": 7}])
-    assert fresh.log.versions() == [0, 1, 2, 3]
+    assert fresh.delta_log.versions() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("kind", ["readerFeatures", "writerFeatures"])

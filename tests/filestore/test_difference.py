@@ -62,7 +62,7 @@ def drop(store: FileStore, specs: list[tuple[tuple[str, str | None], ...]]) -> N
 
 def check(store: FileStore, keyed: bool, read: Callable[[FileStore, int], list[Row]] = read) -> None:
     """Every pair of versions, forwards and backwards."""
-    states = [read(store, version) for version in store.log.versions()]
+    states = [read(store, version) for version in store.delta_log.versions()]
     for before, old in enumerate(states):
         for after, new in enumerate(states):
             changes = reported(store, before, after)

@@ -102,7 +102,7 @@ def test_what_is_retained_reads_as_before_and_the_rest_is_gone(folder: Path) -> 
     )
     assert_reads(store, range(12, 15), before)
     assert_expired(store, range(12))
-    assert store.log.versions() == list(range(12, 16)), "12 is a checkpoint"
+    assert store.delta_log.versions() == list(range(12, 16)), "12 is a checkpoint"
     assert [s.version for s in store.snapshots()] == [15, 14, 13, 12]
     assert not assert_healthy(store).orphans
     rounds = [expire(store).files for _ in range(4)]
@@ -119,7 +119,7 @@ def test_a_table_can_live_on_after_its_first_versions(folder: Path) -> None:
         grow(store, until)
         known = history_of_retained(store)
         assert_reads(store, sorted(known), known)
-        assert len(store.log.versions()) < 22
+        assert len(store.delta_log.versions()) < 22
         assert_healthy(store)
 
 
@@ -151,7 +151,7 @@ def test_tags_keep_their_versions(folder: Path) -> None:
     assert expire(store).first == 13
     assert_reads(store, [6, 13, 14], before)
     assert_expired(store, [0, 3, 4, 5, 7, 12])
-    assert min(store.log.versions()) == 4, "the checkpoint that version 6 stands on"
+    assert min(store.delta_log.versions()) == 4, "the checkpoint that version 6 stands on"
     with pytest.raises(NotFound, match=r"has expired.* tagged ones 6"):
         create_tag(store, "late", 5)
     assert_healthy(store)
@@ -160,7 +160,7 @@ def test_tags_keep_their_versions(folder: Path) -> None:
     with pytest.raises(NotFound, match="no tag 'eod'"):
         delete_tag(store, "eod")
     assert expire(store).files
-    assert min(store.log.versions()) == 12
+    assert min(store.delta_log.versions()) == 12
     assert not assert_healthy(store).findings
 
 
@@ -294,7 +294,7 @@ def test_a_writer_that_slept_in_the_middle_does_not_write_where_nobody_reads(fol
     with pytest.raises(Conflict) as caught:
         prepared.commit()
     assert caught.value.code == "base-expired"
-    assert min(store.log.versions()) > 15
+    assert min(store.delta_log.versions()) > 15
     assert_healthy(store)
 
 
@@ -304,7 +304,7 @@ def test_a_batch_that_was_written_by_an_expired_version_is_not_written_again(fol
     grow(store, 40)
     expire(store)
     again = write(reopen(store), [{"id": 1, "v": 99}], app=AppVersion("query", 7))
-    assert (again.fresh, again.snapshot.version) == (False, min(store.log.versions()))
+    assert (again.fresh, again.snapshot.version) == (False, min(store.delta_log.versions()))
 
 
 def test_times_of_expired_versions(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(folder: Path, code: 
     assert caught.value.code == code
     gc.collect()  # a writer that was not closed would complain now
     assert files_of(folder / "t") == []
-    assert store.log.versions() == [0]
+    assert store.delta_log.versions() == [0]
 
 
 def test_a_row_without_its_kind_is_said_to_have_none(folder: Path) -> None:

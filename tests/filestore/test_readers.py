@@ -73,7 +73,7 @@ def test_odd_partition_values(partitioned: tuple[FileStore, list[dict[str, Any]]
     assert read(store) == in_order(rows)
     assert read_polars(store.location) == in_order(rows)
     assert read_deltalake(store.location) == in_order(rows)
-    assert reopen(store).state() == store.log.checkpoint(2)
+    assert reopen(store).state() == store.delta_log.checkpoint(2)
     assert_healthy(store)
 
 
@@ -174,7 +174,7 @@ def test_all_types(all_types: FileStore) -> None:
     without = [{n: v for n, v in row.items() if n != "ma"} for row in to_python(ROWS)]
     assert comparable(frame.to_dicts()) == comparable(without)
     assert_healthy(all_types)
-    assert reopen(all_types).state() == all_types.log.checkpoint(3)
+    assert reopen(all_types).state() == all_types.delta_log.checkpoint(3)
 
 
 def to_python(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -316,7 +316,7 @@ def test_foreign_writers_are_refused_by_delta_spark(all_types: FileStore, spark:
     ):
         with pytest.raises(Exception, match=r"tablestore\.primaryKey|[Uu]nsupported|feature|FEATURE"):
             spark.sql(statement.format(where))
-    assert all_types.log.versions() == [0, 1, 2, 3]
+    assert all_types.delta_log.versions() == [0, 1, 2, 3]
 
 
 def test_delta_spark_travels_in_time_and_reads_checkpoints(folder: Path, spark: SparkSession) -> None:

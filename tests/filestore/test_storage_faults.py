@@ -84,7 +84,7 @@ def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
 
 def once(store: FileStore, commit_id: str, changed: list[dict[str, Any]], later: bool) -> None:
     """A write that its writer repeats until it is told: by its id it is found to be done."""
-    entries = (store.log.commit(version) for version in store.log.versions())
+    entries = (store.delta_log.commit(version) for version in store.delta_log.versions())
     if not any(entry is not None and entry.commit_id == commit_id for entry in entries):
         write(store, changed, commit_id=commit_id, later=later)
 
@@ -102,7 +102,7 @@ def at_last(store: FileStore, storage: FaultyStorage, work: Callable[[FileStore]
 
 def no_torn_file(store: FileStore) -> None:
     """Every file that any version names is as long as it says, and Parquet to its end."""
-    for version in store.log.versions():
+    for version in store.delta_log.versions():
         state = store.state(version)
         pending = [run.as_file() for runs in state.pending().values() for run in runs]
         for file in [*state.files.values(), *pending]:

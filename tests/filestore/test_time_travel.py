@@ -72,7 +72,7 @@ def store(folder: Path) -> FileStore:
 
 
 def test_every_version_reads_as_it_was(store: FileStore) -> None:
-    assert store.log.checkpoints() == [4, 8]
+    assert store.delta_log.checkpoints() == [4, 8]
     rows: dict[int, int] = {}
     for version in range(1, 11):
         rows |= {(version - 1) % 4: version - 1, version - 1: version - 1}
@@ -90,7 +90,7 @@ def test_versions_that_are_not_there(store: FileStore, version: int) -> None:
 
 def test_a_state_is_the_same_from_any_start(store: FileStore) -> None:
     for version in range(11):
-        assert reopen(store).state(version) == store.log.at(version)
+        assert reopen(store).state(version) == store.delta_log.at(version)
     (Path(store.location) / "_delta_log" / "_last_checkpoint").unlink()
     assert reopen(store).state() == store.state()
 

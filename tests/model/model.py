@@ -209,14 +209,14 @@ class Model:
             raise AssertionError(f"a storage failure came out as {error!r}") from error
         self.storage.hook = lambda call: None
         self.restart()
-        versions = self.store.log.versions()
+        versions = self.store.delta_log.versions()
         assert versions[-1] - before.version in (0, 1)
         if versions[-1] > before.version:
             assert self.store.snapshot(versions[-1]).commit_id == commit_id
             self._took_effect(versions[-1], rows, overwrite, records)
             again = prepare(self.store, rows, overwrite=overwrite, commit_id=commit_id, base=before).commit()
             assert not again.fresh
-            assert self.store.log.versions() == versions, "a retry with the same commit id committed again"
+            assert self.store.delta_log.versions() == versions, "a retry with the same commit id committed again"
 
     def restart(self) -> None:
         """A process that knows nothing yet."""

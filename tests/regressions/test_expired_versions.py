@@ -38,7 +38,7 @@ def test_the_doctor_asks_for_change_data_of_retained_versions_only(folder: Path)
     store = worn(folder, changelog__producer="lookup")
     gone = [path for path in expire(store).files if path.startswith("_change_data/")]
     assert len(gone) > 1
-    assert 0 in store.log.versions(), "no checkpoint stands for the entries yet"
+    assert 0 in store.delta_log.versions(), "no checkpoint stands for the entries yet"
     assert examine(store).healthy
     kept = next(Path(store.location, "_change_data").iterdir())
     kept.unlink()
@@ -83,7 +83,7 @@ def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires
     """A checkpoint does not hold it, so it was taken for an orphan, and removed, while its version was retained."""
     store = worn(folder, changelog__producer="lookup", checkpoint_interval=1)
     first = expire(store).first
-    assert store.log.versions()[0] == first > 1
+    assert store.delta_log.versions()[0] == first > 1
     named = [action["cdc"]["path"] for action in store.required(first).actions if "cdc" in action]
     assert named
     assert not find_orphans(store, store.ambient.now_ms() + 1000 * HOUR_MS, lambda: None)

@@ -31,7 +31,7 @@ def test_a_writer_that_slept_through_a_drop_does_not_write_into_the_new_table(fo
     fresh = create(folder / "t", define("id BIGINT", ["id"]))
     with pytest.raises(NotFound, match="dropped or made again"):
         prepared.commit()
-    assert fresh.log.versions() == [0]
+    assert fresh.delta_log.versions() == [0]
 
 
 @pytest.mark.parametrize("kind", ["readerFeatures", "writerFeatures"])

@@ -564,7 +564,7 @@ def _named(table: Table) -> Iterator[str]:
         yield file.path
         if file.vector is not None:
             yield vector_file(file.vector)
-    log = table.filestore.log
+    log = table.filestore.delta_log
     for entry in (log.commit(version) for version in log.versions()):
         for action in () if entry is None else entry.actions:
             for file in (action[kind] for kind in ("add", "remove", "cdc") if kind in action):

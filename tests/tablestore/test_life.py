@@ -165,7 +165,7 @@ def test_system_tables_begin_at_the_first_retained_version(store: Store) -> None
         put(table, number, overwrite=number % 2 == 1)
     assert table.expire().first == 8
     put(table, 9)
-    assert table.filestore.log.versions()[0] == 5
+    assert table.filestore.delta_log.versions()[0] == 5
     assert [row["version"] for row in table.system("schemas").to_arrow().to_pylist()] == [8]
     assert [row["version"] for row in table.system("snapshots").to_arrow().to_pylist()] == [10, 9, 8]
     audited = table.system("audit_log").to_arrow().to_pylist()

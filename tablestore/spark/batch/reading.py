@@ -77,12 +77,12 @@ def known_columns(store: FileStore, fields: StructType) -> Schema:
     version has them, as they were given by hand, the newest version's are meant.
     """
     state = store.state()
-    definition, oldest = state.definition, store.log.versions()[0]
+    definition, oldest = state.definition, store.delta_log.versions()[0]
     for version in range(state.version, max(oldest, state.version - _LOOK_BACK), -1):
         if _same_columns(definition.schema, fields):
             return definition.schema
         if any("metaData" in action for action in store.required(version).actions):
-            if version <= (oldest := store.log.oldest().version):
+            if version <= (oldest := store.delta_log.oldest().version):
                 break
             definition = store.definition(version - 1)
     return definition.schema if _same_columns(definition.schema, fields) else state.definition.schema

@@ -227,7 +227,7 @@ def test_what_lives_by_its_tag_alone_comes_back_when_its_entries_are_gone(store:
     table.delete_tag("then")
     put(table, {"id": 2, "c": "x", "a": "text"})
     assert table.expire().log_entries
-    assert 0 < min(table.filestore.log.checkpoints()) < version
+    assert 0 < min(table.filestore.delta_log.checkpoints()) < version
     assert table.examine().problems == ()
     assert {row["id"]: row["a"] for row in rows(table)} == {1: None, 2: "text"}
 
