@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping, Sequence
 from os import PathLike, fspath
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,6 +14,7 @@ from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
+from filestore.contexts import Closing
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
@@ -74,7 +74,7 @@ def connect(
 
 
 @checks_arguments()
-class Store:
+class Store(Closing):
     """Databases and tables of one catalog. Close it, or use it in a ``with``."""
 
     def __init__(
@@ -228,14 +228,6 @@ class Store:
     def close(self) -> None:
         """Closes connections."""
         self._catalog.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _open(self, info: TableInfo) -> Table | KafkaTable:
         declaration = info.declaration()

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 import pyarrow as pa
 
 from filestore import layout
 from filestore.changelog.images import change_schema
+from filestore.contexts import Discarding
 from filestore.files.columns import stored_rows
 from filestore.files.sink import ParquetSink
 from filestore.files.writer import TableFiles, encoding_of
@@ -17,7 +15,7 @@ from filestore.model.files import ChangeFile, Slot
 __all__ = ["ChangeWriter"]
 
 
-class ChangeWriter:
+class ChangeWriter(Discarding):
     """Writes the changes of one slot: a row group for each chunk, files of the target size, none without a change."""
 
     def __init__(self, table: TableFiles, slot: Slot) -> None:
@@ -61,15 +59,8 @@ class ChangeWriter:
             self._done.append(ChangeFile(self._path, self._slot, self._sink.close()))
             self._sink = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Removes the written files after an error: no version names them."""
-        if error is None:
-            return
+    def discard(self) -> None:
+        """Removes the written files: no version names them."""
         if self._sink is not None:
             self._sink.discard()
         for file in self._done:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import TracebackType
-from typing import Self
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from filestore.contexts import Closing
 from filestore.errors import Corrupt, NotFound
 from filestore.files.bloom import BloomFilter
 from filestore.storage import Storage
@@ -18,7 +17,7 @@ from filestore.storage import Storage
 __all__ = ["ParquetReader", "readable"]
 
 
-class ParquetReader:
+class ParquetReader(Closing):
     """Reads one Parquet file by row group.
 
     Args:
@@ -81,14 +80,6 @@ class ParquetReader:
         """Closes the file."""
         self._file.close()
         self._source.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 import polars.selectors as cs
@@ -14,6 +12,7 @@ import pyarrow as pa
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.cache.columns import LookupCache
+from filestore.contexts import Discarding
 from filestore.errors import InvalidRequest
 from filestore.files.bloom import can_have_filter
 from filestore.files.columns import stored_rows
@@ -64,7 +63,7 @@ class TableFiles:
         return self.definition.schema.to_arrow()
 
 
-class DataWriter:
+class DataWriter(Discarding):
     """Writes the rows of one slot, which arrive sorted by key, each key once (in append tables: in any order)."""
 
     def __init__(self, table: TableFiles, slot: Slot, level: int = 0) -> None:
@@ -120,15 +119,8 @@ class DataWriter:
             self._done.append(self._open.close(self._level))
             self._open = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Removes the written files after an error: no version names them."""
-        if error is None:
-            return
+    def discard(self) -> None:
+        """Removes the written files: no version names them."""
         if self._open is not None:
             self._open.discard()
         for file in self._done:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import re
 from dataclasses import replace
-from types import TracebackType
 from typing import Self
 
 from filestore import layout
@@ -116,9 +115,7 @@ class Consumer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         try:
             self.release()
         except TableStoreError as failure:  # the work of the block is done: it must not fail because of this

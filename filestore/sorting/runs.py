@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
@@ -171,7 +170,5 @@ class _Passes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exc: object) -> None:
         self._files.remove(self._made)

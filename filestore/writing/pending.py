@@ -7,26 +7,23 @@ stream holds one row group of each in memory.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from filestore import layout
 from filestore.files.columns import FileColumns, stored_rows
 from filestore.files.parquet import ParquetReader
-from filestore.files.sink import ParquetSink
 from filestore.files.writer import TableFiles, encoding_of
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.merge.history import RUN_COLUMN
 from filestore.model.files import PendingRun, Slot
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.model.schema import Schema
-from filestore.rows.keys import Key, encode_key, key_at
 from filestore.sorting.chunks import BUCKET_COLUMN, cut_chunks
 from filestore.sorting.merge import merge
+from filestore.writing.run_writer import RunWriter
 
 __all__ = ["POSITION_BITS", "KeyFilter", "Mask", "PendingRunWriter", "pending_chunks", "run_schema"]
 
@@ -43,51 +40,28 @@ def run_schema(schema: Schema) -> pa.Schema:
     return pa.schema([*fields, pa.field(KIND_COLUMN, pa.string(), nullable=False)])
 
 
-class PendingRunWriter:
+class PendingRunWriter(RunWriter):
     """Writes one run, and removes it after an error."""
 
     def __init__(self, table: TableFiles, slot: Slot) -> None:
-        self._table = table
-        self._slot = slot
-        self._path = layout.run_path(slot.partition, slot.bucket, table.ambient.new_id())
+        super().__init__(table, slot)
         self._schema = run_schema(table.definition.schema)
-        self._sink: ParquetSink | None = None
-        self._rows = 0
-        self._first: Key = ()
-        self._last: Key = ()
 
     def write(self, rows: pa.Table) -> None:
         """Adds changes with `KIND_COLUMN`, sorted by key; those of one key are in the order in which they apply."""
         if not rows.num_rows:
             return
-        keys = self._table.definition.sort_key
         rows = stored_rows(rows.select(self._schema.names).cast(self._schema), self._table.definition.schema)
-        if self._sink is None:
-            self._first = key_at(rows, keys, 0)
-            how = encoding_of(self._table.definition, rows)
-            self._sink = ParquetSink(self._table.storage, self._table.path(self._path), rows.schema, **how)
-        self._sink.write(rows, _GROUP_ROWS)
-        self._last = key_at(rows, keys, rows.num_rows - 1)
-        self._rows += rows.num_rows
+        how = encoding_of(self._table.definition, rows) if self._sink is None else {}
+        self._add(rows, _GROUP_ROWS, **how)
 
     def finish(self) -> tuple[PendingRun, ...]:
         """Closes the run and makes it durable; returns no run if there were no rows."""
-        if self._sink is None:
+        size = self._closed()
+        if size is None:
             return ()
-        size = self._sink.close()
-        self._table.storage.sync(self._table.path(self._path))
         now = self._table.ambient.now_ms()
-        first, last = encode_key(self._first), encode_key(self._last)
-        return (PendingRun(self._path, self._slot, size, self._rows, now, first, last),)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is not None and self._sink is not None:
-            self._sink.discard()
+        return (PendingRun(self._path, self._slot, size, self._rows, now, *self._bounds),)
 
 
 class KeyFilter(Protocol):

@@ -10,6 +10,7 @@ from typing import Self
 
 import pyarrow as pa
 
+from filestore.contexts import Closing
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
@@ -64,7 +65,7 @@ class FollowOptions:
     max_rows: int | None = None
 
 
-class Following(Iterator[pa.RecordBatch]):
+class Following(Closing, Iterator[pa.RecordBatch]):
     """The batches of one reader, and its progress. Close it, or use it in a ``with``, to end it early."""
 
     def __init__(self, filestore: FileStore, run: Run, meter: FollowMeter) -> None:
@@ -94,12 +95,6 @@ class Following(Iterator[pa.RecordBatch]):
     def close(self) -> None:
         """Ends the reader; a consumer keeps its position."""
         self._batches.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 class Follower:

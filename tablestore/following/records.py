@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Self
 
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.contexts import Closing
 from filestore.delta.log import Commit
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
@@ -24,7 +24,7 @@ from log.table.systems import open_log
 __all__ = ["RecordReader", "definition_after"]
 
 
-class RecordReader:
+class RecordReader(Closing):
     """Reads one table's log. Close it, or use it in a ``with``.
 
     Args:
@@ -77,12 +77,6 @@ class RecordReader:
         if self._log is not None:
             self._log.close()
             self._log = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def definition_after(commit: Commit, before: TableDefinition) -> TableDefinition:

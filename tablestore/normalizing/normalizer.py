@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from os import PathLike
-from types import TracebackType
-from typing import Self
 
 import pyarrow as pa
 
@@ -16,6 +14,7 @@ from compaction.tombstones import clean_tombstones
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checks_arguments
 from filestore.commit.proposal import AppVersion
+from filestore.contexts import Closing
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, TableStoreError
 from filestore.life.consumers import Consumer
@@ -47,7 +46,7 @@ _ORPHANED_MS = 24 * 60 * 60 * 1000
 
 
 @checks_arguments("rows")
-class Normalizer:
+class Normalizer(Closing):
     """Turns upserts into complete changes, batch by batch.
 
     The row of a new key becomes ``+I``. For a known key the former row is emitted as ``-U`` and the new one as ``+U``,
@@ -173,14 +172,6 @@ class Normalizer:
     def close(self) -> None:
         """Waits for a running compaction."""
         self._beside.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _again(self, state: TableState, end: Positions | None) -> NormalizedBatch:
         """Returns the batch with that end, or the last one, if its version is retained."""
