@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import Self
 from urllib.parse import unquote, urlsplit
 
 from catalog_service.engine import default_database_url, is_there
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
-from catalog_service.pages import PAGE_SIZE_MAX
+from catalog_service.pages import PAGE_SIZE_MAX, every_page
 from catalog_service.paths import local_path
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
 from filestore.arguments import checks_arguments
+from filestore.contexts import Closing
 from filestore.errors import NotFound, Unsupported
 
 __all__ = ["EmbeddedCatalog", "warehouse_and_database"]
 
 
 @checks_arguments()
-class EmbeddedCatalog:
+class EmbeddedCatalog(Closing):
     """Implements `catalog_service.client.Catalog`. Several processes may open one warehouse at once.
 
     The first database creates the catalog. Until then it is empty, so that reading from a mistyped path creates no
@@ -84,15 +86,11 @@ class EmbeddedCatalog:
 
     def list_databases(self) -> list[str]:
         """Returns the names of all databases in order."""
-        service, names = self._existing_service(), list[str]()
-        token: str | None = None
-        while service is not None:
-            page = service.list_databases(PAGE_SIZE_MAX, token)
-            names += [d.name for d in page.databases]
-            token = page.next_page_token
-            if token is None:
-                break
-        return names
+        service = self._existing_service()
+        if service is None:
+            return []
+        pages = every_page(partial(service.list_databases, PAGE_SIZE_MAX))
+        return [database.name for page in pages for database in page.databases]
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
@@ -108,15 +106,8 @@ class EmbeddedCatalog:
 
     def list_tables(self, database: str) -> list[str]:
         """Returns the names of a database's tables in order."""
-        service = self._service_with(database)
-        names: list[str] = []
-        token: str | None = None
-        while True:
-            page = service.list_tables(database, PAGE_SIZE_MAX, token)
-            names += [t.name for t in page.tables]
-            token = page.next_page_token
-            if token is None:
-                return names
+        pages = every_page(partial(self._service_with(database).list_tables, database, PAGE_SIZE_MAX))
+        return [table.name for page in pages for table in page.tables]
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
@@ -144,12 +135,6 @@ class EmbeddedCatalog:
         """Closes the database's connections."""
         if self._service is not None:
             self._service.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
-from catalog_service.messages import AnswerModel, RequestModel
+from catalog_service.messages import AnswerModel, RequestModel, with_examples
 
 __all__ = ["LeaseInfo", "LeaseRequest"]
 
@@ -17,7 +17,7 @@ _OWNER = "host-1/4711/0b0f6b52"
 class LeaseRequest(RequestModel):
     """The body of ``POST`` and ``PUT …/lease``."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"owner": _OWNER, "seconds": 60}]})
+    model_config = with_examples({"owner": _OWNER, "seconds": 60})
 
     owner: str = Field(min_length=1, max_length=200, description="Each start of a process uses another one.")
     seconds: float = Field(gt=0, le=3600, description="When the lease expires unless its owner renews it.")
@@ -26,9 +26,7 @@ class LeaseRequest(RequestModel):
 class LeaseInfo(AnswerModel):
     """A lease: which process maintains a table, such as a compactor."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"table_id": _TABLE_ID, "owner": _OWNER, "expires_at": "2026-11-21T12:01:00Z"}]}
-    )
+    model_config = with_examples({"table_id": _TABLE_ID, "owner": _OWNER, "expires_at": "2026-11-21T12:01:00Z"})
 
     table_id: str
     owner: str

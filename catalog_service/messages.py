@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 
 from filestore.model.text import check_texts
 
-__all__ = ["AnswerModel", "OptionText", "RequestModel"]
+__all__ = ["AnswerModel", "OptionText", "RequestModel", "with_examples"]
 
 
 def _option_text(value: Any) -> Any:
@@ -19,6 +19,11 @@ def _option_text(value: Any) -> Any:
 
 
 OptionText = Annotated[str, BeforeValidator(_option_text)]
+
+
+def with_examples(*examples: dict[str, Any]) -> ConfigDict:
+    """Returns the configuration of a model that the API's description shows with these examples."""
+    return ConfigDict(json_schema_extra={"examples": [*examples]})
 
 
 class RequestModel(BaseModel):

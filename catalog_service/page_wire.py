@@ -8,9 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
-from catalog_service.messages import AnswerModel, RequestModel
+from catalog_service.messages import AnswerModel, RequestModel, with_examples
 
 __all__ = [
     "CatalogConfig",
@@ -32,7 +32,7 @@ _CREATED = "2026-11-21T12:00:00Z"
 class CreateDatabase(RequestModel):
     """The body of ``POST /databases``."""
 
-    model_config = ConfigDict(json_schema_extra={"examples": [{"name": "shop", "comment": "Orders and items"}]})
+    model_config = with_examples({"name": "shop", "comment": "Orders and items"})
 
     name: str = Field(description="ASCII letters, digits and underscores, a letter first; stored in lower case.")
     comment: str | None = None
@@ -41,16 +41,12 @@ class CreateDatabase(RequestModel):
 class DatabaseInfo(AnswerModel):
     """A database."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "name": "shop",
-                    "comment": "Orders and items",
-                    "location": "/data/warehouse/shop",
-                    "created_at": _CREATED,
-                }
-            ]
+    model_config = with_examples(
+        {
+            "name": "shop",
+            "comment": "Orders and items",
+            "location": "/data/warehouse/shop",
+            "created_at": _CREATED,
         }
     )
 
@@ -70,18 +66,14 @@ class DatabasePage(AnswerModel):
 class TableSummary(AnswerModel):
     """A table in a list."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "database": "shop",
-                    "name": "orders",
-                    "table_id": _TABLE_ID,
-                    "location": _LOCATION,
-                    "comment": "One row an order",
-                    "created_at": _CREATED,
-                }
-            ]
+    model_config = with_examples(
+        {
+            "database": "shop",
+            "name": "orders",
+            "table_id": _TABLE_ID,
+            "location": _LOCATION,
+            "comment": "One row an order",
+            "created_at": _CREATED,
         }
     )
 
@@ -127,18 +119,14 @@ class Violation(BaseModel):
 class Problem(BaseModel):
     """An error in the format of RFC 9457. Programs check `code`; people read `detail`, which may change."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "urn:tablestore:problem:not-found",
-                    "title": "Not found",
-                    "status": 404,
-                    "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
-                    "instance": "/api/v1/databases/shop/tables/orders",
-                    "code": "table-not-found",
-                }
-            ]
+    model_config = with_examples(
+        {
+            "type": "urn:tablestore:problem:not-found",
+            "title": "Not found",
+            "status": 404,
+            "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
+            "instance": "/api/v1/databases/shop/tables/orders",
+            "code": "table-not-found",
         }
     )
 

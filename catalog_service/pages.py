@@ -10,12 +10,12 @@ import base64
 import binascii
 import json
 import re
-from collections.abc import Callable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypeVar
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["PAGE_SIZE", "PAGE_SIZE_MAX", "cut", "decode_token", "encode_token"]
+__all__ = ["PAGE_SIZE", "PAGE_SIZE_MAX", "cut", "decode_token", "encode_token", "every_page"]
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 1000
@@ -23,6 +23,23 @@ _TOKEN_LENGTH_MAX = 512
 _KEY = re.compile(r"[a-z0-9_]{1,100}")  # a name or a version
 
 Row = TypeVar("Row")
+
+
+class _Page(Protocol):
+    @property
+    def next_page_token(self) -> str | None: ...
+
+
+Page = TypeVar("Page", bound=_Page)
+
+
+def every_page(read: Callable[[str | None], Page]) -> Iterator[Page]:
+    """Yields all pages of a list; `read` gets the token of a page, and None for the first one."""
+    page = read(None)
+    yield page
+    while page.next_page_token is not None:
+        page = read(page.next_page_token)
+        yield page
 
 
 def encode_token(scope: str, after: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 from pydantic import BaseModel, ValidationError
@@ -13,10 +13,11 @@ from catalog_service.connecting import checked_url, connection_error, http_clien
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
 from catalog_service.page_wire import CreateDatabase, DatabasePage, Problem, TablePage
-from catalog_service.pages import PAGE_SIZE_MAX
+from catalog_service.pages import PAGE_SIZE_MAX, every_page
 from catalog_service.problems import MEDIA_TYPE, error_of
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checks_arguments
+from filestore.contexts import Closing
 from filestore.errors import Unavailable
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ _GET_ATTEMPTS = 3
 
 
 @checks_arguments()
-class HttpCatalog:
+class HttpCatalog(Closing):
     """Implements `catalog_service.client.Catalog`. Threads may share it.
 
     Only reads are retried when no answer arrives: a repeated ``create_table`` could find the table that its first
@@ -61,14 +62,8 @@ class HttpCatalog:
 
     def list_databases(self) -> list[str]:
         """Returns the names of all databases in order; reads all pages."""
-        names: list[str] = []
-        token: str | None = None
-        while True:
-            page = self._get(DatabasePage, "/databases", _page(token))
-            names += [d.name for d in page.databases]
-            token = page.next_page_token
-            if token is None:
-                return names
+        pages = every_page(lambda token: self._get(DatabasePage, "/databases", _page(token)))
+        return [database.name for page in pages for database in page.databases]
 
     def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
         """Creates a table."""
@@ -92,14 +87,8 @@ class HttpCatalog:
 
     def list_tables(self, database: str) -> list[str]:
         """Returns the names of a database's tables in order; reads all pages."""
-        names: list[str] = []
-        token: str | None = None
-        while True:
-            page = self._get(TablePage, f"{_database(database)}/tables", _page(token))
-            names += [t.name for t in page.tables]
-            token = page.next_page_token
-            if token is None:
-                return names
+        pages = every_page(lambda token: self._get(TablePage, f"{_database(database)}/tables", _page(token)))
+        return [table.name for page in pages for table in page.tables]
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
@@ -120,12 +109,6 @@ class HttpCatalog:
     def close(self) -> None:
         """Closes the connections."""
         self._http.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
     # ------------------------------------------------------------------------------------------ requests
 

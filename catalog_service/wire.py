@@ -9,7 +9,7 @@ from typing import Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from catalog_service.column_wire import ColumnInfo, ColumnSpec, column_specs, table_columns
-from catalog_service.messages import AnswerModel, OptionText, RequestModel
+from catalog_service.messages import AnswerModel, OptionText, RequestModel, with_examples
 from catalog_service.page_wire import (
     CatalogConfig,
     CreateDatabase,
@@ -142,9 +142,7 @@ class CreateTable(RequestModel):
 class AlterTable(RequestModel):
     """The body of ``PATCH /databases/{database}/tables/{table}``."""
 
-    model_config = ConfigDict(
-        json_schema_extra={"examples": [{"changes": ["ADD COLUMN note STRING AFTER id", "COMMENT 'One row an order'"]}]}
-    )
+    model_config = with_examples({"changes": ["ADD COLUMN note STRING AFTER id", "COMMENT 'One row an order'"]})
 
     changes: tuple[str, ...] = Field(
         min_length=1, max_length=1000, description="Clauses as after ALTER TABLE in SQL; all are applied or none."
@@ -165,35 +163,31 @@ class CurrentSnapshot(AnswerModel):
 class TableInfo(AnswerModel):
     """A table in full."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "database": "shop",
-                    "name": "orders",
-                    "table_id": _TABLE_ID,
-                    "format": "delta",
-                    "location": _LOCATION,
-                    "columns": [
-                        {"name": "id", "type": "BIGINT", "nullable": False},
-                        {"name": "amount", "type": "DECIMAL(10,2)", "nullable": True, "comment": "in euros"},
-                    ],
-                    "primary_key": ["id"],
-                    "partition_by": [],
-                    "options": {"bucket": "4"},
-                    "effective_options": {"bucket": "4", "log.system": "embedded"},
-                    "comment": "One row an order",
-                    "created_at": _CREATED,
-                    "current_snapshot": {
-                        "version": 7,
-                        "timestamp": "2026-11-21T13:00:00Z",
-                        "files": 4,
-                        "bytes": 1048576,
-                        "rows": 25000,
-                        "log_offsets": {"0": 6120, "1": 6311, "2": 6248, "3": 6321},
-                    },
-                }
-            ]
+    model_config = with_examples(
+        {
+            "database": "shop",
+            "name": "orders",
+            "table_id": _TABLE_ID,
+            "format": "delta",
+            "location": _LOCATION,
+            "columns": [
+                {"name": "id", "type": "BIGINT", "nullable": False},
+                {"name": "amount", "type": "DECIMAL(10,2)", "nullable": True, "comment": "in euros"},
+            ],
+            "primary_key": ["id"],
+            "partition_by": [],
+            "options": {"bucket": "4"},
+            "effective_options": {"bucket": "4", "log.system": "embedded"},
+            "comment": "One row an order",
+            "created_at": _CREATED,
+            "current_snapshot": {
+                "version": 7,
+                "timestamp": "2026-11-21T13:00:00Z",
+                "files": 4,
+                "bytes": 1048576,
+                "rows": 25000,
+                "log_offsets": {"0": 6120, "1": 6311, "2": 6248, "3": 6321},
+            },
         }
     )
 
@@ -238,18 +232,14 @@ class TableInfo(AnswerModel):
 class SnapshotInfo(AnswerModel):
     """One version of a table."""
 
-    model_config = ConfigDict(
-        json_schema_extra={
-            "examples": [
-                {
-                    "version": 7,
-                    "timestamp": "2026-11-21T13:00:00Z",
-                    "operation": "WRITE",
-                    "commit_id": "0b0f6b52-6f0c-4d3e-9f0e-2f0a1c1d7a55",
-                    "log_offsets": {"0": 6120, "1": 6311},
-                    "metrics": {"rows_written": 250000, "files_added": 4},
-                }
-            ]
+    model_config = with_examples(
+        {
+            "version": 7,
+            "timestamp": "2026-11-21T13:00:00Z",
+            "operation": "WRITE",
+            "commit_id": "0b0f6b52-6f0c-4d3e-9f0e-2f0a1c1d7a55",
+            "log_offsets": {"0": 6120, "1": 6311},
+            "metrics": {"rows_written": 250000, "files_added": 4},
         }
     )
 
