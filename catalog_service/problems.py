@@ -27,7 +27,6 @@ __all__ = [
     "error_of",
     "invalid_body",
     "problem_of",
-    "status_of",
 ]
 
 MEDIA_TYPE = "application/problem+json"
@@ -63,11 +62,6 @@ _BY_STATUS: Mapping[int, type[TableStoreError]] = {
     503: Unavailable,
     504: Unavailable,
 }
-
-
-def status_of(error: TableStoreError) -> int:
-    """The HTTP status of an error."""
-    return _class_of(error)[1][0]
 
 
 def problem_of(error: TableStoreError, instance: str, status: int | None = None) -> Problem:

@@ -35,7 +35,7 @@ from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text
 from filestore.model.types import canonical, field_count, is_wider, to_sql
 
-__all__ = ["MERGING_OPTIONS", "Evolution", "evolve", "shut_out"]
+__all__ = ["MERGING_OPTIONS", "Evolution", "evolve"]
 
 MERGING_OPTIONS = (
     "ignore-delete",
@@ -111,11 +111,6 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
         any(not column.nullable for column in _added(before.schema, after.schema)),
         tuple(_READERS[feature] for feature in sorted(result.features - before.features)),
     )
-
-
-def shut_out(definition: TableDefinition) -> tuple[str, ...]:
-    """For each feature that changes have enabled, a sentence that says which readers cannot read the table."""
-    return tuple(_READERS[feature] for feature in sorted(definition.features))
 
 
 def _extent(definition: TableDefinition) -> Extent:

@@ -259,10 +259,6 @@ class Planner:
             case Difference(version):
                 return difference_pieces(self._walk, *self._walk.pair(version), self._wanted)
 
-    def needs_files(self, commit: Commit) -> bool:
-        """Whether a version's changes are derived from files of the version before."""
-        return isinstance(self._step(commit, self._walk.definition(commit.version)), Replaced | Difference)
-
     def _step(self, commit: Commit, definition: TableDefinition) -> Step | None:
         if self._mode is ResultMode.CHANGELOG:
             return changelog_step(commit, definition, logged=self._logged)

@@ -46,9 +46,9 @@ def test_a_problem_of_a_newer_service_keeps_its_status() -> None:
 
 def test_statuses() -> None:
     names = ["InvalidRequest", "NotFound", "AlreadyExists", "Conflict", "Unsupported", "Unavailable", "Corrupt"]
-    statuses = [problems.status_of(getattr(errors, name)("")) for name in names]
+    statuses = [problems.problem_of(getattr(errors, name)(""), "/").status for name in names]
     assert statuses == [400, 404, 409, 409, 501, 503, 500]
-    assert problems.status_of(errors.CommitUnknown("")) == 503
+    assert problems.problem_of(errors.CommitUnknown(""), "/").status == 503
 
 
 # ---------------------------------------------------------------------------------------------- no answer

@@ -171,7 +171,7 @@ class _Reader:
 
     def _scalar(self, node: Node, kind: pa.DataType | None, rows: Index, name: str) -> pa.Array | None:
         native = _native(node)
-        if kind is not None and not _converts(node, native, kind):
+        if kind is not None and not _converts(native, kind):
             raise _mismatch(node, kind, name)
         if node.kind in ("bytes", "string", "fixed"):
             starts, sizes = self._span(node, rows, name)
@@ -284,7 +284,7 @@ def _native(node: Node) -> pa.DataType:
     return _LOGICAL.get((node.kind, node.logical)) or _NATIVE[node.kind]
 
 
-def _converts(node: Node, native: pa.DataType, kind: pa.DataType) -> bool:
+def _converts(native: pa.DataType, kind: pa.DataType) -> bool:
     """Whether a column may be read from it: Avro's promotions, and the narrower and wider kin of SQL's types."""
     return native == kind or any(reads(native) and into(kind) for reads, into in _CONVERSIONS)
 

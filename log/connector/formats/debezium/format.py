@@ -202,14 +202,14 @@ _CONNECT = (
 
 def _connect_schema(schema: pa.Schema) -> dict[str, Any]:
     """The schema of the envelope, as Kafka Connect's JsonConverter describes it."""
-    row = {"type": "struct", "fields": [_connect_field(f.name, f.type, True) for f in schema], "optional": True}
+    row = {"type": "struct", "fields": [_connect_field(f.name, f.type) for f in schema], "optional": True}
     images = [{**row, "field": name} for name in ("before", "after")]
     op = {"type": "string", "optional": False, "field": "op"}
     return {"type": "struct", "fields": [*images, op], "optional": False}
 
 
-def _connect_field(name: str, kind: pa.DataType, optional: bool) -> dict[str, Any]:
-    return {**_connect_type(kind), "optional": optional, "field": name}
+def _connect_field(name: str, kind: pa.DataType) -> dict[str, Any]:
+    return {**_connect_type(kind), "optional": True, "field": name}
 
 
 def _connect_type(kind: pa.DataType) -> dict[str, Any]:
@@ -219,6 +219,6 @@ def _connect_type(kind: pa.DataType) -> dict[str, Any]:
         keys = {"type": "string", "optional": False}
         return {"type": "map", "keys": keys, "values": {**_connect_type(kind.item_type), "optional": True}}
     if pa.types.is_struct(kind):
-        return {"type": "struct", "fields": [_connect_field(f.name, f.type, True) for f in kind]}
+        return {"type": "struct", "fields": [_connect_field(f.name, f.type) for f in kind]}
     # Dates, timestamps and decimals are strings in such messages.
     return {"type": next((name for matches, name in _CONNECT if matches(kind)), "string")}

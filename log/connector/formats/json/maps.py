@@ -125,7 +125,7 @@ def _maps(text: _Text, root: pa.DataType) -> Flags:
         found: list[tuple[pa.DataType, Index]] = []
         for kind, containers in held:
             inner = below[np.isin(parent, containers)]
-            for part, chosen in _parts(text, kind, containers, inner):
+            for part, chosen in _parts(text, kind, inner):
                 if has_map(part) and len(chosen):
                     found.append((part, chosen))
                     if pa.types.is_map(part):
@@ -136,7 +136,7 @@ def _maps(text: _Text, root: pa.DataType) -> Flags:
     return is_map
 
 
-def _parts(text: _Text, kind: pa.DataType, containers: Index, inner: Index) -> list[tuple[pa.DataType, Index]]:
+def _parts(text: _Text, kind: pa.DataType, inner: Index) -> list[tuple[pa.DataType, Index]]:
     """The containers within containers of a type, by their own types."""
     if pa.types.is_map(kind):
         return [(kind.item_type, inner)]
