@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from filestore.ambient import Ambient
@@ -12,10 +12,10 @@ from filestore.cache.columns import CacheLimits, LookupCache
 from filestore.commit.create import create
 from filestore.commit.loop import Committed, Rebaser, base_expired, commit_version
 from filestore.commit.proposal import Proposal
-from filestore.commit.protocol import Begin, Observer, commit_operation
+from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
-from filestore.errors import Corrupt, NotFound
+from filestore.errors import Conflict, Corrupt, NotFound
 from filestore.files.writer import TableFiles
 from filestore.life.holds import holds
 from filestore.life.retention import expired, is_retained
@@ -213,6 +213,23 @@ class FileStore:
     ) -> Committed | None:
         """Commits an operation; arguments, result and errors are those of `commit_operation`."""
         return commit_operation(self, begin, base, observer)
+
+    def commit_metadata(self, propose: Callable[[TableState], Proposal | None]) -> Committed | None:
+        """Commits a proposal that rests on metadata only; `propose` is called again after each conflict.
+
+        Raises:
+            Conflict: ``too-many-races``: other commits were first, as often as ``commit.max-retries`` allows.
+        """
+        try:
+            return self.commit(metadata_only(propose))
+        except Conflict as error:
+            if error.code == "too-many-races":
+                raise
+            raise Conflict(
+                f"other commits to {self.location} were first again and again; the last time {error.message}, or "
+                "raise commit.max-retries",
+                code="too-many-races",
+            ) from error
 
     def commit_version(self, base: TableState, proposal: Proposal, rebase: Rebaser) -> Committed:
         """Writes the proposal as the next version, and writes a checkpoint when one is due."""

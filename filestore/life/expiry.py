@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from filestore import layout
 from filestore.commit.proposal import Premises, Proposal
-from filestore.commit.protocol import metadata_only
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
@@ -67,7 +66,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
         lazily: Does nothing until it is worthwhile; for callers that repeat it often.
 
     Raises:
-        Conflict: others changed the table's retention or definition again and again.
+        Conflict: ``too-many-races``: others changed the table's retention or definition again and again.
         Unavailable: the storage failed. Call it again: it continues where it stopped.
     """
     chosen: _Choice | None = None
@@ -84,7 +83,7 @@ def expire(store: FileStore, *, dry_run: bool = False, lazily: bool = False) -> 
 
     if dry_run:
         return choose(store.state()).plan
-    committed = store.commit(metadata_only(propose))
+    committed = store.commit_metadata(propose)
     assert chosen is not None, "an operation that ends without an error has proposed or declined"
     if committed is None and not (chosen.plan.worthwhile if lazily else chosen.plan.anything):
         return Expiry(first_retained(chosen.base))

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from filestore.commit.proposal import Premises, Proposal
-from filestore.commit.protocol import metadata_only
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, NotFound
 from filestore.life.retention import (
@@ -43,6 +42,7 @@ def create_tag(store: FileStore, name: str, version: int | None = None) -> Tag:
         InvalidRequest: ``bad-tag-name``.
         AlreadyExists: ``tag-exists``: it exists for another version. If it exists for this one, nothing is done.
         NotFound: ``no-such-version``, ``snapshot-expired``.
+        Conflict: ``too-many-races``: others changed the table's retention or definition again and again.
     """
     check_tag_name(name)
 
@@ -150,6 +150,6 @@ def _commit(store: FileStore, domains: Callable[[TableState], Domains]) -> Table
         premises = Premises(watched_domains=frozenset([RETENTION_DOMAIN, *wanted]))
         return Proposal(Operation.TAG, store.ambient.new_id(), base.version, domains=wanted, premises=premises)
 
-    committed = store.commit(metadata_only(proposal))
+    committed = store.commit_metadata(proposal)
     assert state is not None, "an operation that ends without an error has asked for a proposal"
     return state if committed is None else committed.state

@@ -14,7 +14,10 @@ import filestore.commit.protocol
 import log.table.retention
 import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
-from filestore.errors import CommitUnknown, InvalidRequest, Unavailable
+from filestore.commit.proposal import Proposal
+from filestore.delta.state import TableState
+from filestore.errors import CommitUnknown, Conflict, InvalidRequest, Unavailable
+from filestore.life.retention import RETENTION_DOMAIN, first_retained
 from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from log.table.embedded.segments import Segments
@@ -280,3 +283,40 @@ def test_a_retention_that_may_be_changed_is_taken_back(store: Store, server: Ser
     with pytest.raises(Unavailable, match="reply"):
         table.alter("SET log.retention = '2 d'")
     assert server.kept_ms == DAY_MS
+
+
+# ----------------------------------------------------------------------------------------- races that are lost for good
+
+
+@pytest.mark.parametrize("operation", ["create_tag", "delete_tag", "expire"])
+def test_a_change_of_metadata_that_always_loses_has_lost_too_many_races(store: Store, operation: str) -> None:
+    """It ended with the code of its last conflict, so a caller had to know two codes of one outcome."""
+    soon = {"snapshot.num-retained.min": "1", "snapshot.time-retained": "0 s"}
+    table = make(store, **{"commit.max-retries": "2", **soon})
+    for number in range(3):
+        put(table, number)
+    table.create_tag("first", 1)
+    rival, storage, lost = again(table).filestore, FaultyStorage(LocalStorage()), list[int]()
+
+    def propose(base: TableState) -> Proposal:
+        domains = {RETENTION_DOMAIN: {"first": first_retained(base)}}
+        return Proposal(Operation.EXPIRE, rival.ambient.new_id(), base.version, domains=domains)
+
+    def rival_is_first(call: Call) -> None:
+        if call.operation == "write_new" and ENTRY in call.path and not call.done:
+            committed = rival.commit_metadata(propose)
+            assert committed is not None
+            lost.append(committed.snapshot.version)
+
+    loser = again(table, storage=storage)
+    storage.hook = rival_is_first
+    with pytest.raises(Conflict, match=r"first again and again; .* or raise commit\.max-retries") as caught:
+        {
+            "create_tag": lambda: loser.create_tag("second", 2),
+            "delete_tag": lambda: loser.delete_tag("first"),
+            "expire": loser.expire,
+        }[operation]()
+    assert caught.value.code == "too-many-races"
+    assert len(lost) == 3
+    assert [tag.name for tag in table.tags()] == ["first"]
+    assert first_retained(table.filestore.state()) == 0

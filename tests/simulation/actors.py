@@ -25,7 +25,7 @@ from tests.tables import in_order
 __all__ = ["Actor", "keeper", "reader", "retained", "writer"]
 
 _TYPES = {"id": pa.int64(), "p": pa.string(), "s": pa.int32(), "v": pa.string(), "n": pa.int64(), "_kind": pa.string()}
-_LOST = frozenset({"too-many-races", "base-expired", "metadata-changed", "file-gone", "run-gone", "domain-changed"})
+_LOST = frozenset({"too-many-races", "base-expired", "metadata-changed", "file-gone", "run-gone"})
 
 
 @dataclass(frozen=True, slots=True)
