@@ -35,7 +35,7 @@ ROWS = Metric(
 RACES = Metric(
     "tablestore_commit_races_total",
     Kind.COUNTER,
-    "Versions that somebody else committed first: the commit was tried again on top of that.",
+    "Versions that somebody else committed before a write could: the write was tried again on top of that.",
     (TABLE,),
 )
 RETRIES = Metric(

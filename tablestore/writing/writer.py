@@ -114,7 +114,7 @@ class TableWriter:
 
     def rollback(self, version: int) -> Snapshot:
         """Restores the rows of an older version; see `tablestore.writing.rollback.rollback`."""
-        return rollback(self._table, version, _WriteObserver(self))
+        return rollback(self._table, version, _RepairAfterFailure(self))
 
     def _committed(self, begin: Callable[[TableState], Write]) -> Snapshot | None:
         def once() -> Snapshot | None:
@@ -148,17 +148,21 @@ class TableWriter:
         return repair.strays
 
 
-class _WriteObserver(Observer):
-    """Measures a write, and repairs the log after one that failed."""
+class _RepairAfterFailure(Observer):
+    """Repairs the log after a write or a rollback that failed."""
 
     def __init__(self, writer: TableWriter) -> None:
         self._writer = writer
+
+    def failed(self) -> None:
+        self._writer.repair_after_failure()
+
+
+class _WriteObserver(_RepairAfterFailure):
+    """Measures a write, too. A rollback is not measured, since it is none of the writes that are counted."""
 
     def began_again(self, conflict: Conflict) -> None:
         self._writer.meter.retried(conflict)
 
     def lost_races(self, races: int) -> None:
         self._writer.meter.raced(races)
-
-    def failed(self) -> None:
-        self._writer.repair_after_failure()

@@ -109,6 +109,18 @@ def test_writes_that_are_done_again_are_counted_by_what_changed(metrics: Metrics
     assert values(metrics, "writes_total") == {("shop.s", "committed"): 3}
 
 
+def test_a_rollback_that_begins_again_is_no_write_that_is_done_again(table: Table, metrics: Metrics) -> None:
+    """Rollbacks are not among the writes that are counted, so neither are their races."""
+    put(table, 1, 2)
+    put(table, 2, 3)
+    between(table, lambda: table.alter("ADD COLUMN n INT")).rollback(1)
+    between(table, lambda: put(table, 4)).rollback(2)
+    assert [str(s.operation) for s in table.snapshots(4)] == ["ROLLBACK", "WRITE", "ROLLBACK", "ALTER TABLE"]
+    assert values(metrics, "writes_total") == {("shop.t", "committed"): 3}
+    assert values(metrics, "commit_retries_total") == {}
+    assert values(metrics, "commit_races_total") == {}
+
+
 def test_readers_are_timed_from_their_start_and_from_commits(table: Table, metrics: Metrics) -> None:
     put(table, 1, 2)
     stop = threading.Event()
