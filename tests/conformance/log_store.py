@@ -303,6 +303,20 @@ class LogStoreTests:
             with pytest.raises(Conflict, match="begin another"):
                 again()
 
+    def test_a_writer_takes_nothing_after_its_abort(self, log: LogStore, config: LogConfig) -> None:
+        """Otherwise its records would be in a transaction that nobody ends."""
+        writer = log.begin(transaction_id(config))
+        writer.append(0, changes([1]))
+        writer.abort()
+        for again in (
+            lambda: writer.append(0, changes([2])),
+            lambda: writer.control(0, {"control": "mark"}),
+            writer.prepare,
+        ):
+            with pytest.raises(Conflict, match="begin another"):
+                again()
+        assert log.stable_offsets() == log.end_offsets()
+
     def test_a_bucket_that_is_not_there_is_refused(self, log: LogStore, config: LogConfig) -> None:
         writer = log.begin(transaction_id(config))
         for bucket in (-1, BUCKETS):

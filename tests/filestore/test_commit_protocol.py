@@ -186,6 +186,27 @@ def test_a_conflict_begins_again_as_often_as_the_option_says(store: FileStore) -
     assert steps.seen == [*attempt * RETRIES, "begin", "prepare", "discard", "end after an error", "failed"]
 
 
+def test_a_conflict_at_the_commit_begins_again_as_often_as_the_option_says(
+    store: FileStore, storage: FaultyStorage
+) -> None:
+    """The last attempt knows that no other one follows, so it keeps nothing."""
+    rival = reopen(store)
+
+    def rival_is_first(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log" in call.path and not call.done:
+            write(rival, [{"id": 1, "v": 1}])
+
+    storage.hook = rival_is_first
+    steps = Steps({"rebase": raising(conflict())})
+    with pytest.raises(Conflict, match="others were faster") as caught:
+        commit_operation(store, steps.begin, observer=steps)
+    assert caught.value.code == "theirs"
+    assert not caught.value.again
+    attempt = ["begin", "prepare", "rebase", "discard for another attempt", "end after an error", "began again"]
+    last = ["begin", "prepare", "rebase", "discard", "end after an error", "failed"]
+    assert steps.seen == [*attempt * RETRIES, *last]
+
+
 def test_attempts_of_an_operation_within_an_operation_are_not_multiplied(store: FileStore) -> None:
     """A rollback folds first: if its fold has lost as often as it may, the rollback does not begin as often again."""
     inner = Steps({"prepare": raising(conflict())})

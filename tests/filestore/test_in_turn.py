@@ -133,3 +133,19 @@ def test_it_makes_no_difference_when_commits_are_folded(
     assert found is not None
     assert found["k"].to_list() == wanted["k"].to_list(), (found, wanted)
     assert same_rows(found, wanted).all(), (found, wanted)
+
+
+def test_after_a_delete_a_row_with_a_lower_sequence_is_not_late() -> None:
+    """Merged with the rest at once, the delete would be the last row of its key."""
+    options = {"merge-engine": "aggregation", "aggregation.remove-record-on-delete": "true"}
+    options |= {"fields.v.aggregate-function": "sum", "sequence.field": "s"}
+    definition = define("k BIGINT, s INT, v INT", ["k"], **options)
+    commits = [
+        [{"k": 0, "s": 5, "v": 1, "_kind": "+I"}],
+        [{"k": 0, "s": 6, "v": None, "_kind": "-D"}],
+        [{"k": 0, "s": 3, "v": 2, "_kind": "+I"}],
+    ]
+    for folds in ([commits], [[commit] for commit in commits]):
+        found = state_after(folds, definition.schema.to_arrow(), definition.merging)
+        assert found is not None
+        assert found.to_dicts() == [{"k": 0, "s": 3, "v": 2}]

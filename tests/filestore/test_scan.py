@@ -354,6 +354,21 @@ def test_only_files_and_row_groups_that_hold_a_wanted_row_are_read(
     assert groups < holding(ordered, "1 = 1")[1]
 
 
+def test_a_literal_may_be_on_the_left_side_of_a_comparison(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT"))
+    for ids in ([0, 1, 2], [3, 4, 5], [0, 5]):
+        write(store, [{"id": i} for i in ids])
+    for where, wanted in {
+        "2 < id": [3, 4, 5, 5],
+        "3 <= id": [3, 4, 5, 5],
+        "3 > id": [0, 0, 1, 2],
+        "2 >= id": [0, 0, 1, 2],
+        "4 = id": [4],
+    }.items():
+        assert len(plan_scan(store.state(), None, where).files) == 2, where
+        assert sorted(scanned(store, where).column("id").to_pylist()) == wanted, where
+
+
 @pytest.mark.parametrize("where", ["id = 1 OR f > 3", "id % 2 = 5", "NOT (id > 5)", ~(pl.col("id") > 5)], ids=str)
 def test_what_pruning_does_not_understand_reads_everything(
     ordered: FileStore, where: Predicate, monkeypatch: pytest.MonkeyPatch

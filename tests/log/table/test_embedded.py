@@ -6,13 +6,16 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
+from filestore.sqlite_files import Connection, open_sqlite
+from log.table.embedded import segments
 from log.table.embedded.store import EmbeddedLog
-from log.table.store import LogConfig, LogStore
+from log.table.store import LogBatch, LogConfig, LogStore
 from log.table.systems import open_log
 from tests.conformance.log_store import (
     LogTransactionTests,
@@ -64,6 +67,53 @@ class TestEmbeddedLog(LogTransactionTests):
             else:
                 with pytest.raises(Exception, match="already open"):
                     writer.prepare()
+
+    def test_a_transaction_is_on_disk_once_it_is_prepared(
+        self, log: LogStore, config: LogConfig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A version may name it from then on. SQLite syncs at a COMMIT with ``synchronous = FULL``, and only then."""
+        statements: list[str] = []
+
+        def traced(path: Path, **settings: Any) -> Connection:
+            connection = open_sqlite(path, **settings)
+            connection.set_trace_callback(statements.append)
+            return connection
+
+        monkeypatch.setattr(segments, "open_sqlite", traced)
+        with open_log(config, system_ambient()) as another:
+            writer = another.begin(transaction_id(config))
+            writer.append(0, changes([1]))
+            writer.control(0, {"control": "mark"})  # stores both: it is the first of two commits
+            writer.prepare()
+        levels: list[str] = []
+        for statement in statements:
+            if statement.startswith("PRAGMA synchronous"):
+                level = statement
+            elif statement == "COMMIT":
+                levels.append(level.rpartition(" ")[2])
+        assert levels == ["NORMAL", "FULL"]
+
+    @pytest.mark.parametrize("aborts", ["its writer", "another process", "a search for dead writers"])
+    def test_an_abort_keeps_the_records_of_an_eventual_log(self, tmp_path: Path, aborts: str) -> None:
+        """Readers may have them already: a repair writes behind them what is right."""
+        config = make_config(f"{tmp_path}/shop/orders", **{"log.consistency": "eventual"})
+        with open_log(config, system_ambient()) as log:
+            log.create()
+            writer = log.begin(transaction_id(config))
+            writer.append(0, changes([1, 2]))
+            if aborts == "its writer":
+                writer.control(0, {"control": "mark"})  # stores the rows, too
+                writer.abort()
+            else:
+                transaction = writer.prepare()
+                assert transaction is not None
+                if aborts == "another process":
+                    log.end([transaction], commit=False)
+                else:
+                    assert log.abort_unnamed(lambda _: True) == [transaction.id]
+            assert log.open_transactions() == []
+            with log.tail({0: 0}) as tail:
+                assert ids_of(event for event in tail.poll(0) if isinstance(event, LogBatch)) == [1, 2]
 
     def test_another_tables_log_in_the_folder_is_a_clear_error(self, log: LogStore, config: LogConfig) -> None:
         other = EmbeddedLog(replace(config, table_id="another"), system_ambient())

@@ -14,8 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from filestore.delta.log import DeltaLog
 from filestore.errors import InvalidRequest, NotFound
+from filestore.merge.deduplicate import ORDINAL_COLUMN
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tablestore.spark.batch.columns import conformed
+from tablestore.spark.batch.writing import arranged
 from tests.servers.kafka import KafkaBroker
 from tests.tables import in_order
 from tests.warehouses import assert_whole, open_in_log, orphans, rows
@@ -100,6 +103,15 @@ def test_of_rows_with_one_key_the_last_wins_whatever_the_shuffle_does(lake: Spar
     lake.write("shop.orders", mixed)
     gone = set(range(1000)) - {row["id"] for row in agreed(lake, orders, leftovers=False)}
     assert gone == {0, 2, 4, 6, 8}
+
+
+def test_rows_are_numbered_in_their_order_before_the_shuffle(lake: SparkStore, orders: Table) -> None:
+    """A shuffle may return rows of one key in any order, although one on a single machine keeps the order."""
+    frame = lake.spark.range(0, 40, 1, numPartitions=4).selectExpr("id % 4 id", "cast(id AS STRING) name")
+    found = arranged(conformed(frame, orders.definition.schema), orders.definition)
+    rows = [dict(zip(found.names, row, strict=True)) for row in found.frame.collect()]
+    rows.sort(key=lambda row: row[ORDINAL_COLUMN])
+    assert [row["name"] for row in rows] == [str(number) for number in range(40)]
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {

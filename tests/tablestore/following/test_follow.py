@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.rows.bucketing import bucket_of
+from log.table.embedded import segments
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.waiting import until
@@ -63,6 +66,27 @@ def test_a_batch_has_at_most_so_many_rows(store: Store, options: dict[str, str])
         assert replay(found, ["id"]) == rows(table)
     with pytest.raises(InvalidRequest, match="max_rows_per_batch=0"):
         table.follow(max_rows_per_batch=0)
+
+
+def test_a_version_of_an_eventual_log_is_read_once_its_records_of_all_buckets_are(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer that continues after a version never gets records of it that were left out."""
+    monkeypatch.setattr(segments, "_TAIL_SEGMENTS", 1)  # so each poll returns at most one write of each bucket
+    options = {"bucket": "2", "log.consistency": "eventual"}
+    table = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    ids = pa.table({"id": pa.array(range(8))})
+    buckets = bucket_of(ids, ["id"], 2).tolist()
+    put(table, *(number for number, bucket in enumerate(buckets) if bucket == 1), name="1")
+    put(table, *range(8), name="2")
+    put(table, *range(8), name="3")
+    unread = Counter({"1": sum(buckets), "2": 8, "3": 8})
+    following = table.follow(version=0, stop=3)
+    for batch in following:
+        unread.subtract(batch.column("name").to_pylist())
+        assert not any(unread[str(version)] for version in range(1, following.progress.version + 1))
+    assert following.progress.version == 3
+    assert not any(unread.values())
 
 
 def test_after_a_version(orders: Table) -> None:

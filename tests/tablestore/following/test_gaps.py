@@ -155,6 +155,16 @@ def test_progress_and_lag_are_values(orders: Table) -> None:
     assert following.lag() == type(lag)()
 
 
+def test_the_lag_behind_a_rollback_counts_the_records_that_it_logged(orders: Table) -> None:
+    put(orders, 1, 2, 3)
+    put(orders, 3, 4, name="b")
+    with orders.follow(version=2, stop=3) as following:
+        orders.rollback(1)
+        lag = following.lag()
+        assert (lag.versions, lag.records) == (1, 2), "row 3 is restored, and row 4 is deleted"
+        assert sum(batch.num_rows for batch in following) == 2
+
+
 def test_consumers_are_listed_with_what_they_have_still_to_read(orders: Table) -> None:
     changes(orders, consumer="early")
     put(orders, 1, 2)

@@ -13,6 +13,7 @@ from filestore.storage import LocalStorage
 from log.table.session import LogSession
 from log.table.systems import open_log
 from tablestore import Store, Table
+from tablestore.recovering.lease import abandoned, lease
 from tablestore.recovering.recovery import Recovery
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import FailAt, FaultyStorage
@@ -71,6 +72,45 @@ def test_records_of_a_write_that_failed_are_gone(table: Table) -> None:
             list(log.read(written))
     table.write(ids(2))
     assert_logged(table, [2])
+
+
+def test_the_lease_of_a_dead_writer_stays_while_a_transaction_is_open(table: Table) -> None:
+    """It may be one that a broker has not ended yet: the file makes the next writer search again."""
+    ours, other, left = sorted_batches(table, ids(1)), again(table), list[str]()
+
+    def run(job: WriteJob) -> list[TaskOutcome]:
+        outcome = job.run(ours, "0.0")
+        with pytest.raises(KeyError), lease(table.location, "dead"):
+            raise KeyError
+        other.write(ids(2))
+        left.extend(abandoned(table.location))
+        return [outcome]
+
+    again(table).writer().write(run)
+    assert left == ["dead"]
+    again(table).write(ids(3))
+    assert abandoned(table.location) == []
+
+
+def test_a_transaction_that_the_log_has_lost_does_not_count_as_ended(table: Table) -> None:
+    """The next commit would remove it from the list, and nobody would publish it again."""
+    with patch.object(Recovery, "commit", side_effect=Unavailable("injected")):
+        again(table).write(ids(1))
+    [lost] = table.filestore.state().log.open
+    config, ambient = table.opened.log_config(), table.filestore.ambient
+    assert config is not None
+    with open_log(config, ambient) as log:
+        log.end([lost], commit=False)
+    recovery = Recovery(table.filestore, ambient)
+    with (
+        LogSession(config, ambient) as session,
+        patch("tablestore.recovering.recovery.republish", side_effect=Unavailable("injected")),
+        pytest.raises(Unavailable, match="injected"),
+    ):
+        recovery.before_write(table.filestore.state(), session)
+    assert recovery.ended == frozenset()
+    recovered = again(table).recover()
+    assert (recovered.ended, recovered.republished) == ((), (lost.id,))
 
 
 def test_a_transaction_that_a_version_names_meanwhile_is_not_aborted(table: Table) -> None:

@@ -127,6 +127,17 @@ def test_two_attempts_of_one_app_at_once_give_one_commit(orders: Table) -> None:
     assert_whole(orders, leftovers=False)
 
 
+def test_a_write_that_was_committed_before_runs_no_task(orders: Table, spy: LogSpy) -> None:
+    """Neither files nor log records of the second write are needed, so it writes none."""
+    writer, app = on(orders, LocalStorage()), AppVersion("job", 7)
+    first = writer.write(runner(orders, 1), app=app)
+    spy.events.clear()
+    called: list[WriteJob] = []
+    assert writer.write(lambda job: called.append(job) or [], app=app) == first
+    assert called == []
+    assert "begin" not in spy.events
+
+
 # ---------------------------------------------------------------------- lost races
 
 
