@@ -121,7 +121,7 @@ def test_drop_removes_row_files_and_log(catalog: Catalog, warehouse: str) -> Non
     assert check(warehouse) == ["shop.orders"]
 
 
-def test_a_database_with_tables_goes_only_when_told_so(catalog: Catalog, warehouse: str) -> None:
+def test_a_database_with_tables_is_dropped_only_with_cascade(catalog: Catalog, warehouse: str) -> None:
     catalog.create_database("shop")
     catalog.create_table("shop", ORDERS)
     catalog.create_table("shop", CreateTable.of("items", "id BIGINT"))

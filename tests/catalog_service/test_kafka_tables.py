@@ -207,7 +207,7 @@ def test_which_tables_share_a_topic(one: tuple[str, str], other: tuple[str, str]
 
 
 @pytest.mark.parametrize("method", ["create_files", "drop_log"])
-def test_start_up_finishes_what_lies_half_done(warehouse: str, kafka_broker: KafkaBroker, method: str) -> None:
+def test_start_up_finishes_what_is_half_done(warehouse: str, kafka_broker: KafkaBroker, method: str) -> None:
     before = partitions(kafka_broker)
     url = default_database_url(warehouse)
     steps = Faulty(ManagedTables(LocalStorage(), AMBIENT), Striker(Fault(method, sticky=True)))

@@ -174,7 +174,7 @@ def test_the_loser_of_a_topic_leaves_it_though_its_undo_is_finished_later(
     assert topics(broker) == []
 
 
-def test_the_loser_of_a_topic_is_told_though_it_died_before_it_looked_again(
+def test_the_loser_of_a_topic_gets_an_error_though_it_died_before_it_checked_again(
     warehouse: str, broker: Path, race: CreateTable
 ) -> None:
     with pytest.raises(Unavailable):

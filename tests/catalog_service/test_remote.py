@@ -146,7 +146,7 @@ def test_a_stranger_at_the_address(answer: bytes) -> None:
         assert caught.value.code == "not-a-catalog"
 
 
-def test_an_internal_error_is_told_without_its_inside(
+def test_an_internal_error_is_reported_without_its_details(
     warehouse: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fail(*_: object, **__: object) -> None:

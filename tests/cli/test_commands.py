@@ -34,7 +34,7 @@ def test_a_first_database_makes_the_warehouse(run: Run, tmp_path: Path) -> None:
     assert run("databases", catalog=fresh).stdout == "shop\n"
 
 
-def test_a_table_is_created_as_told(run: Run, store: Store) -> None:
+def test_a_table_is_created_as_the_options_say(run: Run, store: Store) -> None:
     columns = "region STRING, id BIGINT, amount DECIMAL(10,2)"
     result = run(
         *("create", "shop.sales", columns, "--key", "region,id", "--partition-by", "region"),
@@ -74,7 +74,7 @@ def test_defaults_that_are_none(run: Run, defaults: str, hint: str) -> None:
     assert hint in result.stderr
 
 
-def test_creating_again_is_an_error_unless_told_otherwise(run: Run, orders: Table) -> None:
+def test_creating_again_is_an_error_unless_the_option_allows_it(run: Run, orders: Table) -> None:
     again = ("create", "shop.orders", "id BIGINT", "--key", "id")
     assert "error[table-exists]" in run(*again).stderr
     there = run(*again, "--if-not-exists")
@@ -101,7 +101,7 @@ def test_drop_asks_first(run: Run, store: Store, orders: Table) -> None:
     assert (gone.exit_code, gone.stderr) == (0, "shop.orders is gone\n"), "it was not dropped now"
 
 
-def test_a_database_goes_with_its_tables_only_if_told(run: Run, store: Store, orders: Table) -> None:
+def test_a_database_is_dropped_with_its_tables_only_on_request(run: Run, store: Store, orders: Table) -> None:
     assert "error[database-not-empty]" in run("drop", "shop", "--yes").stderr
     assert run("drop", "shop", "--yes", "--cascade").exit_code == 0
     assert store.list_databases() == []

@@ -39,7 +39,7 @@ def test_once_does_what_is_due_and_ends(run: Run, orders: Table) -> None:
     assert again.stderr.startswith("nothing was due: there was no work for fold, compaction, ")
 
 
-def test_once_tells_of_a_table_that_failed(run: Run, orders: Table, store: Store) -> None:
+def test_once_reports_a_table_that_failed(run: Run, orders: Table, store: Store) -> None:
     wear(orders)
     other = store.create_table("shop.others", "id BIGINT, status STRING", primary_key=["id"])
     wear(other)
@@ -71,7 +71,7 @@ def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[st
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
-def test_it_runs_until_it_is_told_to_end(start: Start, orders: Table, kind: signal.Signals) -> None:
+def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signal.Signals) -> None:
     program = start("compactor", "--every", "0.2", "--metrics-port", "0")
     program.err.until_any("maintaining tables")
     (url,) = re.findall(r"metrics at (http://127.0.0.1:\d+/metrics)", "\n".join(program.err.lines))

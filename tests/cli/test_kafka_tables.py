@@ -62,14 +62,14 @@ def test_what_only_managed_tables_have_is_refused(run: Run, command: tuple[str, 
 
 
 @pytest.mark.parametrize("option", [("--until", "1"), ("--version", "1"), ("--tag", "t"), ("--on-log-gap", "rescan")])
-def test_a_follower_of_a_topic_is_told_which_option_needs_versions(run: Run, option: tuple[str, str]) -> None:
+def test_a_follower_of_a_topic_learns_which_option_needs_versions(run: Run, option: tuple[str, str]) -> None:
     create(run, "properties.bootstrap.servers=127.0.0.1:1", "topic.check=false")
     result = run("follow", "shop.pay", *option)
     assert result.exit_code == 2
     assert f"Invalid value for {option[0]}: a Kafka topic has no versions" in " ".join(result.stderr.split())
 
 
-def test_a_declaration_that_does_not_hold_is_told(run: Run) -> None:
+def test_a_declaration_that_does_not_hold_is_reported(run: Run) -> None:
     result = create(run, "properties.bootstrap.servers=127.0.0.1:1", columns="id BIGINT, v STRING")
     assert result.exit_code == 1
     assert "error[connector-key]: table pay: connector = upsert-kafka needs a primary key" in result.stderr

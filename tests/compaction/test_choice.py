@@ -308,7 +308,7 @@ def test_full_leaves_one_clean_run(slot: tuple[list[DataFile], TableDefinition])
 
 @settings(deadline=None)
 @given(slots())
-def test_chains_are_as_many_as_files_lie_over_one_another(slot: tuple[list[DataFile], TableDefinition]) -> None:
+def test_chains_are_as_many_as_files_overlap_at_one_key(slot: tuple[list[DataFile], TableDefinition]) -> None:
     files, definition = slot
     spans = [(json.loads(f.min_key or "")[0], json.loads(f.max_key or "")[0]) for f in files]
     found = chains(files, definition)

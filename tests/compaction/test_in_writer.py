@@ -138,7 +138,7 @@ def test_what_fails_is_logged_and_fails_no_write(folder: Path, caplog: pytest.Lo
     assert_healthy(reopen(store))
 
 
-def test_an_unexpected_error_is_told_and_is_not_the_end(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_is_logged_and_is_not_the_end(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     definition = define(
         "id BIGINT, v INT", ("id",), num__sorted__run_compaction__trigger=2, **{"compaction_in-writer": "true"}
     )

@@ -315,7 +315,7 @@ def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool)
     assert_healthy(store)
 
 
-def test_rows_that_came_back_to_life_are_a_conflict(folder: Path) -> None:
+def test_rows_that_are_alive_again_are_a_conflict(folder: Path) -> None:
     """As a rollback would do it: the same file, fewer dead rows."""
     store = create(folder / "t", define("id BIGINT, v INT", ("id",)))
     write(store, rows(range(10), 0))

@@ -52,7 +52,7 @@ def test_what_is_younger_than_the_retention_stays(store: Store) -> None:
     assert changed(table, 0) == 12
 
 
-def test_what_is_older_goes_and_readers_that_need_it_are_told(store: Store) -> None:
+def test_older_records_are_removed_and_readers_that_need_them_get_an_error(store: Store) -> None:
     table = make(store)
     assert LIFE.due(table.filestore.state(), 0)
     message = LIFE.perform(in_hours(table, 1.1), lambda: None)
@@ -122,7 +122,7 @@ def test_records_of_an_eventual_log_stay_until_they_were_looked_at(store: Store)
     covered=st.dictionaries(st.integers(0, 1), st.integers(0, 20)),
     later=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 20))),
 )
-def test_nothing_that_is_needed_lies_before(
+def test_nothing_that_is_needed_is_before_it(
     before: list[int], covered: dict[int, int], later: list[tuple[int, int]]
 ) -> None:
     transactions = [LogTransaction("a/b/c", (LogRange(b, start, start + 1, 1),)) for b, start in later]

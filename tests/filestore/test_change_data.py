@@ -248,7 +248,7 @@ def test_change_files_end_at_the_target_size_and_hold_no_slot_of_another(folder:
 # -------------------------------------------------------------------------------------------------------------- input
 
 
-def test_input_is_written_as_it_came(folder: Path) -> None:
+def test_input_is_written_as_it_arrived(folder: Path) -> None:
     store = feed(folder, "id BIGINT, v STRING", "input", row__group_rows=1024)
     write(
         store,
@@ -284,7 +284,7 @@ def test_input_keeps_every_row_of_one_key(folder: Path) -> None:
     assert read(store) == [{"id": 1, "v": "4999"}]
 
 
-def test_input_stays_as_it_came_after_a_lost_race(folder: Path) -> None:
+def test_input_stays_as_it_arrived_after_a_lost_race(folder: Path) -> None:
     store = feed(folder, producer="input")
     write(store, [{"id": 1, "v": "a"}])
     mine = prepare(reopen(store), [{"id": 1, "v": "b", "_kind": "+U"}])

@@ -292,7 +292,7 @@ def test_a_commit_that_was_sent_twice_is_never_discarded(store: FileStore, stora
     assert "discard" not in steps.seen
 
 
-def test_a_lost_race_is_told_from_a_request_that_was_sent_twice(store: FileStore, storage: FaultyStorage) -> None:
+def test_a_lost_race_differs_from_a_request_that_was_sent_twice(store: FileStore, storage: FaultyStorage) -> None:
     prepared = prepare(store, [{"id": 1, "v": 1}])
 
     def other_wins(call: Call) -> None:

@@ -94,7 +94,7 @@ COMPACTION = proposal(Operation.COMPACT, slots=frozenset([A]), removes=("old.par
         "upsert-of-two",
     ],
 )
-def test_what_came_in_between_in_a_slot(mine: Proposal, slot: Slot, verdict: object, between: Any) -> None:
+def test_commits_in_between_in_a_slot(mine: Proposal, slot: Slot, verdict: object, between: Any) -> None:
     assert judge(mine, state(), [between(slot)]) == verdict
 
 
@@ -157,7 +157,7 @@ def test_a_number_of_an_app_is_committed_once(stored: int | None, number: int, d
     assert judge(proposal(app=AppVersion("another", 0)), state(app_versions=apps), []) == Clear()
 
 
-def test_the_version_of_an_app_number_is_known_if_it_came_in_between() -> None:
+def test_the_version_of_an_app_number_is_known_if_it_was_committed_in_between() -> None:
     mine = proposal(app=AppVersion("query", 7))
     between = [commit(txn_action("other", 7, 1)), commit(txn_action("query", 7, 1), version=6)]
     assert judge(mine, state(app_versions={"query": 7}), between) == Done(6)
@@ -256,7 +256,7 @@ def test_what_takes_a_lost_transactions_place_is_open_and_only_once() -> None:
     assert caught.value.code == "already-republished"
 
 
-def test_a_log_in_its_own_order_keeps_what_lies_behind_what_was_mended() -> None:
+def test_a_log_in_its_own_order_keeps_what_is_behind_the_repaired_records() -> None:
     early, late = LogTransaction("t1", (LogRange(0, 0, 5, 5),)), LogTransaction("t2", (LogRange(0, 5, 9, 3),))
     mine = proposal(transactions=(early, late), log_order=True, repaired={0: 5})
     after = state().next(6, plan_actions(mine, state(), 1))
@@ -277,7 +277,7 @@ def test_a_commit_in_log_order_looks_at_every_commit_that_has_records(in_log_ord
     assert judge(proposal(log_order=in_log_order), state(), silent) == Clear()
 
 
-def test_an_overwrite_that_tells_its_changes_looks_at_what_it_replaces() -> None:
+def test_an_overwrite_with_change_data_depends_on_what_it_replaces() -> None:
     mine = PartitionSet.of([A.partition])
     for compared, replaces, found in (
         (True, ALL_PARTITIONS, Rebase(frozenset({A}), frozenset({A}))),

@@ -86,7 +86,7 @@ def test_a_fault_at_every_call_leaves_the_table_whole(engine: str, how: str, dep
             assert_healthy(reopen(store))
 
 
-def test_an_error_that_is_told_leaves_no_file_behind(folder: Path) -> None:
+def test_an_error_that_is_reported_leaves_no_file_behind(folder: Path) -> None:
     store = filled(folder, DEFINITIONS["deduplicate"])
     before = {info.path for info in store.storage.walk(store.location)}
     fault = FailAt(1, Unavailable("injected"), operation="write_new", path="_delta_log")

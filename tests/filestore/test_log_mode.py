@@ -48,7 +48,7 @@ def test_auto_is_all_where_a_commit_knows_its_complete_changes(options: dict[str
     assert keyed(**options).log_mode is mode
 
 
-def test_without_a_key_all_changes_are_told() -> None:
+def test_without_a_key_all_changes_are_logged() -> None:
     definition = TableDefinition.of(SCHEMA, options=LOOKUP)
     assert definition.log_mode is LogMode.ALL
     assert not definition.logs_images

@@ -270,7 +270,7 @@ def test_threads_share_it(store: FileStore) -> None:
 
 
 @pytest.mark.parametrize("reduce", [lambda h: h * 0, lambda h: h % np.uint64(3)], ids=["one", "three"])
-def test_keys_with_one_hash_are_told_apart(
+def test_keys_with_one_hash_are_distinguished(
     store: FileStore, monkeypatch: pytest.MonkeyPatch, reduce: Callable[[Any], Any]
 ) -> None:
     hashes = filestore.lookup.key_match._hashes

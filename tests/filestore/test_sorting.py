@@ -86,7 +86,7 @@ def test_what_fits_never_touches_the_disk(tmp_path: Path) -> None:
     assert spill.opened == 0
 
 
-def test_equal_rows_that_fit_stay_as_they_came(tmp_path: Path) -> None:
+def test_equal_rows_that_fit_stay_in_the_order_of_arrival(tmp_path: Path) -> None:
     rows = [{"a": n % 2, "s": None, "n": n} for n in range(40)]
     found = listed(sorted_batches(batches(rows, 7), ["a"], 1 << 20, Spill(tmp_path)))
     assert [row["n"] for row in found] == [*range(0, 40, 2), *range(1, 40, 2)]

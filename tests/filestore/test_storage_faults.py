@@ -284,7 +284,7 @@ def test_a_listing_that_lacks_the_newest_entries_hides_nothing(folder: Path) -> 
     assert_healthy(reopen(store))
 
 
-def test_a_listing_that_has_entries_which_expired_is_told_apart(folder: Path) -> None:
+def test_a_listing_with_entries_that_have_expired_is_recognised(folder: Path) -> None:
     """Version, tag or time: a reader gets rows of a version that is there, or hears that it has expired."""
     store, stale = aged(folder, 10)
     stale.freeze(store.location)

@@ -143,7 +143,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("text", REFUSED, ids=str)
-def test_nonsense_is_refused_with_the_words_that_mend_it(text: str) -> None:
+def test_nonsense_is_refused_with_the_words_that_correct_it(text: str) -> None:
     code, words = REFUSED[text]
     with pytest.raises(InvalidRequest) as caught:
         parse_table_columns(text)

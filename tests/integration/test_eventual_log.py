@@ -101,7 +101,7 @@ def test_records_are_read_before_the_snapshot_and_lead_to_the_table(table: Table
     assert_right(table)
 
 
-def test_a_quiet_commit_tells_nothing_twice(table: Table) -> None:
+def test_a_quiet_commit_logs_nothing_twice(table: Table) -> None:
     for number in range(3):
         put(table, 1, number)
     assert len([row for e in events(table) if isinstance(e, LogBatch) for row in e.rows.to_pylist()]) == 5
@@ -111,7 +111,7 @@ def test_a_quiet_commit_tells_nothing_twice(table: Table) -> None:
 
 
 @pytest.mark.parametrize("healer", ["the next write", "recover"])
-def test_what_a_dead_writer_told_is_taken_back(table: Table, healer: str) -> None:
+def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> None:
     put(table, 1, 2, 3)
     delete(table, 3)
     die(table, 2, 3, 4)
@@ -177,7 +177,7 @@ def test_a_control_record_of_a_dead_writer_does_not_hold_readers_up(table: Table
     assert_right(table)
 
 
-def test_a_write_that_fails_takes_back_what_it_told(table: Table) -> None:
+def test_a_write_that_fails_takes_back_what_it_logged(table: Table) -> None:
     put(table, 1, 2)
     fault = FailAt(1, Unavailable("disk full"), operation="write_new", path=".json")
     with pytest.raises(Unavailable):
@@ -186,7 +186,7 @@ def test_a_write_that_fails_takes_back_what_it_told(table: Table) -> None:
     assert [row["name"] for row in rows(table)] == ["a", "a"]
 
 
-def test_a_rollback_that_fails_takes_back_what_it_told(table: Table) -> None:
+def test_a_rollback_that_fails_takes_back_what_it_logged(table: Table) -> None:
     put(table, 1, 2)
     put(table, 2, 3, name="b")
     fault = FailAt(1, Unavailable("disk full"), operation="write_new", path="_delta_log")

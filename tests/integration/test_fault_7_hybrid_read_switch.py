@@ -149,7 +149,7 @@ def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) 
             assert replay([*reader.state, *reader.found], ["id"]) == rows(table), where
 
 
-def test_changes_come_once_and_in_order_or_the_reader_is_told_of_the_gap(table: Table, seed: int) -> None:
+def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_gap(table: Table, seed: int) -> None:
     """Writers, readers and the truncation take turns as chance says it."""
     dice, writers = random.Random(seed), Writers(table, seed)
     writers.write(0)
@@ -176,9 +176,7 @@ def test_changes_come_once_and_in_order_or_the_reader_is_told_of_the_gap(table: 
     check(table, readers, writers, seed)
 
 
-def test_whoever_is_behind_the_truncation_is_told_and_whoever_is_past_it_misses_nothing(
-    table: Table, seed: int
-) -> None:
+def test_a_reader_behind_the_truncation_gets_an_error_and_one_past_it_misses_nothing(table: Table, seed: int) -> None:
     """S is read while five versions come, and the log goes to S + 3."""
     writers = Writers(table, seed)
     writers.write(0)

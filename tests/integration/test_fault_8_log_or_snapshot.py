@@ -69,7 +69,7 @@ def test_transactional_shows_no_record_without_its_snapshot(
 
 
 @pytest.mark.parametrize("healer", HEALERS)
-def test_transactional_tells_again_what_the_broker_aborted_of_a_snapshot(
+def test_transactional_publishes_again_what_the_broker_aborted_of_a_snapshot(
     store: Store, request: pytest.FixtureRequest, kafka_broker: Any, healer: str
 ) -> None:
     """The snapshot decides: whoever goes by it misses nothing, and the others get it once it is published again."""

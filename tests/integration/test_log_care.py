@@ -98,13 +98,13 @@ def test_an_open_transaction_of_another_program_is_reported(
     assert table.log_status()[0].waits_for == ()
 
 
-def test_a_table_without_a_log_has_nothing_to_mend(store: Store) -> None:
+def test_a_table_without_a_log_has_nothing_to_repair(store: Store) -> None:
     table = store.create_table("shop.orders", "id BIGINT", options={"log.system": "none"})
     assert table.log_status() == {}
     assert table.recover().aborted == ()
 
 
-def test_the_compactor_mends_logs(dead: Table, store: Store) -> None:
+def test_the_compactor_repairs_logs(dead: Table, store: Store) -> None:
     eventual = dead.definition.options["log.consistency"] == "eventual"
     (outcome,) = compactor(store).run(LOG)
     done = "1 repaired" if eventual else "1 aborted"

@@ -174,7 +174,7 @@ def test_who_counts_the_rows_of_complete_changes_ends_with_the_newest_rows(
         assert not -counted
 
 
-def test_an_overwrite_is_told_again(table: Table, foreign: ForeignConsumer) -> None:
+def test_an_overwrite_is_published_again(table: Table, foreign: ForeignConsumer) -> None:
     put(table, 1)
     lost = put_and_lose(table, 2, overwrite=True)
     on(table).recover()
@@ -184,7 +184,7 @@ def test_an_overwrite_is_told_again(table: Table, foreign: ForeignConsumer) -> N
 
 
 @pytest.mark.parametrize("trim", [False, True], ids=["aborted", "trimmed"])
-def test_rows_without_a_key_are_told_once(store: Store, kafka_broker: KafkaBroker, trim: bool) -> None:
+def test_rows_without_a_key_are_published_once(store: Store, kafka_broker: KafkaBroker, trim: bool) -> None:
     table = make(store, kafka_broker)
     put(table, 1, 1)
     with ForeignConsumer(table) as foreign:
@@ -213,7 +213,7 @@ def test_a_death_amid_publishing_again_leaves_it_to_the_next(
     assert replay(foreign.changes(), KEY) == assert_whole(table)
 
 
-def test_a_version_that_expired_cannot_be_told_again_and_says_so(table: Table, foreign: ForeignConsumer) -> None:
+def test_a_version_that_expired_cannot_be_published_again_and_says_so(table: Table, foreign: ForeignConsumer) -> None:
     put_and_lose(table, 1, trim=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tablestore.recovering.republish, "_commit_of", lambda *_: None)

@@ -97,7 +97,7 @@ def test_an_update_and_a_delete_of_one_row_do_not_resurrect_it(folder: Path, ord
 
 
 @pytest.mark.parametrize("shape", ["bigint", "bigint-sequence", "bigint-lookup", "bigint-sequence-lookup"])
-def test_a_delete_that_found_no_row_takes_the_one_that_came_meanwhile(folder: Path, shape: str) -> None:
+def test_a_delete_that_found_no_row_takes_the_one_that_was_written_meanwhile(folder: Path, shape: str) -> None:
     """The log has nothing of the first attempt where it has images: replayed, it must not keep the other's row."""
     with tiny_row_groups():
         model = race(folder, SHAPES[shape], "delete of no row", ("new keys",))

@@ -45,7 +45,7 @@ def make(store: Store, name: str, **options: str) -> Table:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("producer", ["none", "lookup"])
-def test_the_value_that_came_last_is_stored_and_told(store: Store, engine: str, producer: str) -> None:
+def test_the_last_value_is_stored_and_logged(store: Store, engine: str, producer: str) -> None:
     table = make(store, "t", **ENGINES[engine], **{"changelog-producer": producer})
     table.write(rows(table, -0.0, NAN, 0.0))
     last = rows(table, 0.0, OTHER_NAN, 0.0)
@@ -58,7 +58,7 @@ def test_the_value_that_came_last_is_stored_and_told(store: Store, engine: str, 
     assert producer == "none" or table.files() == files
 
 
-def test_a_normalizer_tells_the_update(folder: Any) -> None:
+def test_a_normalizer_emits_the_update(folder: Any) -> None:
     with Normalizer.open(str(folder / "state"), "id BIGINT, d DOUBLE", ["id"]) as normalizer:
         batches = [pl.DataFrame({"id": [1], "d": [value]}) for value in (-0.0, 0.0, 0.0)]
         counts = [

@@ -73,7 +73,7 @@ def test_a_runner_that_dies_leaves_no_open_transaction(orders: Table) -> None:
     assert assert_whole(orders) == []
 
 
-def test_attempts_that_the_runner_does_not_tell_of_are_aborted(orders: Table) -> None:
+def test_attempts_that_the_runner_does_not_report_are_aborted(orders: Table) -> None:
     batches = sorted_batches(orders, pa.table({"id": [1, 2], "name": ["x", "y"]}))
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:

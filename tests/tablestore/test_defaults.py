@@ -66,7 +66,7 @@ def test_followers_begin_where_the_table_says(store: Store) -> None:
     assert sum(batch.num_rows for batch in table.follow("full", stop=1)) == 1
 
 
-def test_a_log_that_forgets_before_versions_expire_is_told_of(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_that_forgets_before_versions_expire_is_a_warning(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         make(store, **{"log.retention": "1 h"})
     assert "shorter than snapshot.time-retained" in caplog.text

@@ -310,7 +310,7 @@ def test_the_change_feed_of_versions_with_the_columns_of_now(store: Store) -> No
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_system_tables_tell_older_versions_in_the_columns_of_now(store: Store, mode: str) -> None:
+def test_system_tables_show_older_versions_in_the_columns_of_now(store: Store, mode: str) -> None:
     table = make(store, mode)
     put(table, {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"})
     table.alter(*CHANGES)

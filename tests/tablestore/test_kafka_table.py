@@ -248,7 +248,7 @@ def test_nothing_is_promised_and_it_still_arrives_here(topics: Topics) -> None:
     until(lambda: len(rows(table)) == 2, what="both are there")
 
 
-def test_following_goes_on_and_ends_when_told(topics: Topics) -> None:
+def test_following_continues_until_it_is_stopped(topics: Topics) -> None:
     table = topics.table(KEYED, UPSERT)
     table.write(pa.table({"id": [1, 2], "v": ["a", "a"]}))
     stop, seen = threading.Event(), list[dict[str, Any]]()

@@ -166,7 +166,7 @@ def test_the_last_record_of_each_key_leads_to_the_table(engine: str, history: li
             assert upserted(stored(table, version), reported(table, version, newest)) == stored(table)
 
 
-def test_what_came_in_between_is_told_as_it_was_there(store: Store) -> None:
+def test_rows_that_others_wrote_in_between_are_the_old_rows_in_the_log(store: Store) -> None:
     table, other = _two(store, {"changelog-producer": "lookup"})
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
     write_while(table, pa.table({"id": [1, 3], "value": [12, 32]}), lambda: other.write(_row(1, 11)))
@@ -177,14 +177,14 @@ def test_what_came_in_between_is_told_as_it_was_there(store: Store) -> None:
     ]
 
 
-def test_rows_that_change_nothing_are_not_told(store: Store) -> None:
+def test_rows_that_change_nothing_are_not_logged(store: Store) -> None:
     table, _ = _two(store, {"changelog-producer": "lookup"})
     table.write(_row(1, 10))
     table.write(pa.table({"id": [1, 7], "value": [10, None], "_kind": ["+U", "-D"]}))
     assert reported(table, 1, 2) == []
 
 
-def test_a_compaction_in_between_changes_nothing_that_is_told(store: Store) -> None:
+def test_a_compaction_in_between_changes_nothing_in_the_log(store: Store) -> None:
     table, other = _two(store, {"changelog-producer": "lookup", "sequence.field": "value"})
     for key in (1, 7):
         table.write(_row(key, 11))
@@ -193,7 +193,7 @@ def test_a_compaction_in_between_changes_nothing_that_is_told(store: Store) -> N
     assert [(row["_kind"], row["id"], row["value"]) for row in reported(table, 2, 4)] == [("+I", 2, 6)]
 
 
-def test_input_is_told_as_it_came(store: Store) -> None:
+def test_input_is_logged_as_it_arrived(store: Store) -> None:
     table, _ = _two(store, {"changelog-producer": "input"})
     rows = {"id": [1, 1, 1, 2], "value": [1, 1, 2, 5], "_kind": ["+I", "-U", "+U", "+I"]}
     table.write(pa.table(rows))
@@ -203,7 +203,7 @@ def test_input_is_told_as_it_came(store: Store) -> None:
 
 
 @pytest.mark.parametrize("producer", ["lookup", "none"])
-def test_a_rollback_tells_the_rows_that_leave_in_a_log_of_complete_changes(store: Store, producer: str) -> None:
+def test_a_rollback_logs_the_rows_that_leave_in_a_log_of_complete_changes(store: Store, producer: str) -> None:
     table, other = _two(store, {"changelog-producer": producer})
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
     table.write(pa.table({"id": [1, 2, 3], "value": [11, 20, 30], "_kind": ["+U", "-D", "+I"]}))
@@ -222,7 +222,7 @@ OTHERS: dict[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_rollback_tells_the_rows_that_others_put_there_meanwhile(store: Store, other: str) -> None:
+def test_a_rollback_logs_the_rows_that_others_wrote_meanwhile(store: Store, other: str) -> None:
     table, writer = _two(store, {"changelog-producer": "lookup"})
     table.write(pa.table({"id": [1, 2], "value": [10, 20]}))
     table.write(pa.table({"id": [1, 4], "value": [11, 40]}))

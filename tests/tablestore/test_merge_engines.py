@@ -79,7 +79,7 @@ def test_any_writes_and_compactions(engine: str) -> None:
     holds()
 
 
-def test_the_log_tells_whole_rows_and_only_what_changed(store: Store) -> None:
+def test_the_log_contains_whole_rows_and_only_changed_ones(store: Store) -> None:
     table = make(store, SUMS)
     put(table, (1, 2, "a"), (2, 1, "b"))
     put(table, (1, 3, None), (2, 0, "a"), (3, 7, None))

@@ -201,7 +201,7 @@ class TestPendingRuns:
         assert table.drop_partitions([{"day": "a"}]) is not None
         assert assert_whole(table) == [{"day": "b", "id": 1, "n": 1}]
 
-    def test_a_condition_on_the_key_that_the_first_run_lies_beyond(self, store: Store) -> None:
+    def test_a_condition_on_keys_that_the_first_run_does_not_have(self, store: Store) -> None:
         """The slot was left out, since its first run had no such key."""
         table = make(store, **LATER, **NO_LOG, **{"merge-engine": "partial-update"})
         put(table, (2, 0, None))
@@ -210,7 +210,7 @@ class TestPendingRuns:
         put(table, (2, None, "a"))
         assert table.scan(where="id < 5").to_arrow().to_pylist() == [{"id": 2, "n": 0, "t": "a"}]
 
-    def test_changes_are_told_of_what_is_pending(self, orders: Table) -> None:
+    def test_changes_of_pending_runs_are_listed(self, orders: Table) -> None:
         put(orders, (1, 1, "a"), (2, 2, "b"))
         put(orders, (1, 5, "c", "+U"), (2, None, None, "-D"))
         orders.compact(full=True)
@@ -234,7 +234,7 @@ class TestPendingRuns:
 
 class TestRefusals:
     @pytest.mark.parametrize("engine", ["partial-update", "aggregation", "first-row"])
-    def test_a_log_would_tell_changes_before_anybody_knows_what_becomes_of_them(
+    def test_a_log_would_contain_changes_before_anybody_knows_what_becomes_of_them(
         self, store: Store, engine: str
     ) -> None:
         with pytest.raises(InvalidRequest, match=r"needs log\.system = none") as caught:
@@ -407,7 +407,7 @@ def test_folded_and_refused_work_leaves_no_file_behind(orders: Table) -> None:
     assert orphans(orders) == []
 
 
-def test_keys_are_found_in_settled_and_pending_slots_at_once(store: Store) -> None:
+def test_keys_are_found_in_folded_and_pending_slots_at_once(store: Store) -> None:
     """The parts had their columns in other orders."""
     table = make(store, bucket="4", **LATER)
     put(table, *((n, n, "a") for n in range(20)))

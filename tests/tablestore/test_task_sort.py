@@ -53,7 +53,7 @@ def below(disks: list[Path]) -> list[Any]:
 
 
 @pytest.mark.parametrize("task", [0, 1])
-def test_runs_lie_on_the_tasks_disk_and_are_gone_at_the_end(files: TableFiles, disks: list[Path], task: int) -> None:
+def test_runs_are_on_the_tasks_disk_and_are_gone_at_the_end(files: TableFiles, disks: list[Path], task: int) -> None:
     stream = _in_order(batches(*keys()), files, task)
     first = next(stream)
     (folder,) = disks[task].iterdir()

@@ -252,7 +252,7 @@ def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table
     assert [row["id"] for row in replay(changes(table, version=0), ["id"])] == [2, 3]
 
 
-def test_a_row_that_others_delete_and_put_again_first_is_told_as_theirs(table: Table) -> None:
+def test_a_row_that_others_delete_and_put_again_first_is_logged_as_theirs(table: Table) -> None:
     """The log told the delete last, though the key was stored again."""
     put(table, (2, 1, "other", "+I"))
     ours = sorted_batches(table, frame([(1, 6, "late", "+I"), (3, 6, "c", "+I")]))

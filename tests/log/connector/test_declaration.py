@@ -100,7 +100,7 @@ def test_who_only_lists_tables_loads_neither_polars_nor_the_formats() -> None:
         ("id INT, v MAP<INT, INT>", KAFKA, {}, "format-type", "'v'"),
     ],
 )
-def test_what_does_not_hold_is_told(
+def test_what_does_not_hold_is_reported(
     columns: str, base: dict[str, str], options: dict[str, str], code: str, words: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
@@ -185,7 +185,9 @@ def test_other_offsets_are_refused(text: str) -> None:
 
 
 @given(st.dictionaries(st.integers(0, 9), st.tuples(*[st.integers(0, 9)] * 3), min_size=1), st.data())
-def test_readers_begin_where_they_are_told_and_never_outside(found: dict[int, tuple[int, ...]], data: st.Data) -> None:
+def test_readers_begin_where_their_options_say_and_never_outside(
+    found: dict[int, tuple[int, ...]], data: st.Data
+) -> None:
     first = {p: min(offsets) for p, offsets in found.items()}
     last = {p: max(offsets) for p, offsets in found.items()}
     assert starting_offsets(Startup(StartupMode.EARLIEST), first, last, {}) == first

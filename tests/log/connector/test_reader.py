@@ -35,7 +35,7 @@ class Topic:
         return (PartitionRange(0, 0, 5),)
 
 
-def test_who_wants_what_is_there_is_told_that_it_does_not_come() -> None:
+def test_a_reader_of_the_existing_records_learns_that_they_do_not_arrive() -> None:
     table = KafkaDeclaration.of(TableColumns((Column("value", pa.binary()),)), (), OPTIONS)
     with pytest.raises(Unavailable) as caught:
         for found in follow_from(table, Topic(), {0: 0}, lambda: True, system_ambient(), RowDecoder.of(table)):  # type: ignore[arg-type]

@@ -88,7 +88,7 @@ def test_an_upsert_without_a_value_is_refused_before_it_becomes_a_delete(
 
 
 @given(CHANGES, st.sampled_from(["debezium-json", "canal-json"]))
-def test_changes_are_told_as_they_were(changes: list[Change], name: str) -> None:
+def test_changes_are_decoded_as_they_were(changes: list[Change], name: str) -> None:
     rows = pa.table(
         {
             "v": pa.array([c[1] for c in changes], pa.string()),

@@ -59,7 +59,7 @@ def test_what_a_connection_can_use_is_taken() -> None:
         ("log.kafka.bootstrap.servers", "broker:kafka", "log-servers"),
     ],
 )
-def test_what_is_no_number_is_told(option: str, value: str, code: str) -> None:
+def test_what_is_no_number_is_reported(option: str, value: str, code: str) -> None:
     options = {"log.system": "kafka", "log.kafka.bootstrap.servers": "127.0.0.1:9", option: value}
     with pytest.raises(InvalidRequest) as caught:
         open_log(make_config("", **options), system_ambient())

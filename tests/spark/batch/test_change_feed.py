@@ -112,7 +112,7 @@ def test_spark_writes_give_the_changes_of_each_kind_of_engine(lake: SparkStore, 
         assert_healthy(table.filestore)
 
 
-def test_spark_writes_give_the_rows_as_they_came(lake: SparkStore, store: Store) -> None:
+def test_spark_writes_give_the_rows_as_they_arrived(lake: SparkStore, store: Store) -> None:
     table = store.create_table(
         "shop.raw", "id BIGINT, n INT", primary_key=["id"], options={"bucket": "2", "changelog-producer": "input"}
     )

@@ -107,7 +107,7 @@ def test_columns_are_pruned_and_filters_pushed_and_columns_that_changed_are_know
     assert plans[1] == repr(rows(table))
 
 
-def test_what_a_dead_writer_told_is_there_until_it_is_mended(
+def test_records_of_a_dead_writer_are_there_until_they_are_repaired(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest
 ) -> None:
     table = make(store, EVENTUAL, request)

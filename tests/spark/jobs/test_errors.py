@@ -85,7 +85,7 @@ def test_an_error_of_ours_is_found_in_any_exception_of_spark() -> None:
     assert error_of(ValueError("no")) is None
 
 
-def test_a_value_that_does_not_fit_is_told_by_sparks_condition() -> None:
+def test_a_value_that_does_not_fit_is_known_by_sparks_condition() -> None:
     found = error_of(raised("USER_RAISED_EXCEPTION", errorMessage=f"{BAD_VALUE}column 'n' holds 1.5\nand more"))
     assert isinstance(found, InvalidRequest)
     assert (found.message, found.code) == ("column 'n' holds 1.5\nand more", "bad-value")

@@ -41,7 +41,7 @@ def test_each_message_is_in_one_batch(begin: Mapping[int, int], growth: list[dic
     assert sorted(seen) == [(p, o) for p in sorted(ends) for o in range(begin.get(p, 0), ends[p])]
 
 
-def test_texts_are_equal_if_nothing_came_and_partitions_may_stay_unknown() -> None:
+def test_texts_are_equal_if_nothing_arrived_and_partitions_may_stay_unknown() -> None:
     at = KafkaOffset.initial("t", "id", {2: 1, 10: 4, 1: 0})
     ends = {10: 4, 2: 1, 1: 0, 3: 9}
     assert json.dumps(at.advanced(ends, 5, discovers=False).to_json()) == json.dumps(at.to_json())

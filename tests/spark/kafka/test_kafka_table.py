@@ -297,7 +297,7 @@ def test_a_stream_is_admitted_resumed_and_finds_new_partitions(lake: SparkStore,
         sink.run(stream)
 
 
-def test_a_stream_whose_first_batch_died_begins_where_it_began_and_tells_what_is_gone(
+def test_a_stream_whose_first_batch_died_begins_where_it_began_and_reports_what_is_gone(
     lake: SparkStore, topics: Topics, folder: Path
 ) -> None:
     local = topics.table(PLAIN, KAFKA, 1)

@@ -95,7 +95,7 @@ def test_if_that_has_expired_too_all_is_void_and_all_rows_come(short: Table, mod
 
 
 @both_logs
-def test_a_gap_within_a_version_makes_all_void_that_came_of_it(orders: Table) -> None:
+def test_a_gap_within_a_version_makes_its_other_rows_void(orders: Table) -> None:
     """What differs between the versions around it does not take back what was given in between."""
     ids = range(20)
     put(orders, *ids)

@@ -60,7 +60,7 @@ HISTORIES = st.lists(st.tuples(WRITERS, RECORDS), min_size=20, max_size=40)
 
 
 @given(HISTORIES, st.integers(1, 12) | st.just(1000), st.integers(1, 6), st.integers(0, 40))
-def test_who_is_told_less_has_the_same_rows_at_any_time(
+def test_a_reader_without_the_repeats_has_the_same_rows_at_any_time(
     history: list[tuple[str, list[Record]]], most_rows: int, most_transactions: int, overwritten: int
 ) -> None:
     """Whatever writers say in whatever order, and however little is remembered."""
@@ -105,7 +105,7 @@ def parts(draw: st.DrawFn, records: list[Record]) -> Iterator[list[Record]]:
 
 
 @given(retries(), st.lists(st.tuples(st.sampled_from(["y/0.0", "z/3.1"]), st.integers(50, 60)), max_size=6))
-def test_what_attempts_tell_again_is_told_once_beside_others_of_other_keys(
+def test_records_that_attempts_repeat_are_returned_once_beside_those_of_other_keys(
     reported: tuple[list[Record], list[tuple[str, list[Record]]]], beside: list[tuple[str, int]]
 ) -> None:
     task, events = reported
@@ -197,7 +197,7 @@ VALUES: Sequence[tuple[pa.DataType, Any, Any]] = [
 
 
 @pytest.mark.parametrize(("kind", "value", "other"), VALUES, ids=[str(kind) for kind, _, _ in VALUES])
-def test_values_of_all_types_are_told_apart(kind: pa.DataType, value: Any, other: Any) -> None:
+def test_values_of_all_types_are_distinguished(kind: pa.DataType, value: Any, other: Any) -> None:
     repeats = Repeats(["a"], 1)
     schema = pa.schema([("a", pa.int64()), ("v", kind), ("_kind", pa.string())])
 

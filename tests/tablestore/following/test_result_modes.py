@@ -248,7 +248,7 @@ def test_what_an_overwrite_throws_away_unmerged_leaves(store: Store) -> None:
     assert reported(table, version=version, mode="changelog") == [("-D", 1, "b"), ("-D", 2, "a"), ("+I", 3, "c")]
 
 
-def test_changes_as_they_came_are_given_so(store: Store) -> None:
+def test_input_changes_are_returned_unchanged(store: Store) -> None:
     table = store.create_table(
         "shop.input", "id BIGINT, name STRING", primary_key=["id"], options={"changelog-producer": "input"}
     )

@@ -29,7 +29,7 @@ def refusal(act: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("stored", [False, True], ids=["all pending", "stored and pending"])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_wider_column_mends_a_sum_that_does_not_fit(store: Store, mode: str, stored: bool) -> None:
+def test_a_wider_column_repairs_a_sum_that_does_not_fit(store: Store, mode: str, stored: bool) -> None:
     table = make(store, **SUMS, **LATER, **{"schema.evolution-mode": mode})
     put(table, (1, 100), (2, 1))
     if stored:
@@ -53,7 +53,7 @@ def test_a_wider_column_mends_a_sum_that_does_not_fit(store: Store, mode: str, s
     assert orphans(table) == []
 
 
-def test_rows_that_bring_the_sum_back_mend_it_where_nothing_is_wider(store: Store) -> None:
+def test_rows_that_reduce_the_sum_repair_it_where_nothing_is_wider(store: Store) -> None:
     table = make(store, "id INT, v BIGINT", **SUMS, **LATER)
     put(table, (1, 2**63 - 1))
     put(table, (1, 1))
@@ -120,7 +120,7 @@ def test_a_zero_is_never_taken_back_from_a_product(store: Store, later: bool, ki
     assert assert_whole(table, leftovers=False) == [{"id": 1, "v": 0}, {"id": 2, "v": 1}]
 
 
-def test_a_column_without_a_value_says_which_key_and_is_mended(store: Store) -> None:
+def test_a_column_without_a_value_names_the_key_and_can_be_repaired(store: Store) -> None:
     options = {**SUMS, "fields.v.aggregate-function": "last_value"}
     table = make(store, "id INT, v TINYINT NOT NULL", **options, **LATER)
     put(table, (1, 5), (2, 6))

@@ -143,7 +143,7 @@ def test_what_a_cast_would_cut_is_refused_at_any_depth() -> None:
     assert refused(pa.array([[1]], pa.list_(pa.timestamp("s"))), pa.list_(pa.date32())) == "bad-value"
 
 
-def test_what_lies_below_a_null_is_not_looked_at() -> None:
+def test_what_is_below_a_null_is_ignored() -> None:
     wide = pa.array([2**40, 1])
     lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), wide, mask=pa.array([True, False]))
     structs = pa.StructArray.from_arrays([wide], names=["a"], mask=pa.array([True, False]))

@@ -173,7 +173,7 @@ def test_types_of_polars_that_arrow_does_not_know_are_refused() -> None:
     assert refused(pl.DataFrame({"id": pl.Series([1], dtype=pl.Int128)}), match="Int128") == "bad-value"
 
 
-def test_a_stream_is_read_batch_by_batch_and_its_own_error_is_told() -> None:
+def test_a_stream_is_read_batch_by_batch_and_its_own_error_is_raised() -> None:
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"id": [1]})
         raise ValueError("the disk is gone")

@@ -155,7 +155,7 @@ def test_messages_without_a_schema(source: Source) -> None:
     assert source.table().scan().to_polars().rows() == [(1, "a")]
 
 
-def test_of_two_at_once_one_is_told(source: Source) -> None:
+def test_of_two_at_once_one_gets_an_error(source: Source) -> None:
     """Both began at one place: what the slower one brings is there already, or older, and is refused."""
     orders = Messages(ORDERS)
     source.send([orders.change("c", None, row(key, "a")) for key in range(20)])

@@ -89,7 +89,7 @@ def test_which_message_a_table_is_learned_from() -> None:
 @pytest.mark.parametrize(
     "declared", [decimal(60, 4), {"type": "map", "keys": ID, "values": ID}, {"type": "struct", "fields": []}]
 )
-def test_a_member_without_a_column_type_is_told(declared: dict[str, Any]) -> None:
+def test_a_member_without_a_column_type_is_reported(declared: dict[str, Any]) -> None:
     schema = {"type": "struct", "fields": [{**declared, "field": "c"}]}
     with pytest.raises(InvalidRequest) as caught:
         columns_of(described(json.dumps(schema)))

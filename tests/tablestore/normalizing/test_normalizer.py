@@ -216,7 +216,7 @@ def test_whether_a_batch_goes_on() -> None:
     assert not goes_on({"0": 5, "1": 5}, {"0": 6, "1": 4})
 
 
-def test_a_batch_that_was_never_taken_and_lies_behind_is_refused(folder: Path) -> None:
+def test_a_batch_that_was_never_taken_and_is_behind_the_state_is_refused(folder: Path) -> None:
     normalizer = Normalizer(spec(folder))
     normalizer.apply(rows_of([("+I", 1, 1)]), {"0": 10, "1": 10})
     for end in ({"0": 9}, {"0": 10}, {"0": 11, "1": 9}):
@@ -421,7 +421,7 @@ def test_columns_are_dropped_and_widened_when_asked(folder: Path) -> None:
     assert Normalizer.open(str(folder), "id BIGINT, v BIGINT", ["id"], options=BUSY).positions == {"0": 2}
 
 
-def test_a_state_that_others_write_is_told_by_its_positions(folder: Path) -> None:
+def test_a_state_that_others_write_is_known_by_its_positions(folder: Path) -> None:
     """A commit that is no batch is none: the last batch is looked for behind it."""
     normalizer = Normalizer(spec(folder))
     normalizer.apply(rows_of([("+I", 1, 1)]), {"0": 1})

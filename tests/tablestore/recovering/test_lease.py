@@ -31,7 +31,7 @@ def test_it_is_held_while_the_block_runs_and_gone_afterwards(table: str) -> None
     assert abandoned(table) == []
 
 
-def test_after_an_error_it_is_not_held_and_its_file_tells_the_next_writer(table: str) -> None:
+def test_after_an_error_it_is_not_held_and_its_file_informs_the_next_writer(table: str) -> None:
     with pytest.raises(KeyError), lease(table, "c"):
         raise KeyError
     assert not holds_lease(table, "c")

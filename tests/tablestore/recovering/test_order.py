@@ -24,7 +24,7 @@ def ranges(owners: list[str]) -> list[LogRange]:
 @given(OWNERS, st.integers(0, 24))
 @example(["a", "b", "a"], 2)
 @example(["a", "living", "a"], 3)
-def test_what_lies_before_is_named_or_dead_and_no_range_lies_across(owners: list[str], looked: int) -> None:
+def test_what_is_before_is_named_or_dead_and_no_range_is_across(owners: list[str], looked: int) -> None:
     looked = min(looked, len(owners))
     seen = owners[:looked]
     living = seen.index("living") if "living" in seen else None
@@ -48,7 +48,7 @@ def test_offsets_that_nobody_names_are_counted(owners: list[str]) -> None:
     assert unnamed(since, len(owners), named) == sum(owner in ("living", "stray") for owner in rest)
 
 
-def test_what_was_told_behind_the_look_counts_if_nothing_lies_between() -> None:
+def test_what_was_named_behind_the_end_that_was_read_counts_if_nothing_is_between() -> None:
     assert repaired_until(4, None, [LogRange(0, 0, 4, 4), LogRange(0, 4, 9, 5)]) == 9
     assert repaired_until(4, None, [LogRange(0, 5, 9, 4)]) == 4
     assert repaired_until(4, None, [LogRange(0, 4, 9, 4)]) == 4

@@ -125,7 +125,7 @@ def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store
 
 
 @pytest.mark.parametrize("options", sampled(KINDS, 3), ids=repr)
-def test_an_overwrite_that_lost_the_race_tells_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
+def test_an_overwrite_that_lost_the_race_records_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)
     table.compact(full=True)
     first = table.filestore.state().version + 1

@@ -261,7 +261,7 @@ def drop(specs: list[dict[str, Any]], table: Table, *, unless_changed: bool = Fa
     return lambda _: Drop(partition_set(specs, table.definition), unless_changed)
 
 
-def test_a_drop_takes_what_came_in_between_with_it(sales: Table) -> None:
+def test_a_drop_removes_what_was_written_in_between(sales: Table) -> None:
     writer = faster(sales, lambda table: table.write(pa.concat_tables([some(DAYS[0], 1, 8), some(DAYS[1], 8)])))
     snapshot = writer.drop_partitions(drop([{"day": DAYS[0]}], sales))
     assert snapshot.metrics["rows_removed"] == 4
@@ -285,7 +285,7 @@ def test_deletes_after_a_drop_delete_nothing(sales: Table) -> None:
 
 
 @pytest.mark.parametrize("overwrite", ["dynamic", {"day": DAYS[0]}], ids=str)
-def test_an_overwrite_of_partitions_takes_what_came_in_between_with_it(sales: Table, overwrite: Any) -> None:
+def test_an_overwrite_of_partitions_removes_what_was_written_in_between(sales: Table, overwrite: Any) -> None:
     writer = faster(sales, lambda table: table.write(pa.concat_tables([some(DAYS[0], 1, 8), some(DAYS[1], 8)])))
     batches = sorted_batches(sales, some(DAYS[0], 7))
     writer.write(lambda job: [job.run(batches, "0.0")], overwrite=overwrite)

@@ -50,7 +50,7 @@ def reported(table: Table, version: int) -> Rows:
     return changes(table, version=version - 1, stop=version)
 
 
-def test_the_log_tells_exactly_which_rows_become_others(store: Store) -> None:
+def test_the_log_contains_exactly_the_rows_that_change(store: Store) -> None:
     table = make(store)
     then = put(table, row(1), row(2), row(3, None), row(4, float("nan")))
     before = rows(table)
@@ -70,7 +70,7 @@ def test_the_log_tells_exactly_which_rows_become_others(store: Store) -> None:
     assert repr(rows(table)) == repr(before)
 
 
-def test_rows_that_only_moved_are_not_told(store: Store) -> None:
+def test_rows_that_only_moved_are_not_logged(store: Store) -> None:
     table = make(store)
     then = put(table, row(1), row(2))
     put(table, row(3))

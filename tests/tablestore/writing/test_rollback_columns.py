@@ -232,7 +232,7 @@ def test_what_lives_by_its_tag_alone_comes_back_when_its_entries_are_gone(store:
     assert {row["id"]: row["a"] for row in rows(table)} == {1: None, 2: "text"}
 
 
-def test_what_changed_is_told_with_the_columns_of_now(store: Store) -> None:
+def test_changes_are_logged_with_the_columns_of_now(store: Store) -> None:
     table = make(store, "metadata", **{"changelog-producer": "lookup"})
     then = two_versions(table)
     table.alter("RENAME COLUMN a TO c", "ADD COLUMN n INT")

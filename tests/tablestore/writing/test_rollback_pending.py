@@ -89,7 +89,7 @@ def test_the_newest_version_is_not_folded_to_be_what_it_is(store: Store) -> None
     assert table.rollback(then).version == then == table.filestore.state().version
 
 
-def test_the_log_tells_what_becomes_of_rows_that_waited_and_no_more(store: Store) -> None:
+def test_the_log_contains_what_becomes_of_pending_rows_and_no_more(store: Store) -> None:
     table = make(store)
     then = written_then(table)
     table.compact(full=True)

@@ -103,7 +103,7 @@ def test_a_stopped_write_counts_as_the_last(
         assert_led_to(table)
 
 
-def test_a_delete_of_a_row_that_came_meanwhile(store: Store) -> None:
+def test_a_delete_of_a_row_that_was_written_meanwhile(store: Store) -> None:
     """The first attempt finds no row, and has nothing for a log with images; the row of the other has to go there."""
     for number, log in enumerate(LOGS.values()):
         table = make(store, f"t{number}", log)

@@ -159,7 +159,7 @@ def test_a_write_that_lost_the_race_is_put_on_top(orders: Table) -> None:
     }
 
 
-def test_deletes_that_lost_the_race_delete_what_came_in_between(orders: Table) -> None:
+def test_deletes_that_lost_the_race_delete_what_was_written_in_between(orders: Table) -> None:
     batches = sorted_batches(orders, pa.table({"id": [2, 3], "_kind": ["-D", "-D"]}))
     writer = on(orders, LocalStorage())
 
@@ -172,7 +172,7 @@ def test_deletes_that_lost_the_race_delete_what_came_in_between(orders: Table) -
     assert [row["id"] for row in assert_whole(orders, leftovers=False)] == [1]
 
 
-def test_an_overwrite_takes_what_came_in_between_with_it(orders: Table) -> None:
+def test_an_overwrite_removes_what_was_written_in_between(orders: Table) -> None:
     writer = on(orders, LocalStorage())
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
@@ -241,7 +241,7 @@ def test_too_many_lost_races_are_a_conflict_and_leave_nothing(store: Store) -> N
 
 
 @pytest.mark.usefixtures("untouched")
-def test_a_runner_that_fails_leaves_nothing_of_the_tasks_that_it_tells_of(orders: Table) -> None:
+def test_a_runner_that_fails_leaves_nothing_of_the_tasks_that_it_reports(orders: Table) -> None:
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         good = job.run(sorted_batches(orders, pa.table({"id": [8, 9], "name": ["x", "y"]})), "0.0")
         return [good, TaskOutcome(error=InvalidRequest("no", code="no-such-thing"))]

@@ -135,7 +135,7 @@ def test_fastavro_reads_what_we_write_and_writes_what_we_read(rows: pa.Table) ->
 
 
 @given(holdable(check_avro_type), st.randoms(use_true_random=False))
-def test_damage_is_told_and_stays_in_its_message(rows: pa.Table, chance: Any) -> None:
+def test_damage_is_reported_and_stays_in_its_message(rows: pa.Table, chance: Any) -> None:
     format_ = opened("avro", rows.schema)
     good = [m or b"" for m in format_.encode(rows)]
     values: list[bytes | None] = []

@@ -55,7 +55,7 @@ def test_every_format_opens_and_can_be_pickled(name: str) -> None:
         ("raw", TEXT, {"charset": "klingon"}, "invalid-option", "the name of a charset"),
     ],
 )
-def test_what_is_wrong_is_told_at_once(
+def test_what_is_wrong_is_reported_at_once(
     name: str, schema: pa.Schema, options: dict[str, str], code: str, words: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
