@@ -91,7 +91,7 @@ def check_least(store: FileStore, changes: list[Row]) -> None:
     assert not open_
 
 
-@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3), ids=list(SHAPES))
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3, test=2), ids=list(SHAPES))
 @given(data=st.data())
 def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None:
     with tiny_row_groups(), memory_folder() as folder:
@@ -231,7 +231,7 @@ def live(store: FileStore, kind: str, rows: list[Row]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["deduplicate", "aggregation"])
+@pytest.mark.parametrize("engine", sampled(["aggregation", "deduplicate"], 2, test=2))
 def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 2)
     with tiny_row_groups(), memory_folder() as folder:

@@ -19,6 +19,7 @@ from log.table.store import LogBatch
 from tablestore import Store, Table
 from tablestore.following.follow import Follower, FollowOptions
 from tablestore.following.starting import StartOptions
+from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.integration.crashing import reach
 from tests.logorder import applied, events
@@ -271,9 +272,9 @@ def test_a_rollback_while_others_write(table: Table) -> None:
 
 
 @pytest.mark.slow
-def test_rounds_of_two_writers_and_deaths(table: Table, seed: int) -> None:
+def test_rounds_of_two_writers_and_deaths(table: Table, seed: int, depth: Depth) -> None:
     dice = random.Random(seed)
-    for number in range(6):
+    for number in range(depth.times(3, deep=6)):
         threads = [
             threading.Thread(
                 target=put, args=(on(table), *dice.sample(range(30), 12)), kwargs={"name": f"{number}.{n}"}

@@ -97,7 +97,7 @@ def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int, d
     acks = folder / "acks"
     write_on(table, seed, 0, acks, until=2)
     number, seen = 2, set()
-    for call in depth.counting(8):
+    for call in depth.counting(13):
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
         known = table.filestore.state().app_versions[APP] + 1
         seen.add(known - number)
@@ -121,7 +121,7 @@ def test_death_at_each_point_of_a_write_to_an_eventual_log(store: Store, folder:
     acks = folder / "acks"
     write_on(table, seed, 0, acks, until=2)
     number, repairs = 2, 0
-    for call in depth.counting(8):
+    for call in depth.counting(13):
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
         number = table.filestore.state().app_versions[APP] + 1
         repairs += len(store.table("shop.orders").recover().repaired)

@@ -207,7 +207,11 @@ STEPS = st.sampled_from(["write"] * 4 + ["add"] * 2 + ["drop", "rename", "rename
     steps=st.lists(STEPS, min_size=4, max_size=14),
     partitioned=st.booleans(),
 )
-@settings(print_blob=True, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@settings(
+    max_examples=settings.default.max_examples // 2,
+    print_blob=True,
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],
+)
 def test_any_history_reads_right(mode: str, how: str, seed: int, steps: list[str], partitioned: bool) -> None:
     with warehouse() as store:
         table = store.create_table(

@@ -137,7 +137,7 @@ def live(table: Table, history: Iterable[tuple[list[tuple[Any, ...]], str]]) -> 
             table.write(rows, overwrite=how == "overwrite")
 
 
-@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(max_examples=6)
 @given(history=HISTORIES)
 def test_complete_changes_lead_from_each_version_to_the_next(engine: str, history: list[Any]) -> None:
@@ -153,7 +153,7 @@ def test_complete_changes_lead_from_each_version_to_the_next(engine: str, histor
                 assert replayed(stored(table, version - 1), changes) == stored(table, version)
 
 
-@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(max_examples=6)
 @given(history=HISTORIES, deletes=st.sampled_from(["full", "tombstone"]))
 def test_the_last_record_of_each_key_leads_to_the_table(engine: str, history: list[Any], deletes: str) -> None:

@@ -367,7 +367,7 @@ CHANGE = st.tuples(
 STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "compact"])
 
 
-@pytest.mark.parametrize("engine", sampled(ENGINES, 3))
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))
 def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[Any]) -> None:

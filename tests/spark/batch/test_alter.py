@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from filestore.model.changes import AddColumn, DropColumn, MoveColumn, RenameColumn, SetNullable, WidenColumn
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.tables import assert_healthy
 from tests.warehouses import changes, replay, rows, to_arrow
 
@@ -45,7 +46,7 @@ def comparable(frame: DataFrame) -> list[dict[str, Any]]:
     return sorted((row.asDict(recursive=True) for row in frame.collect()), key=lambda row: row["id"])
 
 
-@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("mode", sampled(["metadata", "rewrite"], 2, test=2))
 def test_delta_reads_what_we_read(lake: SparkStore, store: Store, mode: str) -> None:
     table = store.create_table(
         "shop.t",
@@ -104,7 +105,7 @@ def put(table: Table, *listed: dict[str, Any]) -> None:
     table.write(to_arrow(table, listed))
 
 
-@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("mode", sampled(["rewrite", "metadata"], 2, test=2))
 def test_a_restarted_stream_goes_on_with_the_new_columns(
     lake: SparkStore, store: Store, folder: Path, mode: str
 ) -> None:
@@ -161,7 +162,7 @@ def test_a_kept_writer_knows_new_columns(lake: SparkStore, store: Store) -> None
 MERGING = {"last": {}, "summed": {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}}
 
 
-@pytest.mark.parametrize("engine", MERGING)
+@pytest.mark.parametrize("engine", sampled(MERGING, 2, test=2))
 def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: Store, engine: str) -> None:
     options = {"schema.evolution-mode": "metadata", "write-mode": "merge-on-read", "log.system": "none", "bucket": "2"}
     columns = "id BIGINT, a INT, b STRING, d DECIMAL(9,2), s STRUCT<x: INT>"
@@ -189,7 +190,7 @@ def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: St
     assert_healthy(table.filestore)
 
 
-@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("mode", sampled(["metadata", "rewrite"], 2, test=2))
 def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) -> None:
     """delta-spark reads the change feed since the change; system tables tell all versions in the columns of now."""
     options = {"schema.evolution-mode": mode, "changelog-producer": "lookup"}

@@ -9,6 +9,7 @@ import pytest
 from filestore.errors import InvalidRequest
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.warehouses import rows
 
 COLUMNS = (
@@ -66,7 +67,7 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | list | dict | type(None)) else str(value)
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", sampled(["false", "true"], 2, test=2))
 def test_what_fits(lake: SparkStore, table: Table, ansi: str) -> None:
     """All at once: each is a row of its own."""
     lake.spark.conf.set("spark.sql.ansi.enabled", ansi)
@@ -79,7 +80,7 @@ def test_what_fits(lake: SparkStore, table: Table, ansi: str) -> None:
         lake.spark.conf.unset("spark.sql.ansi.enabled")
 
 
-@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("ansi", sampled(["true", "false"], 2, test=2))
 def test_what_does_not_fit_is_refused_not_changed(lake: SparkStore, table: Table, ansi: str) -> None:
     lake.spark.conf.set("spark.sql.ansi.enabled", ansi)
     try:

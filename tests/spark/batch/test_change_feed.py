@@ -17,6 +17,7 @@ from filestore.table import FileStore
 from tablestore import Store
 from tablestore.spark import SparkStore
 from tests.changes import Changes, assert_exact, by_version
+from tests.depth import sampled
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.tables import Clock, assert_healthy, create, define, prepare, read, reopen, seeded, write
@@ -60,7 +61,7 @@ _STEPS = st.lists(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("sequence", [None, "s"])
+@pytest.mark.parametrize("sequence", sampled(["s", None], 2, test=2))
 def test_every_range_of_versions(spark: SparkSession, sequence: str | None) -> None:
     options: dict[str, object] = {"bucket": 2, "row__group_rows": 3, "target__file__size": "1 b"}
     if sequence:

@@ -13,6 +13,7 @@ from filestore.errors import InvalidRequest
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.faults import Call, FaultyStorage
 from tests.integration.test_eventual_log import between, on
 from tests.tables import in_order
@@ -56,7 +57,7 @@ def by_spark(lake: SparkStore, **how: Any) -> list[Row]:
 
 @pytest.mark.parametrize(
     "shape",
-    [pytest.param(name, marks=pytest.mark.kafka if "log.system" in SHAPES[name] else ()) for name in SHAPES],
+    sampled(SHAPES, 2, test=2),
 )
 def test_it_is_the_local_one_and_what_is_committed_next(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest, shape: str
@@ -125,7 +126,7 @@ def test_records_of_a_dead_writer_are_there_until_they_are_repaired(
     assert by_spark(lake, fresh=True) == by_spark(lake) == rows(table)
 
 
-@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+@pytest.mark.parametrize("mode", sampled(["merge-on-read", "merge-on-write"], 2, test=2))
 def test_a_transactional_log_shows_nothing_more_and_pending_runs_are_merged(
     lake: SparkStore, store: Store, mode: str
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 from filestore.errors import InvalidRequest, NotFound
 from tablestore import Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.tables import in_order
 from tests.warehouses import assert_whole, rows, to_arrow
 
@@ -118,7 +119,7 @@ def test_a_rollback_reaches_a_stream(lake: SparkStore, orders: Table, tmp_path: 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("mode", sampled(["metadata", "rewrite"], 2, test=2))
 @pytest.mark.parametrize("write_mode", ["merge-on-write", "merge-on-read"])
 def test_delta_spark_reads_a_rollback_over_changes_of_columns(lake: SparkStore, mode: str, write_mode: str) -> None:
     table = lake.store.create_table(

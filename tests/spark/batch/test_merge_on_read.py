@@ -12,6 +12,7 @@ import pytest
 from filestore.operations.fold import fold_table
 from tablestore import Store
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.tables import in_order
 from tests.warehouses import assert_whole, rows
 
@@ -23,7 +24,7 @@ ENGINES = {
 }
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=3))
 def test_spark_reads_what_is_pending_as_our_scan_does(lake: SparkStore, store: Store, engine: str) -> None:
     table = store.create_table(
         "shop.t",
@@ -53,7 +54,7 @@ def test_spark_reads_what_is_pending_as_our_scan_does(lake: SparkStore, store: S
     assert in_order(row.asDict() for row in lake.read("shop.t").collect()) == wanted == assert_whole(table)
 
 
-@pytest.mark.parametrize("engine", list(ENGINES))
+@pytest.mark.parametrize("engine", sampled(reversed(ENGINES), 3, test=3))
 def test_changes_between_versions_with_pending_runs(lake: SparkStore, store: Store, engine: str) -> None:
     """In tasks, one for each slot that differs; before + changes = after, for versions folded and not."""
     options = LATER | ENGINES[engine]

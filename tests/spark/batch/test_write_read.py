@@ -19,6 +19,7 @@ from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tablestore.spark.batch.columns import conformed
 from tablestore.spark.batch.writing import arranged
+from tests.depth import sampled
 from tests.servers.kafka import KafkaBroker
 from tests.tables import in_order
 from tests.warehouses import assert_whole, open_in_log, orphans, rows
@@ -122,7 +123,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", sampled(LAYOUTS, 2, test=2))
 def test_a_task_with_more_rows_than_its_buffer_sorts_them_on_its_disk(
     lake: SparkStore, store: Store, layout: str
 ) -> None:

@@ -15,6 +15,7 @@ from filestore.errors import Unavailable
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tests.depth import sampled
 from tests.warehouses import assert_whole, changes, open_in_log, orphans
 
 Attempt = Callable[[WriteJob, Any, str], TaskOutcome]
@@ -62,7 +63,7 @@ def fails_in_the_middle(job: WriteJob, batches: Any, attempt: str) -> TaskOutcom
 
 @pytest.mark.parametrize(
     "attempt",
-    [fails_after_its_work, dies_after_its_work, runs_twice, fails_in_the_middle],
+    sampled([dies_after_its_work, fails_after_its_work, runs_twice, fails_in_the_middle], 2, test=2),
     ids=lambda f: f.__name__,
 )
 def test_attempts(lake: SparkStore, store: Store, attempt: Attempt, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +131,7 @@ def test_a_frame_whose_tasks_are_retried(lake: SparkStore, store: Store, folder:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 @pytest.mark.timeout(900)
 def test_a_worker_stays_below_a_gigabyte_with_five_million_rows(
     lake: SparkStore, store: Store, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from tablestore import KafkaTable, Store
 from tablestore.spark import SparkStore
 from tablestore.spark.kafka import sink as kafka_sink
 from tablestore.spark.kafka.table import SparkKafkaTable
+from tests.depth import sampled
 from tests.log.connector.tables import declared
 from tests.servers.kafka import KafkaBroker
 from tests.topics import KAFKA, KEYED, PLAIN, UPSERT, Topics
@@ -233,7 +234,7 @@ def test_the_rows_of_a_key_are_in_one_task_in_their_order(lake: SparkStore) -> N
     assert kafka_sink.arranged_rows(frame, keyless, 2).rdd.getNumPartitions() == 2
 
 
-@pytest.mark.parametrize("after", [True, False])
+@pytest.mark.parametrize("after", sampled([True, False], 2, test=2))
 def test_a_task_that_dies_is_tried_again_and_writes_once(
     lake: SparkStore, topics: Topics, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
@@ -376,6 +377,7 @@ def test_aggregates_of_a_stream_are_upserts_of_their_keys(lake: SparkStore, topi
 
 @pytest.mark.kafka
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_query_ends_with_its_broker_and_goes_on_when_that_is_back(
     lake: SparkStore, store: Store, folder: Path
 ) -> None:
@@ -405,7 +407,7 @@ def test_a_query_ends_with_its_broker_and_goes_on_when_that_is_back(
         assert copied() == Counter(map(str, range(200)))
 
 
-@pytest.mark.parametrize("semantic", ["at-least-once", "exactly-once"])
+@pytest.mark.parametrize("semantic", sampled(["exactly-once", "at-least-once"], 2, test=2))
 def test_a_batch_that_comes_again(lake: SparkStore, topics: Topics, folder: Path, semantic: str) -> None:
     source = lake.store.create_table("shop.source", KEYED, options={"log.system": "embedded"})
     local = topics.table(KEYED, UPSERT, sink_semantic=semantic)

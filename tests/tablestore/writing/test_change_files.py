@@ -109,7 +109,7 @@ def assert_exact_from(table: Table, first: int) -> None:
         assert by_deltalake(table.filestore, begin, last) == {v: c for v, c in found.items() if v >= begin}
 
 
-@pytest.mark.parametrize("options", sampled(KINDS, 3), ids=repr)
+@pytest.mark.parametrize("options", sampled(KINDS, 3, test=2), ids=repr)
 def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)
     back = table.compact(full=True) or table.snapshots(1)[0]
@@ -124,7 +124,7 @@ def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store
     assert_whole(table, leftovers=False)
 
 
-@pytest.mark.parametrize("options", sampled(KINDS, 3), ids=repr)
+@pytest.mark.parametrize("options", sampled(KINDS, 3, test=2), ids=repr)
 def test_an_overwrite_that_lost_the_race_records_what_it_replaces_then(store: Store, options: dict[str, str]) -> None:
     table = parted(store, options)
     table.compact(full=True)
