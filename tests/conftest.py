@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 settings.register_profile(
     Depth.DEEP, deadline=None, print_blob=True, max_examples=100, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=12, derandomize=True)
+settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=8, derandomize=True)
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=4)
 settings.load_profile(DEPTH)
 

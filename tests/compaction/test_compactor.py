@@ -38,7 +38,7 @@ AMBIENT = system_ambient()
 OPTIONS = {"log.system": "none", "num-sorted-run.compaction-trigger": "3"}
 
 
-@pytest.fixture(params=sampled(["embedded", "http"], 2))
+@pytest.fixture(params=sampled(["http", "embedded"], 2, test=2))
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "embedded":
         yield str(tmp_path / "warehouse")

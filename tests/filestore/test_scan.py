@@ -205,7 +205,7 @@ def build(folder: Path, table: dict[str, Any]) -> FileStore:
     return store
 
 
-@settings(max_examples=settings.default.max_examples * 5 // 2)
+@settings(max_examples=settings.default.max_examples * 2)
 @given(table=filled(), conditions=st.lists(sql_conditions() | expressions(), min_size=1, max_size=6))
 def test_a_filtered_scan_gives_what_polars_gives_on_all_rows(
     table: dict[str, Any], conditions: list[Predicate]

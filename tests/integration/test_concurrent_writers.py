@@ -119,7 +119,7 @@ def test_rounds_of_two_writers_of_one_bucket(
     options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap, "bucket": "1"} | options
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     dice = random.Random(seed)
-    rounds = depth.times(5, deep=20)
+    rounds = depth.times(3, deep=20)
     for number in range(rounds):
         start = threading.Barrier(2)
         writers = [

@@ -27,7 +27,11 @@ from tests.opened import again
 from tests.processes import PROCESSES
 from tests.warehouses import assert_whole, changes, replay, rows
 
-LOGS = ["embedded", pytest.param("kafka", marks=pytest.mark.kafka), pytest.param("tombstones", marks=pytest.mark.kafka)]
+LOGS = [
+    "embedded",
+    pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.deep]),
+    pytest.param("tombstones", marks=pytest.mark.kafka),
+]
 
 
 @pytest.fixture(params=LOGS)

@@ -202,7 +202,7 @@ def test_deaths_between_log_and_snapshot(
     for own in range(len(fleet.tables)):
         fleet.write(own, 0)
     points = [point for point in POINTS if mode == "transactions" or point != "between-ends"]
-    for number, point in enumerate(depth.sample(points, 2) if killed == "broker" else points, start=1):
+    for number, point in enumerate(depth.sample(points, 1) if killed == "broker" else points, start=1):
         fleet.die(number, point, killed)
         fleet.check(point)
     fleet.check_readers()

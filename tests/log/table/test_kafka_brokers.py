@@ -28,6 +28,7 @@ from log.table.on_kafka.topic import Topic
 from log.table.store import EndReport, LogConfig
 from log.table.systems import open_log
 from tests.conformance.log_store import changes, ids_of, prepared, transaction_id
+from tests.depth import sampled
 from tests.log.connector.tables import KAFKA, declared
 from tests.log.table.foreign import foreign_ids, kafka_config, until
 from tests.log.table.processes import WriterProcess
@@ -39,7 +40,7 @@ pytestmark = pytest.mark.kafka
 class TestBrokerCrash:
     """What a broker that dies must not cost."""
 
-    @pytest.fixture(params=["true", "false"], ids=["transactions", "plain"])
+    @pytest.fixture(params=sampled(["true", "false"], 2, test=2), ids=["transactions", "plain"])
     def config(self, mortal_broker: KafkaBroker, request: pytest.FixtureRequest) -> LogConfig:
         return kafka_config(mortal_broker, **{"log.kafka.transactions": request.param})
 

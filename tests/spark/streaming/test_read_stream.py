@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from filestore.errors import InvalidRequest, Unsupported
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.waiting import until
 from tests.warehouses import replay, rows
 
@@ -141,6 +142,7 @@ def test_an_empty_table_is_followed_from_its_first_row(orders: Table, sink: Sink
 # ------------------------------------------------------------------------------------------ restarts
 
 
+@pytest.mark.deep
 def test_a_query_that_dies_in_its_first_batch_repeats_that_batch(orders: Table, sink: Sink) -> None:
     """Its offsets were written down: what was committed since belongs to the next batch."""
     put(orders, *range(10))
@@ -230,6 +232,7 @@ def test_changes_of_one_key_keep_their_order_within_a_batch(orders: Table, sink:
     assert replay(batch, ["id"]) == rows(orders)
 
 
+@pytest.mark.deep
 def test_an_overwrite_in_the_middle(orders: Table, sink: Sink) -> None:
     put(orders, *range(5))
     sink.run()
@@ -321,7 +324,7 @@ def test_a_table_that_was_made_again_is_an_error_after_a_restart(
         sink.run()
 
 
-@pytest.mark.parametrize("again", [False, True], ids=["dropped", "made-again"])
+@pytest.mark.parametrize("again", sampled([True, False], 2, test=2), ids=["made-again", "dropped"])
 def test_a_table_that_is_dropped_under_a_running_query_is_an_error(
     store: Store, orders: Table, sink: Sink, again: bool
 ) -> None:
@@ -342,6 +345,7 @@ def test_a_table_that_is_dropped_under_a_running_query_is_an_error(
     assert [row["id"] for row in sink.changes] == [1], "no row of the other table"
 
 
+@pytest.mark.deep
 def test_a_stream_begins_where_the_table_says_and_tables_take_the_sessions_options(
     store: Store, lake: SparkStore, tmp_path: Path
 ) -> None:
@@ -364,6 +368,7 @@ def test_a_stream_begins_where_the_table_says_and_tables_take_the_sessions_optio
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_changelog_in_parts_through_a_query_that_dies_between_them(
     lake: SparkStore, orders: Table, folder: Path
 ) -> None:
