@@ -11,9 +11,12 @@ import pytest
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.rows.bucketing import bucket_of
+from filestore.storage import LocalStorage
 from log.table.embedded import segments
 from log.table.systems import open_log
 from tablestore import Store, Table
+from tests.faults import Call, FaultyStorage
+from tests.opened import again
 from tests.waiting import until
 from tests.warehouses import assert_whole, changes, replay, rows
 
@@ -87,6 +90,27 @@ def test_a_version_of_an_eventual_log_is_read_once_its_records_of_all_buckets_ar
         assert not any(unread[str(version)] for version in range(1, following.progress.version + 1))
     assert following.progress.version == 3
     assert not any(unread.values())
+
+
+def test_an_overwrite_whose_record_is_read_before_its_commit_is_not_left_out(store: Store) -> None:
+    """Its version counts as read only once the rows that it replaced and added were returned."""
+    options = {"bucket": "1", "log.consistency": "eventual"}
+    table = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"], options=options)
+    put(table, 1, 2)
+    following = table.follow(stop=3)
+    found = next(following).to_pylist()
+    put(table, 3)
+
+    def read_on(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done:
+            found.extend(next(following).to_pylist())  # a poll returns row 3 and the overwrite's record
+
+    overwriting = again(table, storage=FaultyStorage(LocalStorage(), read_on))
+    overwriting.write(pa.table({"id": [7], "name": ["b"]}), overwrite=True)
+    assert [row["id"] for row in found] == [1, 2, 3]
+    found += [row for batch in following for row in batch.to_pylist()]
+    assert following.progress.version == 3
+    assert replay(found, ["id"]) == rows(table) == [{"id": 7, "name": "b"}]
 
 
 def test_after_a_version(orders: Table) -> None:

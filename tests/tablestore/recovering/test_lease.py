@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from collections.abc import Iterator
@@ -44,6 +45,25 @@ def test_a_lease_that_is_held_is_not_forgotten(table: str) -> None:
     with lease(table, "c"):
         remove_leases(table, ["c", "never-was"])
         assert holds_lease(table, "c")
+
+
+def test_a_file_that_a_recovery_removes_before_it_is_locked_is_created_again(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise others would take the writer for dead, because they look for the file."""
+    flock, removed = fcntl.flock, list[Path]()
+
+    def remove_first(handle: int, kind: int) -> None:
+        if kind == fcntl.LOCK_EX and not removed:
+            removed.append(Path(table, "_log", "leases", "c"))
+            removed[0].unlink()
+        flock(handle, kind)
+
+    monkeypatch.setattr(fcntl, "flock", remove_first)
+    with lease(table, "c"):
+        assert removed
+        assert holds_lease(table, "c")
+    assert abandoned(table) == []
 
 
 def hold(table: str, ready: object) -> None:
