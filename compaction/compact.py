@@ -17,6 +17,7 @@ from compaction.rebase import Rebased, rebased
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import FileChanges, Premises, Proposal
+from filestore.commit.protocol import CommitAttempt
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.leftovers import discard
@@ -80,8 +81,8 @@ def discard_compaction(table: TableFiles, results: Iterable[CompactionResult]) -
 
 
 @dataclass(eq=False)
-class Compaction:
-    """Compacts some slots in one commit (`filestore.commit.protocol.Attempt`).
+class Compaction(CommitAttempt):
+    """Compacts some slots in one commit.
 
     A slot whose input files were replaced meanwhile is left out; the others are committed.
 

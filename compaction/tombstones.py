@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.commit.conflict import Rebase
-from filestore.commit.loop import Committed
 from filestore.commit.proposal import Proposal, RunChanges
+from filestore.commit.protocol import CommitAttempt
 from filestore.delta.state import TableState
 from filestore.files.columns import FileColumns
 from filestore.files.leftovers import discard
@@ -74,8 +73,8 @@ def clean_tombstones(store: FileStore) -> Snapshot | None:
     return None if committed is None else committed.snapshot
 
 
-class _CleanUp:
-    """A commit that merges and forgets tombstones (`filestore.commit.protocol.Attempt`)."""
+class _CleanUp(CommitAttempt):
+    """A commit that merges and forgets tombstones."""
 
     def __init__(self, store: FileStore, base: TableState) -> None:
         self.base = base
@@ -97,12 +96,6 @@ class _CleanUp:
             self.base.version,
             runs=RunChanges(tombstones=tuple(self._written), forgotten=forgotten),
         )
-
-    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        return proposal
-
-    def finish(self, committed: Committed) -> None:
-        pass
 
     def discard(self, *, again: bool) -> None:
         discard(self._table, self._written)

@@ -1,6 +1,6 @@
 """How every operation commits: prepare → commit → rebase, or begin again → finish or discard (FORMAT.md section 6).
 
-An operation begins an `Attempt` on the newest version. This module calls its methods in this order:
+An operation begins a `CommitAttempt` on the newest version. This module calls its methods in this order:
 
 1. `prepare` writes files and log records that no reader sees yet, and returns a `Proposal`.
 2. The loop in `filestore.commit.loop` tries to write the proposal as the next version. Whenever another commit comes
@@ -28,25 +28,30 @@ from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
 
-__all__ = ["Attempt", "Begin", "Observer", "Versions", "attempt_each", "commit_operation", "metadata_only"]
+__all__ = ["Begin", "CommitAttempt", "Observer", "Versions", "attempt_each", "commit_operation", "metadata_only"]
 
 logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 2.0
 
 
-class Attempt(Protocol):
-    """One attempt to commit an operation: the work on one version, and what becomes of it."""
+class CommitAttempt:
+    """One attempt to commit an operation: the work on one version, and what becomes of it.
 
-    @property
-    def base(self) -> TableState:
-        """The version on which the proposal is prepared; it may be later than the one on which the attempt began."""
+    An attempt that writes nothing before its commit needs only `prepare`.
+
+    Attributes:
+        base: The version on which the proposal is prepared; it may be later than the one on which the attempt began.
+    """
+
+    base: TableState
 
     def prepare(self) -> Proposal | None:
         """Does the work of the operation and returns what to commit; None if there is nothing to do.
 
         `discard` follows an error, so an attempt remembers what it writes as it writes it.
         """
+        raise NotImplementedError
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Adapts the proposal to the version `state`; called again for each further version that others commit.
@@ -54,6 +59,7 @@ class Attempt(Protocol):
         Raises:
             Conflict: it cannot be adapted.
         """
+        return proposal
 
     def finish(self, committed: Committed) -> None:
         """Removes what the commit does not name, and ends log transactions. Errors are logged: the commit holds."""
@@ -68,7 +74,7 @@ class Attempt(Protocol):
         """
 
 
-Begin = Callable[[TableState], AbstractContextManager[Attempt]]
+Begin = Callable[[TableState], AbstractContextManager[CommitAttempt]]
 """Begins an attempt on a version; the context holds what the attempt needs until its end, such as a lease."""
 
 
@@ -160,7 +166,7 @@ class _Attempts:
     def __init__(self, versions: Versions, begin: Begin) -> None:
         self._versions = versions
         self._begin = begin
-        self._left: Attempt | None = None
+        self._left: CommitAttempt | None = None
 
     def run(self, base: TableState, *, last: bool) -> Committed | None:
         """Runs one attempt. Its context ends before an error is raised, or before the commit is returned."""
@@ -192,7 +198,7 @@ class _Attempts:
         if left is not None:
             attempt_each("of a failed attempt", lambda: left.discard(again=False))
 
-    def _begun(self, held: ExitStack, base: TableState) -> Attempt:
+    def _begun(self, held: ExitStack, base: TableState) -> CommitAttempt:
         try:
             attempt = held.enter_context(self._begin(base))
         except CommitUnknown as error:  # of a commit before this one, such as that of a republished transaction
@@ -200,7 +206,7 @@ class _Attempts:
         self._left = None
         return attempt
 
-    def _prepared(self, attempt: Attempt, *, last: bool) -> Proposal | None:
+    def _prepared(self, attempt: CommitAttempt, *, last: bool) -> Proposal | None:
         """Prepares an attempt. Nothing can be committed yet, so every failure discards it, even an interrupt."""
         try:
             with self._versions.preparing(attempt.base):
@@ -212,7 +218,7 @@ class _Attempts:
             self._discard(attempt, error, last=last)
             raise
 
-    def _discard(self, attempt: Attempt, error: BaseException, *, last: bool) -> None:
+    def _discard(self, attempt: CommitAttempt, error: BaseException, *, last: bool) -> None:
         again = _begins_again(error, last=last)
         attempt_each("of a failed attempt", lambda: attempt.discard(again=again))
         self._left = attempt if again else None
@@ -248,8 +254,8 @@ def attempt_each(when: str, *steps: Callable[[], None]) -> bool:
     return succeeded
 
 
-@dataclass(frozen=True, slots=True)
-class _MetadataOnly:
+@dataclass(frozen=True)
+class _MetadataOnly(CommitAttempt):
     """An attempt that writes no file and no log record before its commit."""
 
     base: TableState
@@ -257,15 +263,6 @@ class _MetadataOnly:
 
     def prepare(self) -> Proposal | None:
         return self.propose(self.base)
-
-    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        return proposal
-
-    def finish(self, committed: Committed) -> None:
-        pass
-
-    def discard(self, *, again: bool) -> None:
-        pass
 
 
 def metadata_only(propose: Callable[[TableState], Proposal | None]) -> Begin:

@@ -14,7 +14,7 @@ from typing import Protocol
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import FileChanges, Premises, Proposal
-from filestore.commit.protocol import attempt_each
+from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, Unsupported
 from filestore.model.changes import Change
@@ -166,8 +166,8 @@ class _Alteration:
         self.rewrite = self.rewritten = None
 
 
-class _Attempt:
-    """One attempt of an alteration (`filestore.commit.protocol.Attempt`)."""
+class _Attempt(CommitAttempt):
+    """One attempt of an alteration."""
 
     def __init__(self, work: _Alteration, base: TableState) -> None:
         self.base = base

@@ -15,6 +15,7 @@ from functools import partial
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import Premises, Proposal, RunChanges
+from filestore.commit.protocol import CommitAttempt
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.leftovers import remove
@@ -127,8 +128,8 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
 
 
 @dataclass(eq=False)
-class Fold:
-    """Folds some slots in one commit (`filestore.commit.protocol.Attempt`).
+class Fold(CommitAttempt):
+    """Folds some slots in one commit.
 
     Attributes:
         store: The table.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import LogChanges, Proposal
-from filestore.commit.protocol import attempt_each
+from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Operation
@@ -56,7 +56,9 @@ class LogRepair:
                 yield attempt
 
 
-class _Attempt:
+class _Attempt(CommitAttempt):
+    """One attempt of a repair. After a failure its records are strays, which the next repair corrects."""
+
     def __init__(
         self, repair: LogRepair, base: TableState, log: LogSession | None, filestore: FileStore, recovery: Recovery
     ) -> None:
@@ -89,6 +91,3 @@ class _Attempt:
         )
         if not ended:
             self._recovery.search_again()
-
-    def discard(self, *, again: bool) -> None:
-        """Does nothing: the records of a failed repair are strays, which the next repair corrects."""

@@ -16,10 +16,9 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import LogChanges, Proposal
-from filestore.commit.protocol import attempt_each
+from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import NotFound
@@ -63,8 +62,8 @@ def republish(filestore: FileStore, log: LogConfig, lost: str) -> None:
         logger.warning("log transaction %s, which the log had lost, was published again", lost)
 
 
-class _Republication:
-    """Writes a lost transaction's records again (`filestore.commit.protocol.Attempt`)."""
+class _Republication(CommitAttempt):
+    """Writes a lost transaction's records again."""
 
     def __init__(self, filestore: FileStore, log: LogConfig, base: TableState, lost: str) -> None:
         self.base = base
@@ -86,9 +85,6 @@ class _Republication:
             log=LogChanges(republished={self._lost: written}),
             notes=() if written else (note,),
         )
-
-    def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
-        return proposal
 
     def finish(self, committed: Committed) -> None:
         self._end(commit=True)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import FileChanges, LogChanges, Premises, Proposal, RunChanges
-from filestore.commit.protocol import Observer, attempt_each
+from filestore.commit.protocol import CommitAttempt, Observer, attempt_each
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.leftovers import remove
@@ -107,8 +107,8 @@ class _Rollback:
             self._target = None
 
 
-class _Attempt:
-    """One attempt of a rollback (`filestore.commit.protocol.Attempt`)."""
+class _Attempt(CommitAttempt):
+    """One attempt of a rollback."""
 
     def __init__(self, work: _Rollback, base: TableState, log: LogSession | None) -> None:
         self.base = base

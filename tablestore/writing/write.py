@@ -21,7 +21,7 @@ from filestore.changelog.images import recorded
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
-from filestore.commit.protocol import attempt_each
+from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.leftovers import remove
@@ -62,8 +62,8 @@ class WriterTable:
     changes: ChangeRunner
 
 
-class Write:
-    """A write, an overwrite or a drop of partitions (`filestore.commit.protocol.Attempt`).
+class Write(CommitAttempt):
+    """A write, an overwrite or a drop of partitions.
 
     Args:
         table: The table.
