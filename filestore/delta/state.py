@@ -6,9 +6,10 @@ Pure: the functions take parsed actions and return a new `TableState` (Delta pro
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from filestore.delta.actions import (
     LOG_DOMAIN,
@@ -30,6 +31,8 @@ from filestore.model.log_range import LogState, LogTransaction
 from filestore.model.snapshot import Operation, Snapshot
 
 __all__ = ["TableState", "snapshot_of"]
+
+_Stored = TypeVar("_Stored", DataFile, Tombstones, PendingRun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,34 +77,20 @@ class TableState:
 
     def slots(self) -> dict[Slot, tuple[DataFile, ...]]:
         """Returns the live files by slot. Their order within a slot is not defined."""
-        by_slot: dict[Slot, list[DataFile]] = {}
-        for file in self.files.values():
-            by_slot.setdefault(file.slot, []).append(file)
-        return {slot: tuple(files) for slot, files in by_slot.items()}
+        return _by_slot(self.files.values())
 
     def pending(self) -> dict[Slot, tuple[PendingRun, ...]]:
         """Returns the runs that no fold has merged yet, by slot, in the order in which they apply."""
-        runs = [
-            pending_run(configuration, self.definition.partition_by)
-            for domain, configuration in self.domains.items()
-            if domain.startswith(RUN_DOMAIN)
-        ]
-        by_slot: dict[Slot, list[PendingRun]] = {}
-        for run in sorted(runs, key=lambda run: (run.version, run.path)):
-            by_slot.setdefault(run.slot, []).append(run)
-        return {slot: tuple(listed) for slot, listed in by_slot.items()}
+        runs = (pending_run(text, self.definition.partition_by) for text in self._configurations(RUN_DOMAIN))
+        return _by_slot(sorted(runs, key=lambda run: (run.version, run.path)))
 
     def tombstones(self) -> dict[Slot, tuple[Tombstones, ...]]:
         """Returns the runs of deleted keys by slot, the oldest first."""
-        runs = [
-            tombstones(configuration, self.definition.partition_by)
-            for domain, configuration in self.domains.items()
-            if domain.startswith(TOMBSTONES_DOMAIN)
-        ]
-        by_slot: dict[Slot, list[Tombstones]] = {}
-        for run in sorted(runs, key=lambda run: (run.modified_ms, run.path)):
-            by_slot.setdefault(run.slot, []).append(run)
-        return {slot: tuple(listed) for slot, listed in by_slot.items()}
+        runs = (tombstones(text, self.definition.partition_by) for text in self._configurations(TOMBSTONES_DOMAIN))
+        return _by_slot(sorted(runs, key=lambda run: (run.modified_ms, run.path)))
+
+    def _configurations(self, prefix: str) -> Iterator[str]:
+        return (text for domain, text in self.domains.items() if domain.startswith(prefix))
 
     def lookup_files(self, now_ms: int) -> dict[Slot, tuple[DataFile, ...]]:
         """Returns what a write looks its keys up in, by slot: live files, and tombstones that are still remembered."""
@@ -132,6 +121,13 @@ class TableState:
         definition = TableDefinition.from_delta(metadata)
         created_ms = int(metadata.get("createdTime") or 0)
         return _apply(cls(version, 0, metadata["id"], definition, created_ms=created_ms), version, listed)
+
+
+def _by_slot(files: Iterable[_Stored]) -> dict[Slot, tuple[_Stored, ...]]:
+    by_slot: dict[Slot, list[_Stored]] = {}
+    for file in files:
+        by_slot.setdefault(file.slot, []).append(file)
+    return {slot: tuple(listed) for slot, listed in by_slot.items()}
 
 
 def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> LogState:

@@ -6,7 +6,7 @@ The canonical form is an Arrow type; those of Delta's JSON and of Spark SQL are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ __all__ = [
     "canonical",
     "field_count",
     "from_delta",
+    "holds",
     "is_key_type",
     "is_wider",
     "mapping_metadata",
@@ -150,6 +151,11 @@ def field_count(arrow: pa.DataType) -> int:
     if pa.types.is_list(arrow):
         return field_count(arrow.value_type)
     return sum(1 + field_count(f.type) for f in arrow) if pa.types.is_struct(arrow) else 0
+
+
+def holds(arrow: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is such a one, or has one inside of it at any depth."""
+    return bool(wanted(arrow)) or any(holds(arrow.field(i).type, wanted) for i in range(arrow.num_fields))
 
 
 def to_delta(arrow: pa.DataType, ids: Iterator[int] | None = None) -> str | dict[str, Any]:

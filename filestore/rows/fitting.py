@@ -15,6 +15,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.types import holds
 from filestore.rows.partitions import partition_column
 
 __all__ = ["accepted", "adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
@@ -144,7 +145,7 @@ def check_utf8(name: str, values: pa.ChunkedArray) -> None:
     Raises:
         InvalidRequest: ``bad-value``: the column contains such a text.
     """
-    if not _holds_text(values.type):
+    if not holds(values.type, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return
     try:
         for chunk in values.chunks:
@@ -166,12 +167,6 @@ def _is_ascii(values: pa.Array) -> bool:
     ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
     text = np.frombuffer(content or b"", np.uint8)[ends[0] : ends[-1]]
     return bool(text.max(initial=0) < 0x80)
-
-
-def _holds_text(kind: pa.DataType) -> bool:
-    if pa.types.is_nested(kind):
-        return any(_holds_text(kind.field(number).type) for number in range(kind.num_fields))
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def _check_range(name: str, values: pa.ChunkedArray) -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Unsupported
+from filestore.model.types import holds
 
 __all__ = ["RECORD_NAME", "Node", "avro_schema", "check_avro_type", "has_time", "in_milliseconds", "parse_schema"]
 
@@ -128,11 +129,7 @@ def _timestamp(kind: pa.TimestampType) -> str:
 
 def has_time(kind: pa.DataType) -> bool:
     """Returns whether a type is, or holds, a timestamp."""
-    if pa.types.is_map(kind):
-        return has_time(kind.key_type) or has_time(kind.item_type)
-    if pa.types.is_list(kind):
-        return has_time(kind.value_type)
-    return bool(pa.types.is_timestamp(kind)) or (pa.types.is_struct(kind) and any(has_time(f.type) for f in kind))
+    return holds(kind, pa.types.is_timestamp)
 
 
 def in_milliseconds(schema: pa.Schema) -> pa.Schema:

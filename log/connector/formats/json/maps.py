@@ -14,6 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from filestore.model.types import holds
+
 __all__ = ["has_map", "maps_as_entries"]
 
 Bytes = npt.NDArray[np.uint8]
@@ -26,9 +28,7 @@ _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = b"[]{}"
 
 def has_map(kind: pa.DataType) -> bool:
     """Returns whether a type is, or holds, a MAP."""
-    if pa.types.is_list(kind):
-        return has_map(kind.value_type)
-    return pa.types.is_map(kind) or (pa.types.is_struct(kind) and any(has_map(f.type) for f in kind))
+    return holds(kind, pa.types.is_map)
 
 
 def maps_as_entries(data: Bytes, schema: pa.Schema) -> pa.Buffer:
