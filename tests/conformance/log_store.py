@@ -315,7 +315,7 @@ class LogStoreTests:
         ):
             with pytest.raises(Conflict, match="begin another"):
                 again()
-        assert log.stable_offsets() == log.end_offsets()
+        until(lambda: log.stable_offsets() == log.end_offsets())
 
     def test_a_bucket_that_is_not_there_is_refused(self, log: LogStore, config: LogConfig) -> None:
         writer = log.begin(transaction_id(config))
