@@ -16,8 +16,8 @@ from compaction.tombstones import clean_tombstones, plan_tombstone_cleanups
 from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.writer import TableFiles
-from filestore.life.retention import first_retained
 from filestore.operations.fold import discard_folds, fold_slots, fold_table, plan_folds
+from filestore.retention.rules import first_retained
 from managed_table.opened import OpenedTable
 
 __all__ = ["COMPACTION", "DUTIES", "FOLD", "LIFE", "TOMBSTONES", "Duty", "LeaseCheck"]

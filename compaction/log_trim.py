@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from filestore.delta.state import TableState
-from filestore.life.holds import holds
-from filestore.life.retention import tags_of
 from filestore.model.log_range import LogTransaction
+from filestore.retention.holds import holds
+from filestore.retention.rules import tags_of
 from filestore.table import FileStore
 from log.table.embedded.store import EmbeddedLog
 from managed_table.opened import OpenedTable

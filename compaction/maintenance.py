@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from compaction.log_trim import trim_log
 from filestore.life.expiry import Expiry, expire
 from filestore.life.overlays import remove_old_overlays
-from filestore.life.retention import Tag
 from filestore.life.tags import create_due_tag
+from filestore.retention.rules import Tag
 from managed_table.opened import OpenedTable
 
 __all__ = ["Maintenance", "maintain"]

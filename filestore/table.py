@@ -17,10 +17,10 @@ from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound
 from filestore.files.writer import TableFiles
-from filestore.life.holds import holds
-from filestore.life.retention import expired, is_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
+from filestore.retention.holds import holds
+from filestore.retention.rules import expired, is_retained
 from filestore.storage import Storage
 
 __all__ = ["FileStore"]

@@ -20,9 +20,7 @@ from filestore.doctor import Report, examine
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import Expiry, expire
-from filestore.life.holds import ConsumerInfo
 from filestore.life.orphans import find_orphans, remove_orphans
-from filestore.life.retention import Tag, tag_of, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
@@ -34,6 +32,8 @@ from filestore.operations.alter import plan_alter
 from filestore.operations.fold import fold_table
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
+from filestore.retention.holds import ConsumerInfo
+from filestore.retention.rules import Tag, tag_of, tags_of
 from filestore.rows.partitions import partition_set
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop

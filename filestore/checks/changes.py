@@ -21,12 +21,12 @@ from filestore.delta.state import TableState
 from filestore.errors import NotFound, TableStoreError
 from filestore.files.columns import stored_schema
 from filestore.layout import join
-from filestore.life.retention import is_retained
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
 from filestore.model.snapshot import Operation
 from filestore.operations.replaced_rows import needs_change_data
+from filestore.retention.rules import is_retained
 
 __all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 

@@ -33,11 +33,11 @@ from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
 from filestore.errors import Unsupported
 from filestore.layout import decode_path
-from filestore.life.lifetimes import Lifetimes, runs_of
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Operation
+from filestore.retention.lifetimes import Lifetimes, runs_of
 
 __all__ = ["History", "read_history"]
 

@@ -9,7 +9,7 @@ from filestore import layout
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
-from filestore.life.holds import is_lapsed, read_hold
+from filestore.retention.holds import is_lapsed, read_hold
 from filestore.storage import FileInfo
 from filestore.table import FileStore
 

@@ -10,9 +10,9 @@ from filestore.checks.report import Findings, Invariant
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
 from filestore.errors import TableStoreError
-from filestore.life.expiry import history_of
-from filestore.life.lifetimes import Retained
-from filestore.life.retention import RETENTION_DOMAIN, TAG_DOMAIN, Tag, first_retained, is_retained, tags_of
+from filestore.retention.history import history_of
+from filestore.retention.lifetimes import Retained
+from filestore.retention.rules import RETENTION_DOMAIN, TAG_DOMAIN, Tag, first_retained, is_retained, tags_of
 from filestore.storage import FileInfo
 from filestore.table import FileStore
 

@@ -1,1 +1,1 @@
-"""The retention of versions: which ones stay readable, tags, consumers, expiry, and the removal of orphans."""
+"""What an operator does to old versions and files: expiry, tags, consumers, rollback, and the removal of orphans."""

@@ -15,8 +15,8 @@ from typing import Self
 from filestore import layout
 from filestore.arguments import checks_arguments
 from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
-from filestore.life.holds import ConsumerInfo, holds, is_lapsed, read_hold, write_hold
-from filestore.life.retention import expired, is_retained
+from filestore.retention.holds import ConsumerInfo, holds, is_lapsed, read_hold, write_hold
+from filestore.retention.rules import expired, is_retained
 from filestore.table import FileStore
 
 __all__ = ["Consumer", "consumers_of", "remove_consumer"]

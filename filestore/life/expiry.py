@@ -13,16 +13,17 @@ from dataclasses import dataclass
 
 from filestore import layout
 from filestore.commit.proposal import Premises, Proposal
-from filestore.delta.log import Commit, DeltaLog
+from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
-from filestore.life.holds import holds
-from filestore.life.lifetimes import Lifetimes, Retained
-from filestore.life.retention import RETENTION_DOMAIN, first_retained, tags_of
 from filestore.model.snapshot import Operation
+from filestore.retention.history import followed, history_of
+from filestore.retention.holds import holds
+from filestore.retention.lifetimes import Lifetimes, Retained
+from filestore.retention.rules import RETENTION_DOMAIN, first_retained, tags_of
 from filestore.table import FileStore
 
-__all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "history_of", "removable_entries"]
+__all__ = ["Expiry", "base_checkpoint", "expire", "first_to_keep", "removable_entries"]
 
 logger = logging.getLogger(__name__)
 
@@ -128,30 +129,6 @@ def removable_entries(retained: Retained, versions: Sequence[int], checkpoints: 
     return tuple(sorted({v for v in (*versions, *checkpoints) if v < base}))
 
 
-def history_of(log: DeltaLog, until: int) -> Lifetimes:
-    """Returns the lifetimes of all files, from the oldest version that can be read to a given one."""
-    return log.read_consistently(lambda: _followed(log, _begun(log), until))
-
-
-def _begun(log: DeltaLog) -> Lifetimes:
-    oldest = log.oldest()
-    return Lifetimes.begin(oldest, _required(log, oldest.version).actions)
-
-
-def _followed(log: DeltaLog, lives: Lifetimes, until: int) -> Lifetimes:
-    """Adds the entries up to a version. `Corrupt` if one is missing: files that it restores would be taken for dead."""
-    for version in range(lives.version + 1, until + 1):
-        lives.follow(version, _required(log, version).actions)
-    return lives
-
-
-def _required(log: DeltaLog, version: int) -> Commit:
-    entry = log.commit(version)
-    if entry is None:
-        raise Corrupt(f"{log.location} lacks the log entry of version {version}", code="version-gap")
-    return entry
-
-
 def _first(store: FileStore, state: TableState) -> int:
     now = store.ambient.now_ms()
     try:
@@ -202,7 +179,7 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     held = holds(store.storage, store.location, announced, store.ambient.now_ms())
     newest = store.state()
     try:
-        lives = _followed(store.delta_log, lives, newest.version)
+        lives = followed(store.delta_log, lives, newest.version)
     except Corrupt:
         lives = history_of(store.delta_log, newest.version)
     first = min([first_retained(announced), *(hold.version for hold in held)])

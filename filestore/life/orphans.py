@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from filestore import layout
 from filestore.checks.leftovers import Leftover, leftovers
-from filestore.life.expiry import history_of
+from filestore.retention.history import history_of
 from filestore.table import FileStore
 
 __all__ = ["find_orphans", "remove_orphans"]

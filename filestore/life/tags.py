@@ -10,7 +10,8 @@ from typing import Any
 from filestore.commit.proposal import Premises, Proposal
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, NotFound
-from filestore.life.retention import (
+from filestore.model.snapshot import Operation
+from filestore.retention.rules import (
     RETENTION_DOMAIN,
     Tag,
     check_tag_name,
@@ -19,7 +20,6 @@ from filestore.life.retention import (
     tag_of,
     tags_of,
 )
-from filestore.model.snapshot import Operation
 from filestore.table import FileStore
 
 __all__ = ["Period", "create_due_tag", "create_tag", "delete_tag", "last_period", "surplus_tags"]

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from filestore.errors import InvalidRequest
-from filestore.life.retention import tag_of
 from filestore.model.table_options import TableOptions
+from filestore.retention.rules import tag_of
 from filestore.table import FileStore
 from tablestore.incoming.moments import milliseconds
 

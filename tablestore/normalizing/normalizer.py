@@ -20,13 +20,13 @@ from filestore.errors import Conflict, TableStoreError
 from filestore.life.consumers import Consumer
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans, remove_orphans
-from filestore.life.retention import first_retained
 from filestore.model.change_text import parse_changes
 from filestore.model.changes import Change
 from filestore.model.schema import Schema
 from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
+from filestore.retention.rules import first_retained
 from filestore.storage import Storage
 from filestore.table import FileStore
 from tablestore.incoming.given import Rows, arrow_rows

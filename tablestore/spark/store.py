@@ -21,11 +21,11 @@ from filestore.arguments import checks_arguments
 from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest, Unsupported
-from filestore.life.retention import tag_of
 from filestore.metrics.meter import NO_METER
 from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
+from filestore.retention.rules import tag_of
 from log.connector.options import CONNECTOR
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc

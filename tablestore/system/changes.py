@@ -14,12 +14,12 @@ import pyarrow as pa
 from filestore.delta.log import Commit
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.files.writer import TableFiles
-from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences
 from filestore.reading.scan import ScanPlan, scan
+from filestore.retention.rules import first_retained
 from filestore.rows.reshape import reshaped
 from filestore.table import FileStore
 from log.table.store import LogConfig

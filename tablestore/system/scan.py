@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from filestore.errors import InvalidRequest, NotFound
-from filestore.life.retention import first_retained
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.reading.difference import on_local_disk
+from filestore.retention.rules import first_retained
 from filestore.table import FileStore
 from managed_table.opened import OpenedTable
 from tablestore.reading.results import Results

@@ -12,10 +12,10 @@ from compaction.maintenance import maintain
 from filestore.doctor import examine
 from filestore.life.expiry import expire
 from filestore.life.overlays import old_overlays
-from filestore.life.retention import first_retained
 from filestore.life.tags import create_tag
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
+from filestore.retention.rules import first_retained
 from filestore.storage import FileInfo
 from filestore.table import FileStore
 from tests.opened import under_a_name

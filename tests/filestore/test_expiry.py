@@ -20,8 +20,8 @@ from filestore.doctor import examine
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
-from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
+from filestore.retention.rules import first_retained, tags_of
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth

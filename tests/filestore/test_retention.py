@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.life.expiry import base_checkpoint, first_to_keep, removable_entries
-from filestore.life.lifetimes import Lifetimes, Retained, runs_of
-from filestore.life.retention import Tag, check_tag_name, first_retained, is_retained, tag_of, tags_of
 from filestore.life.tags import Period, last_period, surplus_tags
 from filestore.model.files import DataFile, DeletionVector, Slot
+from filestore.retention.lifetimes import Lifetimes, Retained, runs_of
+from filestore.retention.rules import Tag, check_tag_name, first_retained, is_retained, tag_of, tags_of
 from tests.tables import define
 
 NOTHING: frozenset[int] = frozenset()

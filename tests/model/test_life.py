@@ -14,8 +14,8 @@ from compaction.compact import compact_table
 from filestore.errors import NotFound
 from filestore.life.consumers import Consumer, consumers_of
 from filestore.life.expiry import expire
-from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
+from filestore.retention.rules import first_retained, tags_of
 from filestore.table import FileStore
 from tablestore.writing.writer import TableWriter
 from tests.depth import Depth

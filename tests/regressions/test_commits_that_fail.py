@@ -17,8 +17,8 @@ from filestore.ambient import system_ambient
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, Unavailable
-from filestore.life.retention import RETENTION_DOMAIN, first_retained
 from filestore.model.snapshot import Operation
+from filestore.retention.rules import RETENTION_DOMAIN, first_retained
 from filestore.storage import LocalStorage
 from log.table.embedded.segments import Segments
 from log.table.embedded.store import EmbeddedLog

@@ -10,10 +10,10 @@ import pytest
 from filestore.doctor import Invariant, examine
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans
-from filestore.life.retention import first_retained, tags_of
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.operations.alter import alter
+from filestore.retention.rules import first_retained, tags_of
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tablestore.writing.writer import TableWriter

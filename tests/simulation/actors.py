@@ -11,9 +11,9 @@ import pyarrow as pa
 from compaction.compact import compact_table
 from compaction.tombstones import clean_tombstones
 from filestore.errors import CommitUnknown, TableStoreError, Unavailable
-from filestore.life.retention import first_retained, tags_of
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
+from filestore.retention.rules import first_retained, tags_of
 from tablestore import Table
 from tests.faults import Killed
 from tests.opened import again
