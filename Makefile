@@ -10,6 +10,9 @@ BIN := .venv/bin
 ARGS ?=
 UV := uv==0.13.9
 
+# Containers often forbid Python to keep what it compiles: then each process of a test would compile all of this again.
+export PYTHONDONTWRITEBYTECODE :=
+
 # pip says only what went wrong.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
@@ -103,7 +106,6 @@ $(BIN)/.locked: requirements.lock | needs
 	@awk '/^[a-z]/ {wanted = /^setuptools==/} wanted' $< > .venv/setuptools.lock
 	@$(INSTALL) --require-hashes -r .venv/setuptools.lock
 	@$(INSTALL) --require-hashes -r $<
-	@# Where PYTHONDONTWRITEBYTECODE is set, as in many containers, each start would compile them: seconds, each time.
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true  # some packages hold templates, which are no Python
 	@touch $@
 

@@ -1,4 +1,4 @@
-"""Reads the lifetimes of a table's files from the entries of its Delta log."""
+"""Reads the lifetimes of a table's files from the entries of its Delta log (FORMAT.md section 14)."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def check_least(store: FileStore, changes: list[Row]) -> None:
     assert not open_
 
 
-@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3, test=2), ids=list(SHAPES))
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3, test=3), ids=list(SHAPES))
 @given(data=st.data())
 def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None:
     with tiny_row_groups(), memory_folder() as folder:

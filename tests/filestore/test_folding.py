@@ -70,7 +70,7 @@ def test_a_fault_at_every_call_leaves_the_table_whole(engine: str, how: str, dep
     definition = DEFINITIONS[engine]
     calls = calls_of_a_fold(definition)
     assert calls > 20
-    for number in depth.sample(range(1, calls + 1), 5):
+    for number in depth.sample(range(1, calls + 1), 4):
         with memory_folder() as folder:
             store = filled(folder, definition)
             wanted = seen(store)

@@ -278,7 +278,7 @@ def test_a_rollback_while_others_write(table: Table) -> None:
 @pytest.mark.slow
 def test_rounds_of_two_writers_and_deaths(table: Table, seed: int, depth: Depth) -> None:
     dice = random.Random(seed)
-    for number in range(depth.times(3, deep=6)):
+    for number in range(depth.times(2, deep=6)):
         threads = [
             threading.Thread(
                 target=put, args=(on(table), *dice.sample(range(30), 12)), kwargs={"name": f"{number}.{n}"}

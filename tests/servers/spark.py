@@ -23,6 +23,7 @@ SETTINGS = {
     # Compiling code for a query of a few rows takes longer than the rows: measured, a quarter of all queries' time.
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.ui.liveUpdate.period": "-1",  # nobody looks at the progress of tasks
     "spark.sql.shuffle.partitions": "3",
     "spark.databricks.delta.snapshotPartitions": "1",
 }

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
+from tests.depth import sampled
 from tests.tables import in_order
 from tests.warehouses import rows
 
@@ -96,13 +97,18 @@ def test_the_token_reaches_a_service_that_asks_for_it(lake: SparkStore, tmp_path
 
 @pytest.mark.parametrize(
     ("options", "problem"),
-    [
-        ({"catalog": ""}, "needs .option"),
-        ({"scan": "earliest"}, "scan='earliest' is not known"),
-        ({"scan": "from-timestamp"}, "with a timestamp"),
-        ({"scan": "from-timestamp", "timestamp": "yesterday"}, "yesterday"),
-        ({"maxRowsPerBatch": "many"}, "maxRowsPerBatch"),
-    ],
+    sampled(
+        [
+            ({"catalog": ""}, "needs .option"),
+            ({"scan": "earliest"}, "scan='earliest' is not known"),
+            ({"scan": "from-timestamp"}, "with a timestamp"),
+            ({"scan": "from-timestamp", "timestamp": "yesterday"}, "yesterday"),
+            ({"maxRowsPerBatch": "many"}, "maxRowsPerBatch"),
+        ],
+        3,
+        test=3,
+        names=2,
+    ),
     ids=lambda value: str(value),
 )
 def test_options_that_are_wrong(

@@ -208,7 +208,7 @@ STEPS = st.sampled_from(["write"] * 4 + ["add"] * 2 + ["drop", "rename", "rename
     partitioned=st.booleans(),
 )
 @settings(
-    max_examples=settings.default.max_examples // 2,
+    max_examples=settings.default.max_examples // 3,
     print_blob=True,
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
 )

@@ -88,7 +88,7 @@ def runs_twice(table: TableFiles, task: CompactionTask) -> CompactionResult:
 
 
 @pytest.mark.parametrize(
-    "attempt", sampled([dies_after_its_work, fails_after_its_work, runs_twice], 2, test=2), ids=lambda f: f.__name__
+    "attempt", sampled([dies_after_its_work, fails_after_its_work, runs_twice], 3, test=3), ids=lambda f: f.__name__
 )
 def test_attempts_leave_orphans_and_nothing_else(
     lake: SparkStore, store: Store, attempt: Attempt, monkeypatch: pytest.MonkeyPatch
@@ -113,7 +113,9 @@ def one_is_damaged(table: TableFiles, task: CompactionTask) -> CompactionResult:
 
 
 @pytest.mark.parametrize(
-    ("attempt", "error"), [(always_away, Unavailable), (one_is_damaged, Corrupt)], ids=["away", "damaged"]
+    ("attempt", "error"),
+    sampled([(one_is_damaged, Corrupt), (always_away, Unavailable)], 2, test=2, names=2),
+    ids=["damaged", "away"],
 )
 def test_a_job_that_fails_changes_nothing_and_the_retry_succeeds(
     lake: SparkStore, store: Store, attempt: Attempt, error: type[Exception], monkeypatch: pytest.MonkeyPatch

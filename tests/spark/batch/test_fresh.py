@@ -57,7 +57,7 @@ def by_spark(lake: SparkStore, **how: Any) -> list[Row]:
 
 @pytest.mark.parametrize(
     "shape",
-    sampled(SHAPES, 2, test=2),
+    sampled(SHAPES, 3, test=3),
 )
 def test_it_is_the_local_one_and_what_is_committed_next(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest, shape: str

@@ -100,6 +100,7 @@ def assert_whole_now(table: Table) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.deep
 def test_a_rollback_reaches_a_stream(lake: SparkStore, orders: Table, tmp_path: Path) -> None:
     then = put(orders, 1, 2, value=1)
     put(orders, 2, 3, value=2)

@@ -418,6 +418,7 @@ def plan_of(frame: DataFrame) -> str:
     return frame._sc._jvm.PythonSQLUtils.explainString(frame._jdf.queryExecution(), "formatted")
 
 
+@pytest.mark.deep
 def test_a_frame_that_was_read_before_a_write_is_the_same_table(
     spark: SparkSession, lake: SparkStore, orders: Table
 ) -> None:

@@ -298,6 +298,7 @@ def test_a_stream_is_admitted_resumed_and_finds_new_partitions(lake: SparkStore,
         sink.run(stream)
 
 
+@pytest.mark.deep
 def test_a_stream_whose_first_batch_died_begins_where_it_began_and_reports_what_is_gone(
     lake: SparkStore, topics: Topics, folder: Path
 ) -> None:

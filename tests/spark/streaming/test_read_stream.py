@@ -131,6 +131,7 @@ def test_nothing_is_lost_or_doubled_while_a_writer_goes_on(orders: Table, sink: 
     assert replay(sink.changes, ["id"]) == rows(orders)
 
 
+@pytest.mark.deep
 def test_an_empty_table_is_followed_from_its_first_row(orders: Table, sink: Sink) -> None:
     assert sink.run() == []
     put(orders, 1)
@@ -244,6 +245,7 @@ def test_an_overwrite_in_the_middle(orders: Table, sink: Sink) -> None:
     assert replay([{"id": i, "name": "a", "_kind": "+I"} for i in range(5)] + batch, ["id"]) == rows(orders)
 
 
+@pytest.mark.deep
 def test_partitions_that_are_overwritten_and_dropped_in_the_middle(
     lake: SparkStore, store: Store, folder: Path
 ) -> None:
@@ -311,6 +313,7 @@ def test_a_table_without_a_log_is_refused_before_the_start(lake: SparkStore, sto
 # ------------------------------------------------------------------------------------------ tables that go away
 
 
+@pytest.mark.deep
 def test_a_table_that_was_made_again_is_an_error_after_a_restart(
     lake: SparkStore, store: Store, orders: Table, sink: Sink
 ) -> None:

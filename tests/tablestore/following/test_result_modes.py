@@ -173,7 +173,7 @@ HISTORY: list[tuple[str, list[Row], int]] = [
 
 @both_logs
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", ["partitioned", "lookup"])
+@pytest.mark.parametrize("shape", sampled(["lookup", "partitioned"], 2, test=2))
 def test_one_history_in_any_mode_from_any_start(store: Store, log_options: dict[str, str], shape: str) -> None:
     """One that holds all that a table can go through."""
     table = replace(SHAPES[shape], options={**SHAPES[shape].options, **log_options}).create(store)
