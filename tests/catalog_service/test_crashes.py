@@ -68,7 +68,7 @@ def expect_done(warehouse: str, action: str) -> None:
 
 
 # Killed before a step is killed after the one before it, so one moment a step will do.
-@pytest.mark.parametrize(("action", "log", "method", "call"), sampled(STEPS, 4, test=2, names=4))
+@pytest.mark.parametrize(("action", "log", "method", "call"), sampled(STEPS, 4, test=3, names=4))
 def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     warehouse: str, action: str, log: str, method: str, call: int
 ) -> None:

@@ -72,7 +72,7 @@ def run(table: Table, folder: Path, seed: int, commits: int, sequence: bool = Fa
     assert replay(reader.changes, ["id"]) == found
 
 
-@pytest.fixture(params=sampled(["sequence-field", "last-row-wins"], 2))
+@pytest.fixture(params=sampled(["sequence-field", "last-row-wins"], 2, test=2))
 def sequence(request: pytest.FixtureRequest) -> bool:
     return request.param == "sequence-field"
 

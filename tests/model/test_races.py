@@ -68,7 +68,7 @@ LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "big
 
 
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
-@pytest.mark.parametrize("mine", sampled(OPERATIONS, 4, test=3))
+@pytest.mark.parametrize("mine", sampled(OPERATIONS, 4, test=4))
 def test_two_writers(folder: Path, shape: str, mine: str) -> None:
     with tiny_row_groups():
         for number, other in enumerate(OPERATIONS):

@@ -47,7 +47,7 @@ def rows_of(dice: random.Random, count: int, nulls: bool) -> Iterator[dict[str, 
         yield {"id": dice.randrange(60), "name": dice.choice("aäb"), "day": day, "n": i, "tags": [i, None]}
 
 
-@pytest.mark.parametrize("open_runs", sampled([2, 64], 2), ids=["in-passes", "at-once"])
+@pytest.mark.parametrize("open_runs", sampled([2, 64], 2, test=2), ids=["in-passes", "at-once"])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_runs_of_many_tasks_are_one_sorted_stream(
     store: Store, shape: str, open_runs: int, monkeypatch: pytest.MonkeyPatch

@@ -381,7 +381,7 @@ ACTS: dict[str, tuple[Callable[[Any, Table], Any], Ids]] = {
 def test_a_failure_at_any_storage_call_leaves_all_or_nothing(store: Store, name: str, how: str, depth: Depth) -> None:
     act, wanted = ACTS[name]
     error = Killed if how.startswith("killed") else Unavailable
-    for number in depth.counting(13):
+    for number in depth.counting(19):
         table = filled(store, f"shop.sales{number}")
         fault = FailAt(number, error("injected"), after=how.endswith("after"))
         with contextlib.suppress(Unavailable, Killed):
