@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from importlib import import_module
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol
 
 from catalog_service.paths import local_path
 from filestore.arguments import checked
+from filestore.contexts import Closing
 from filestore.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
-class Catalog(Protocol):
+class Catalog(Closing, Protocol):
     """Lists, creates, changes and drops databases and tables. Every method may raise `Unavailable`."""
 
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
@@ -142,12 +143,6 @@ class Catalog(Protocol):
 
     def close(self) -> None:
         """Closes the connections."""
-
-    def __enter__(self) -> Self:
-        """Returns the catalog itself; the end of the block closes it."""
-
-    def __exit__(self, *exc: object) -> None:
-        """Closes the catalog."""
 
 
 @checked()

@@ -1,14 +1,14 @@
-"""What classes share that are used in a ``with``."""
+"""Base classes of objects that are used in a ``with``."""
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Protocol, Self
 
 __all__ = ["Closing", "Discarding"]
 
 
-class Closing:
-    """A context that calls `close` at its end."""
+class Closing(Protocol):
+    """A context that calls `close` at its end; a protocol, so that protocols can extend it."""
 
     def close(self) -> None:
         """Ends the use of what is open."""

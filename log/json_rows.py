@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pa_json
 
 from filestore.errors import InvalidRequest
-from filestore.model.types import holds
+from filestore.model.types import contains_type
 
 __all__ = ["check_range", "decode_rows", "encode_rows", "leaves", "quoted"]
 
@@ -126,7 +126,7 @@ _WRITERS: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pl.Expr, pa.DataT
 
 
 def _frame(rows: pa.Table) -> pl.DataFrame:
-    if any(holds(f.type, pa.types.is_map) for f in rows.schema):
+    if any(contains_type(f.type, pa.types.is_map) for f in rows.schema):
         # Maps as lists of entries: that is their JSON, and polars before 2 has no other form.
         rows = rows.cast(pa.schema([pa.field(f.name, _without_maps(f.type)) for f in rows.schema]))
     frame = pl.from_arrow(rows)
@@ -262,11 +262,11 @@ def _without_maps(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_float(kind: pa.DataType) -> bool:
-    return holds(kind, pa.types.is_floating)
+    return contains_type(kind, pa.types.is_floating)
 
 
 def _needs_writer(kind: pa.DataType, floats_as_text: bool) -> bool:
-    return holds(
+    return contains_type(
         kind,
         lambda k: any(matches(k) for matches, _ in _WRITERS) or (floats_as_text and pa.types.is_floating(k)),
     )

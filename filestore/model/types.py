@@ -15,9 +15,9 @@ from filestore.errors import Unsupported
 
 __all__ = [
     "canonical",
+    "contains_type",
     "field_count",
     "from_delta",
-    "holds",
     "is_key_type",
     "is_wider",
     "mapping_metadata",
@@ -153,9 +153,9 @@ def field_count(arrow: pa.DataType) -> int:
     return sum(1 + field_count(f.type) for f in arrow) if pa.types.is_struct(arrow) else 0
 
 
-def holds(arrow: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type is such a one, or has one inside of it at any depth."""
-    return bool(wanted(arrow)) or any(holds(arrow.field(i).type, wanted) for i in range(arrow.num_fields))
+def contains_type(arrow: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
+    """Whether a type is a wanted one, or contains one at any depth."""
+    return bool(wanted(arrow)) or any(contains_type(arrow.field(i).type, wanted) for i in range(arrow.num_fields))
 
 
 def to_delta(arrow: pa.DataType, ids: Iterator[int] | None = None) -> str | dict[str, Any]:

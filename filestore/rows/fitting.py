@@ -15,7 +15,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.files import Slot
 from filestore.model.merging import Deletes
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.model.types import holds
+from filestore.model.types import contains_type
 from filestore.rows.partitions import partition_column
 
 __all__ = ["accepted", "adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
@@ -145,7 +145,7 @@ def check_utf8(name: str, values: pa.ChunkedArray) -> None:
     Raises:
         InvalidRequest: ``bad-value``: the column contains such a text.
     """
-    if not holds(values.type, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+    if not contains_type(values.type, lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return
     try:
         for chunk in values.chunks:

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import pyarrow as pa
 
+from filestore.contexts import Closing
 from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
@@ -220,7 +221,7 @@ class LogWriter(Protocol):
         """
 
 
-class LogTail(Protocol):
+class LogTail(Closing, Protocol):
     """A reader of all records as they arrive in a log, whether or not a snapshot names them. One thread at a time."""
 
     @property
@@ -241,14 +242,8 @@ class LogTail(Protocol):
     def close(self) -> None:
         """Closes the connections."""
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-
-class LogStore(Protocol):
+class LogStore(Closing, Protocol):
     """The log of one table. Use it from one thread at a time, and open it again in another process."""
 
     def create(self) -> None:
@@ -383,12 +378,6 @@ class LogStore(Protocol):
 
     def close(self) -> None:
         """Closes files and connections."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
 
 
 def gap(where: str, problem: str) -> NotFound:

@@ -61,6 +61,17 @@ def test_files_are_cut_at_the_target_size(folder: Path) -> None:
     assert_healthy(store)
 
 
+def test_late_rows_of_later_chunks_are_dead_where_they_are_in_the_file(folder: Path) -> None:
+    with tiny_row_groups():
+        store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s", row__group_rows=3))
+        write(store, [{"id": n, "s": 5, "v": 0} for n in range(12)])
+        late = {4, 8, 9}
+        write(store, [{"id": n, "s": 1 if n in late else 9, "v": 1} for n in range(12)])
+        assert {row["id"] for row in read(store) if row["v"] == 0} == late
+        assert len(read(store)) == 12
+        assert_healthy(store)
+
+
 def test_a_file_whose_rows_all_died_leaves(folder: Path) -> None:
     store = create(folder / "t", define(COLUMNS, ["id"]))
     write(store, [{"id": n, "v": 0} for n in range(9)])

@@ -24,7 +24,7 @@ from typing import Any
 import pyarrow as pa
 
 from filestore.errors import Unsupported
-from filestore.model.types import holds
+from filestore.model.types import contains_type
 
 __all__ = ["RECORD_NAME", "Node", "avro_schema", "check_avro_type", "has_time", "in_milliseconds", "parse_schema"]
 
@@ -129,7 +129,7 @@ def _timestamp(kind: pa.TimestampType) -> str:
 
 def has_time(kind: pa.DataType) -> bool:
     """Returns whether a type is, or holds, a timestamp."""
-    return holds(kind, pa.types.is_timestamp)
+    return contains_type(kind, pa.types.is_timestamp)
 
 
 def in_milliseconds(schema: pa.Schema) -> pa.Schema:

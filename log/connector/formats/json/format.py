@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from filestore.model.types import holds
+from filestore.model.types import contains_type
 from log.connector.formats.format import Decoded, inserts, metadata_fields, split_kinds, split_tombstones
 from log.connector.formats.json.documents import parse_documents
 from log.connector.formats.json.texts import JsonStyle, to_texts
@@ -70,6 +70,6 @@ class JsonFormat:
 
 def check_json_type(kind: pa.DataType) -> str | None:
     """Names what a type has that JSON of these formats cannot hold; None if nothing."""
-    if holds(kind, lambda part: pa.types.is_map(part) and not pa.types.is_string(part.key_type)):
+    if contains_type(kind, lambda part: pa.types.is_map(part) and not pa.types.is_string(part.key_type)):
         return "a MAP whose keys are not STRING: members of JSON objects have names"
     return None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from filestore.model.types import holds
+from filestore.model.types import contains_type
 
 __all__ = ["has_map", "maps_as_entries"]
 
@@ -28,7 +28,7 @@ _OPEN_ARRAY, _CLOSE_ARRAY, _OPEN, _CLOSE = b"[]{}"
 
 def has_map(kind: pa.DataType) -> bool:
     """Returns whether a type is, or holds, a MAP."""
-    return holds(kind, pa.types.is_map)
+    return contains_type(kind, pa.types.is_map)
 
 
 def maps_as_entries(data: Bytes, schema: pa.Schema) -> pa.Buffer:
