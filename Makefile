@@ -31,15 +31,16 @@ demo: env  ## Show what a table store does, on this machine
 	@$(BIN)/python -m tablestore.jars delta
 	@$(BIN)/tablestore demo $(ARGS)
 
+CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 3)
+WORKERS ?= $(shell expr $(CORES) + 3)
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
-	@TEST_DEPTH=fast $(BIN)/pytest -n auto -m "not slow and not kafka and not spark" $(ARGS)
+	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark" $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))

@@ -140,6 +140,7 @@ def test_partitions_are_the_topics(catalog: Catalog) -> None:
     assert caught.value.code == "partition-by"
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer(catalog: Catalog) -> None:
     catalog.create_database("shop")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):

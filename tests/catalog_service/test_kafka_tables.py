@@ -226,6 +226,7 @@ def test_start_up_finishes_what_is_half_done(warehouse: str, kafka_broker: Kafka
     assert partitions(kafka_broker) == before
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_not_there(catalog: Catalog) -> None:
     catalog.create_database("shop")
     request = on_kafka("127.0.0.1:1", **{"log.kafka.properties.socket.timeout.ms": "1000"})

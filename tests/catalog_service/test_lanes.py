@@ -27,6 +27,7 @@ def table(name: str, **options: str) -> dict[str, object]:
     return {"name": name, "schema": "id BIGINT", "primary_key": ["id"], "options": options}
 
 
+@pytest.mark.slow
 def test_creates_that_wait_for_a_broker_starve_nobody(api: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     answers, arrived = threading.Event(), threading.Semaphore(0)
     really = CatalogService.create_table

@@ -49,7 +49,7 @@ def test_64_tables_at_once(catalog: Catalog, database: str, warehouse: str) -> N
         assert [info.name for info in made] == names
         assert catalog.list_tables("shop") == names
         # of two services that drop at once, each table goes once
-        clients = [catalog, other] * 32
+        clients = [catalog, other] * 8
 
         def drops(client: Catalog) -> int:
             gone = 0

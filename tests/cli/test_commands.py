@@ -467,6 +467,7 @@ def test_every_command_that_prints_has_the_same_switch_for_json(run: Run, orders
         assert run(*command, "--json").exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_ends_a_command_quietly(orders: Table, store: Store) -> None:
     put(orders, *range(50_000), status="x" * 50)
     scan = [sys.executable, "-m", "tablestore.cli", "scan", "shop.orders", "-f", "json", "-c", store.target]

@@ -24,6 +24,7 @@ def damaged(table: Table) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_a_truncated_file_is_found_and_named(start: Start, orders: Table) -> None:
     path = damaged(orders)
     program = start("doctor", "shop.orders")

@@ -61,6 +61,7 @@ def test_help_imports_nothing_heavy() -> None:
 LEFT_OUT = {"alembic", "confluent_kafka", "deltalake", "fastapi", "httpx", "prometheus_client", "pyspark", "sqlglot"}
 
 
+@pytest.mark.slow
 def test_commands_that_look_import_only_what_they_need(store: Store, orders: Table) -> None:
     """Found by a stranger: `tables` took five times as long as `--help`. Modules are counted here, not seconds."""
     code = (

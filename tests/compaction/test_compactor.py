@@ -242,6 +242,7 @@ def test_the_heartbeat_outlives_the_time_that_was_asked_for(store: Store, catalo
     assert catalog.acquire_lease("shop", "orders", LeaseRequest(owner="b", seconds=60)).owner == "b"
 
 
+@pytest.mark.slow
 def test_a_catalog_that_is_away_costs_the_lease_in_the_end(store: Store, catalog: Catalog) -> None:
     worn(store, writes=1)
     away = threading.Event()
@@ -336,6 +337,7 @@ def test_of_two_compactors_the_living_one_takes_over(
     assert not table.examine().problems
 
 
+@pytest.mark.slow
 def test_a_compactor_that_was_stopped_for_long_commits_nothing(
     store: Store, catalog: Catalog, target: str, tmp_path: Path
 ) -> None:

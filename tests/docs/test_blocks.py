@@ -25,6 +25,7 @@ PLAIN = [page for page in WITH_BLOCKS if page not in (*SPARK, *KAFKA)]
 LINKED = [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "decisions").glob("*.md"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PLAIN)
 def test_the_blocks_of_a_page_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

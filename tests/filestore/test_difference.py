@@ -21,7 +21,7 @@ from filestore.operations.fold import fold_slots, fold_table, plan_folds
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.table import FileStore
-from tests.depth import sampled
+from tests.depth import Depth, sampled
 from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape, tiny_row_groups
 from tests.model.steps import rows_of
@@ -232,11 +232,11 @@ def live(store: FileStore, kind: str, rows: list[Row]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sampled(["aggregation", "deduplicate"], 2, test=2))
-def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch, depth: Depth) -> None:
     monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 2)
     with tiny_row_groups(), memory_folder() as folder:
         store = pending_table(folder, row__group_rows=3, **LATER[engine])
-        for version in range(6):
+        for version in range(depth.times(4, deep=6)):
             put(store, [{"id": n, "p": "x", "s": version, "v": "a"} for n in range(version, 18, version + 1)])
             if version == 2:
                 fold_table(store, full=True)

@@ -90,6 +90,7 @@ def histories(draw: st.DrawFn) -> list[list[dict[str, Any]] | str]:
     return steps
 
 
+@pytest.mark.slow
 @given(
     steps=histories(),
     key=st.sampled_from([("p", "id"), ()]),

@@ -108,6 +108,7 @@ def _looked_up(module: ast.Module) -> Iterator[str]:
         yield from (one.value for one in found if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
+@pytest.mark.slow
 def test_every_option_that_has_a_choice_is_read() -> None:
     root = Path(filestore.__file__).parent.parent
     declaring = {root / "filestore" / "model" / name for name in ("options.py", "log_options.py")}

@@ -82,6 +82,7 @@ def commits(request: pytest.FixtureRequest) -> int:
     return request.param  # type: ignore[no-any-return]
 
 
+@pytest.mark.slow
 def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: bool, commits: int) -> None:
     options = {"bucket": "2"} | ({"sequence.field": "at"} if sequence else {})
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
@@ -119,7 +120,7 @@ def test_rounds_of_two_writers_of_one_bucket(
     options = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap, "bucket": "1"} | options
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
     dice = random.Random(seed)
-    rounds = depth.times(3, deep=20)
+    rounds = depth.times(3, deep=8)
     for number in range(rounds):
         start = threading.Barrier(2)
         writers = [

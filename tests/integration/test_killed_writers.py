@@ -77,7 +77,7 @@ def crash(store: Store, table: Table, seed: int, rounds: int, acks: Path) -> Non
 
 @pytest.mark.slow
 def test_many_deaths_of_a_writer(store: Store, folder: Path, seed: int, depth: Depth) -> None:
-    rounds = depth.times(10, deep=50)
+    rounds = depth.times(10, deep=20)
     table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})
     acks = folder / "acks"
     crash(store, table, seed, rounds, acks)

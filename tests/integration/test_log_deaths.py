@@ -198,7 +198,7 @@ class Fleet:
 def test_deaths_between_log_and_snapshot(
     store: Store, broker: KafkaBroker, seed: int, mode: str, killed: str, depth: Depth
 ) -> None:
-    fleet = Fleet(store, broker, seed, mode, count=depth.times(4, deep=20))
+    fleet = Fleet(store, broker, seed, mode, count=depth.times(4, deep=8))
     for own in range(len(fleet.tables)):
         fleet.write(own, 0)
     points = [point for point in POINTS if mode == "transactions" or point != "between-ends"]

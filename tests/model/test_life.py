@@ -194,4 +194,4 @@ def test_any_life_of_a_table_keeps_what_it_promises() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_any_long_life_of_a_table_keeps_what_it_promises(depth: Depth) -> None:
-    run(depth.times(6, deep=50), 40)
+    run(depth.times(6, deep=15), 40)

@@ -140,7 +140,7 @@ def process_work(location: str, number: int, commits: int, seed: int) -> list[At
 def test_four_processes(folder: Path, depth: Depth) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    commits = depth.times(10, deep=100)
+    commits = depth.times(10, deep=40)
     store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
     with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4),)) as pool:
         futures = [pool.submit(process_work, store.location, number, commits, seed) for number in range(4)]

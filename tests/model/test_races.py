@@ -68,10 +68,10 @@ LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "big
 
 
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
-@pytest.mark.parametrize("mine", sampled(OPERATIONS, 4, test=4))
-def test_two_writers(folder: Path, shape: str, mine: str) -> None:
+@pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=4))
+def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:
     with tiny_row_groups():
-        for number, other in enumerate(OPERATIONS):
+        for number, other in enumerate(depth.sample(OPERATIONS, 7)):
             race(folder / str(number), SHAPES[shape], mine, (other,)).check()
 
 
@@ -82,7 +82,7 @@ def test_three_writers(folder: Path, mine: str, shape: str, depth: Depth) -> Non
     """Found by it: a row that was late against the first of them stayed dead when the second removed that one."""
     others = ["newer update", "delete", "overwrite", "truncate", "update half"]
     with tiny_row_groups():
-        for number, pair in enumerate(depth.sample(itertools.product(others, others), 10)):
+        for number, pair in enumerate(depth.sample(itertools.product(others, others), 7)):
             race(folder / str(number), SHAPES[shape], mine, pair).check()
 
 

@@ -193,6 +193,7 @@ print(sorted(codes))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "codes"),
     [
@@ -228,6 +229,7 @@ def test_real_disks_that_are_read_only_or_full(written: str, tmp_path: Path, cha
     assert done.stdout.strip() == codes
 
 
+@pytest.mark.slow
 def test_a_sqlite_file_read_without_locks_notices_that_another_process_wrote_it(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:

@@ -63,6 +63,7 @@ def test_the_script_itself_may_be_what_hides(folder: Path) -> None:
     assert_refused(run(folder, "", "log.py"), "log", str(folder / "log.py"))
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_no_package_hides_nothing(folder: Path) -> None:
     (folder / "log").mkdir()
     done = run(folder, "import tablestore; print(tablestore.Store.__name__)")

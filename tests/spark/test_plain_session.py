@@ -27,10 +27,12 @@ def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) 
     foreign.mkdir()
     (foreign / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")  # without any of our packages
     left_out = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    environment = {name: value for name, value in os.environ.items() if name not in left_out}
+    environment |= {"PATH": f"{foreign}:{os.environ['PATH']}", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "spark" / "plain_session.py"), store.target],
         cwd=folder,
-        env={n: v for n, v in os.environ.items() if n not in left_out} | {"PATH": f"{foreign}:{os.environ['PATH']}"},
+        env=environment,
         capture_output=True,
         text=True,
         timeout=900,

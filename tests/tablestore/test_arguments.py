@@ -298,6 +298,7 @@ def test_a_secret_is_not_shown() -> None:
         assert "geheim" not in refused.value.message
 
 
+@pytest.mark.slow
 def test_the_first_call_reads_the_annotations_and_an_import_does_not() -> None:
     program = (
         "import tablestore.table, filestore.arguments as a; made = []; a._Plan = lambda *_: made.append(1); "

@@ -78,6 +78,7 @@ def steps(store: Store, count: int) -> dict[str, Calls]:
     return found | {name: calls_of(step) for name, step in work.items()}
 
 
+@pytest.mark.slow
 def test_no_function_is_called_for_each_pair_of_columns() -> None:
     with warehouse() as first, warehouse() as second:
         few, many = steps(first, FEW), steps(second, MANY)

@@ -39,7 +39,7 @@ def run(store: Store, folder: Path, call: int) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) -> None:
-    rounds = depth.times(2, deep=10)
+    rounds = depth.times(2, deep=5)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     dice = random.Random(seed)

@@ -270,6 +270,7 @@ def test_a_process_that_is_overtaken_gives_the_same_or_fails(folder: Path, same:
     assert known(slow) == {1: 2}
 
 
+@pytest.mark.slow
 def test_the_state_stays_as_large_as_its_keys(folder: Path) -> None:
     normalizer = Normalizer(spec(folder / "s"))
     sizes = []
