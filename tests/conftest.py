@@ -28,7 +28,7 @@ settings.register_profile(
     Depth.DEEP, deadline=None, print_blob=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=8, derandomize=True)
-settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=4)
+settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=3)
 settings.load_profile(DEPTH)
 
 # A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.

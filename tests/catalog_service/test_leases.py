@@ -63,6 +63,7 @@ def test_expiry_counts_from_the_databases_clock(shop: Catalog) -> None:
     assert before - 1000 < granted.expires_at.timestamp() * 1000 - 60_000 < system_ambient().now_ms() + 1000
 
 
+@pytest.mark.slow
 def test_a_lease_is_taken_over_only_after_it_ran_out(shop: Catalog) -> None:
     granted = shop.acquire_lease("shop", "orders", ask("a", 1.0))
     until(lambda: code_of(lambda: shop.acquire_lease("shop", "orders", ask("b", 60))) is None, what="the expiry")

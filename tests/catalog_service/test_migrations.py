@@ -114,6 +114,7 @@ def test_database_urls(url: str, kind: type[Exception], code: str) -> None:
     assert caught.value.code == code
 
 
+@pytest.mark.slow
 def test_processes_that_start_at_once_all_succeed(warehouse: str) -> None:
     count = 6
     barrier = PROCESSES.Barrier(count)

@@ -101,6 +101,7 @@ def test_files_that_do_not_serve(authority: Path) -> None:
     check_settings(Settings(tls_cert=f"{authority}/127.0.0.1.both"))
 
 
+@pytest.mark.slow
 def test_a_client_that_lists_loads_neither_arrow_nor_sql(url: str) -> None:
     program = """
 import sys

@@ -413,6 +413,7 @@ FOREIGN_WORDS = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_a_mistake_is_answered_in_the_words_of_the_command_line(run: Run, orders: Table, tmp_path: Path) -> None:
     (tmp_path / "x.xlsx").touch()
     for command, (code, hint) in MISTAKES.items():

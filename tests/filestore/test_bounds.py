@@ -38,6 +38,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("changes", "code"), CASES.values(), ids=CASES.keys())
 def test_the_embedded_catalog_has_the_bounds_of_the_service(tmp_path, changes: dict, code: str) -> None:
     with connect(str(tmp_path)) as catalog:
@@ -79,6 +80,7 @@ def test_a_declared_topic_has_them_too() -> None:
         assert caught.value.code == "too-long"
 
 
+@pytest.mark.slow
 def test_a_table_that_is_too_large_already_may_shrink() -> None:
     definition = TableDefinition(parse_columns(MANY), comment=LONG)
     name = iter(map(str, range(100))).__next__

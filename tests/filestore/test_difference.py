@@ -118,6 +118,7 @@ def test_without_a_key_rows_of_files_come_and_go(history: list[tuple[list[int], 
         check(store, keyed=False)
 
 
+@pytest.mark.slow
 def test_many_files_that_overlap_are_merged_by_way_of_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filestore.reading.difference, "_OPEN_ROW_GROUPS", 3)
     with memory_folder() as folder:
@@ -201,7 +202,7 @@ def pending_table(folder: Path, **options: object) -> FileStore:
 def test_before_and_changes_are_after_with_pending_runs(engine: str) -> None:
     """On either side, on both, or folded in between: the rows of all versions are those that our readers see."""
 
-    @settings(max_examples=settings.default.max_examples // 4)
+    @settings(max_examples=(settings.default.max_examples + 1) // 4)
     @given(steps=_STEPS)
     def holds(steps: list[tuple[str, list[Row]]]) -> None:
         with tiny_row_groups(), memory_folder() as folder:

@@ -259,6 +259,7 @@ def test_a_consumer_does_not_bring_a_dropped_table_back(folder: Path) -> None:
 # ------------------------------------------------------------------------------------ those who know an expired version
 
 
+@pytest.mark.slow
 def test_a_reader_that_slept_finds_the_newest_version(folder: Path) -> None:
     store = table(folder)
     sleeper = reopen(store)
@@ -298,6 +299,7 @@ def test_a_writer_that_slept_in_the_middle_does_not_write_where_nobody_reads(fol
     assert_healthy(store)
 
 
+@pytest.mark.slow
 def test_a_batch_that_was_written_by_an_expired_version_is_not_written_again(folder: Path) -> None:
     store = table(folder, 2)
     write(store, [{"id": 1, "v": 1}], app=AppVersion("query", 7))

@@ -77,6 +77,7 @@ def test_odd_partition_values(partitioned: tuple[FileStore, list[dict[str, Any]]
     assert_healthy(store)
 
 
+@pytest.mark.slow
 def test_filters_on_odd_partition_values(partitioned: tuple[FileStore, list[dict[str, Any]]]) -> None:
     store, _ = partitioned
     for number, values in enumerate(PARTITIONS):
@@ -282,6 +283,7 @@ def test_delta_spark_skips_no_file_that_holds_a_row(folder: Path, spark: SparkSe
             assert [row.k for row in frame.filter(condition).collect()] == [n], condition
 
 
+@pytest.mark.slow
 def test_filters_at_the_bounds_in_polars_and_delta_rs(folder: Path) -> None:
     store = create(folder / "t", define(BOUNDED, ["k"]))
     rows = [bounded(n) for n in range(3)]

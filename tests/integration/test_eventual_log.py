@@ -19,7 +19,7 @@ from log.table.store import LogBatch
 from tablestore import Store, Table
 from tablestore.following.follow import Follower, FollowOptions
 from tablestore.following.starting import StartOptions
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.integration.crashing import reach
 from tests.logorder import applied, events
@@ -115,7 +115,7 @@ def test_a_quiet_commit_logs_nothing_twice(table: Table) -> None:
     assert state.log.repaired == {b: state.log.offsets.get(b, 0) for b in range(2)}
 
 
-@pytest.mark.parametrize("healer", ["the next write", "recover"])
+@pytest.mark.parametrize("healer", sampled(["the next write", "recover"], 2))
 def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> None:
     put(table, 1, 2, 3)
     delete(table, 3)
@@ -139,6 +139,7 @@ def records(table: Table) -> int:
     return sum(event.rows.num_rows for event in batches(table))
 
 
+@pytest.mark.slow
 def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
     """Each dead writer repeated all that others had left, once for each transaction of theirs that had the key."""
     put(table, 1, 2, 3)
@@ -163,6 +164,7 @@ def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.slow
 def test_a_tail_of_more_records_than_are_held_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablestore.recovering.order.MOST_RECORDS", 7)
     put(table, *range(10))

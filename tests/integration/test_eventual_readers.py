@@ -112,6 +112,7 @@ def test_columns_change_while_it_reads(table: Table) -> None:
     assert replay(found, ["id"]) == [{"id": i, "name": name} for i, name in ((1, "d"), (2, "b"), (3, "c"))]
 
 
+@pytest.mark.slow
 def test_a_consumer_goes_on_where_it_was(table: Table) -> None:
     put(table, 1, 2)
     with table.follow(consumer="job", stop=table.filestore.state().version) as following:

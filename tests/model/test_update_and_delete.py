@@ -20,7 +20,7 @@ from filestore.operations.fold import fold_slots, fold_table, plan_folds
 from filestore.reading.scan import plan_scan, scan_table
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.faults import Call, FaultyStorage
 from tests.folders import memory_folder
 from tests.proposals import commit_compaction, commit_folds
@@ -138,7 +138,7 @@ sequences = pytest.mark.parametrize("sequence", SEQUENCES)
 
 
 @modes
-@sequences
+@pytest.mark.parametrize("sequence", sampled(SEQUENCES, 4))
 def test_update_and_delete_in_all_orders(later: bool, sequence: str) -> None:
     for order in orders(TWO):
         with memory_folder() as folder:
@@ -149,7 +149,7 @@ def test_update_and_delete_in_all_orders(later: bool, sequence: str) -> None:
 
 
 @modes
-@sequences
+@pytest.mark.parametrize("sequence", sampled(SEQUENCES, 2))
 @pytest.mark.parametrize("first", ["update", "delete"])
 @pytest.mark.parametrize("between", [(), ("prepare compaction", "commit compaction")], ids=["alone", "compaction"])
 def test_one_commits_just_before_the_other_puts_its_entry(

@@ -169,6 +169,7 @@ def written() -> Iterator[str]:
                 os.chmod(place, 0o755)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("disk", "codes"),
     [(full_disk, {"disk-full"}), (somebody_else, {"no-permission", "catalog-read-only"})],
@@ -246,6 +247,7 @@ def changed_meanwhile(path: str) -> list[bool]:
         return [*found, reader.read_was_consistent()]
 
 
+@pytest.mark.slow
 def test_changes_that_wait_in_a_log_are_read_on_a_full_disk_too(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from filestore.lookup.file_lookup import FileLookup
 from filestore.merge.deduplicate import ORDINAL_COLUMN
@@ -21,6 +22,7 @@ def sorted_rows(definition: TableDefinition, ids: np.ndarray, texts: pa.Array) -
     yield from pa.table(rows).to_batches(max_chunksize=1000)
 
 
+@pytest.mark.slow
 def test_a_chunk_of_wide_rows_ends_at_bytes() -> None:
     definition = define("id BIGINT, v STRING", ["id"])
     text = pa.array(["x" * 50_000] * 1000)

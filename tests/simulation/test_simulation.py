@@ -18,13 +18,14 @@ import pytest
 
 from filestore.commit.conflict import Clear
 from filestore.model.snapshot import Operation
+from tests.depth import sampled
 from tests.simulation.run import SimulationFailed, simulate
 from tests.simulation.shapes import SHAPES
 
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", sampled(SHAPES, 4))
 def test_any_life_of_a_table_is_what_the_dict_says(shape: str) -> None:
     assert simulate(shape, seed=1, steps=150).versions > 0
 
@@ -41,6 +42,7 @@ def test_a_seed_gives_the_same_run_in_another_process_whatever_its_hashes_are() 
     assert simulate("sequence", 4, 100).trace != simulate("sequence", 5, 100).trace
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("shape", "what", "instead"),
     [

@@ -431,7 +431,7 @@ OTHERS: Mapping[str, Callable[[Table], object]] = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("first", OTHERS)
+@pytest.mark.parametrize("first", sampled(OTHERS, 2))
 @pytest.mark.parametrize("second", sampled(["update", "delete", "compaction"], 3))
 def test_what_others_commit_meanwhile_is_not_lost(store: Store, mode: str, first: str, second: str) -> None:
     table, twin = (

@@ -382,7 +382,7 @@ OPERATIONS = {
 CASES = [(name, log, fault) for name, how in OPERATIONS.items() for log in how.logs for fault in FAULTS]
 
 
-@pytest.mark.parametrize(("name", "log", "fault"), sampled(CASES, fast=48, test=12, names=3))
+@pytest.mark.parametrize(("name", "log", "fault"), sampled(CASES, fast=160, test=12, names=3))
 @pytest.mark.timeout(1800)
 def test_an_operation_that_fails_anywhere(name: str, log: str, fault: str, depth: Depth) -> None:
     with made(OPERATIONS[name], log) as template, memory_folder() as folder:

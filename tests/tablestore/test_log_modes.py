@@ -153,6 +153,7 @@ def test_complete_changes_lead_from_each_version_to_the_next(engine: str, histor
                 assert replayed(stored(table, version - 1), changes) == stored(table, version)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(max_examples=6)
 @given(history=HISTORIES, deletes=st.sampled_from(["full", "tombstone"]))

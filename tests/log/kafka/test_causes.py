@@ -77,6 +77,7 @@ def test_who_hangs_up_may_speak_another_protocol() -> None:
     assert (causes.lasting, causes.wordless, causes.text) == (None, False, "")
 
 
+@pytest.mark.slow
 def test_a_port_that_refuses_may_be_a_broker_that_restarts() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -209,6 +209,7 @@ def test_it_waits_for_what_is_still_to_come(orders: Table) -> None:
     assert not reader.is_alive()
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_or_doubled_while_writers_go_on(orders: Table) -> None:
     stop = threading.Event()
 

@@ -71,6 +71,7 @@ def short(store: Store, log_options: dict[str, str]) -> Table:
     return store.create_table("shop.short", "id BIGINT, name STRING", primary_key=["id"], options=options)
 
 
+@pytest.mark.slow
 @both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])
 def test_if_that_has_expired_too_all_is_void_and_all_rows_come(short: Table, mode: str) -> None:

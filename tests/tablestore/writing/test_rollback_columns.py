@@ -12,6 +12,7 @@ from filestore.life.restore import as_defined_now
 from filestore.model.changes import DropColumn, RenameColumn
 from filestore.storage import LocalStorage
 from tablestore import Store, Table
+from tests.depth import sampled
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
 from tests.tables import define, in_order, read_deltalake
@@ -64,7 +65,7 @@ METADATA_ONLY = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("change", METADATA_ONLY)
+@pytest.mark.parametrize("change", sampled(METADATA_ONLY, 3))
 def test_what_is_metadata_only_is_in_nobodys_way(store: Store, change: str, mode: str) -> None:
     table = make(store, mode)
     two_versions(table)

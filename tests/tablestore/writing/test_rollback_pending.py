@@ -67,6 +67,7 @@ def written_since(table: Table) -> None:
     put(table, (4, 9, "y"), (7, 9, "g"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_pending_rows_come_back_merged(store: Store, engine: str) -> None:
     table = make(store, **ENGINES[engine])
