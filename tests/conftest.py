@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Examples have no deadline, since a busy machine may be slow. Only a deep run draws new examples, and keeps those that
 # fail. Other runs always have the same ones, so that a failure is due to the change that is tested.
 settings.register_profile(
-    Depth.DEEP, deadline=None, print_blob=True, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    Depth.DEEP, deadline=None, print_blob=True, max_examples=25, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=8, derandomize=True)
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=3)

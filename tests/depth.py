@@ -7,7 +7,7 @@ three ways:
 - `sampled` chooses among the cases of a parametrized test: a deep run has all of them;
 - the fixture ``depth`` (a `Depth`) chooses among the cases inside of a test, or says how often it repeats something.
 
-What is chosen is the same in every run and always a part of what a deep run has.
+What is chosen is the same in every run and a part of what a deep run has, or may have.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ class Depth(StrEnum):
         found = list(cases)
         return found if self is Depth.DEEP else [found[at] for at in sorted(_first(len(found), count))]
 
-    def counting(self, every: int) -> Iterator[int]:
-        """Returns 1, 2, 3 and so on without an end, or only one in `every` of these; a deep run has all."""
-        return itertools.count(1, 1 if self is Depth.DEEP else every)
+    def counting(self, every: int, deep: int = 1) -> Iterator[int]:
+        """Returns 1, 2, 3 and so on, or one in `every` of them; in a deep run one in `deep`, from a random one on."""
+        if self is not Depth.DEEP:
+            return itertools.count(1, every)
+        return itertools.count(1 + random.randrange(deep), deep)
 
     def times(self, count: int, deep: int) -> int:
         """Returns how often something is repeated: `count` times, in a deep run `deep` times."""

@@ -28,6 +28,11 @@ def test_a_shallow_count_leaves_numbers_out() -> None:
     assert list(itertools.islice(Depth.DEEP.counting(5), 4)) == [1, 2, 3, 4]
 
 
+def test_a_deep_count_may_leave_numbers_out_but_in_the_end_has_each() -> None:
+    begun = {tuple(itertools.islice(Depth.DEEP.counting(9, deep=3), 3)) for _ in range(200)}
+    assert begun == {(1, 4, 7), (2, 5, 8), (3, 6, 9)}
+
+
 def test_a_shallow_run_repeats_less() -> None:
     assert Depth.TEST.times(2, 5) == 2
     assert Depth.DEEP.times(2, 5) == 5

@@ -77,7 +77,7 @@ def between(store: FileStore, step: Step) -> CompactionRunner:
     ids=["error before", "error after", "kill before", "kill after"],
 )
 def test_at_every_storage_call(folder: Path, step: Step, error: BaseException, after: bool, depth: Depth) -> None:
-    for number in depth.counting(23):
+    for number in depth.counting(23, deep=3):
         below = folder / str(number)
         store = worn(below)
         runner = between(store, step)

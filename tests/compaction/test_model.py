@@ -109,4 +109,4 @@ def test_no_compaction_changes_a_row(shape: Shape) -> None:
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))
 def test_no_compaction_changes_a_row_in_a_long_life(shape: Shape, depth: Depth) -> None:
-    run(shape, examples=depth.times(5, deep=12), steps=25)
+    run(shape, examples=depth.times(5, deep=8), steps=25)

@@ -57,7 +57,7 @@ def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after
     rows = prepared(folder / "prepared")
     wanted, now = between(rows, after(rows, NEXT)), after(rows, NEXT)
     kinds = set()
-    for number in depth.counting(71):
+    for number in depth.counting(71, deep=5):
         state = folder / str(number)
         shutil.copytree(folder / "prepared", state)
         storage = FaultyStorage(LocalStorage())
