@@ -55,10 +55,8 @@ def by_spark(lake: SparkStore, **how: Any) -> list[Row]:
     return in_order(row.asDict() for row in lake.read("shop.t", **how).collect())
 
 
-@pytest.mark.parametrize(
-    "shape",
-    sampled(SHAPES, 3, test=3),
-)
+@pytest.mark.kafka
+@pytest.mark.parametrize("shape", sampled(SHAPES, 3, test=3))
 def test_it_is_the_local_one_and_what_is_committed_next(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest, shape: str
 ) -> None:
