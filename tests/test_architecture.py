@@ -1,4 +1,4 @@
-"""The architecture: sizes of modules, names, and which imports are allowed, as far as no linter checks them."""
+"""The architecture: sizes of modules, names and allowed imports, as far as no linter checks them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
 
 
 def code_lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines of a function without its docstring."""
+    """Returns how many lines a function has without its docstring."""
     docstring = ast.get_docstring(function, clean=False)
     length = (function.end_lineno or function.lineno) - function.lineno + 1
     return length - (len(docstring.splitlines()) if docstring else 0)
@@ -139,7 +139,7 @@ def test_errors_are_one_tree_with_one_root() -> None:
 
 
 def test_no_package_raises_an_error_outside_the_tree() -> None:
-    """Bare built-in errors tell a caller nothing to do; ValueError inside option parsers becomes InvalidRequest."""
+    """Built-in errors do not say what a caller can do; ValueError inside option parsers becomes InvalidRequest."""
     allowed = {
         "AssertionError",
         "AttributeError",

@@ -1,4 +1,4 @@
-"""The product speaks plain English: no private words in docstrings, comments, messages and pages.
+"""The product and its tests are in plain English: no private words in docstrings, comments, messages and pages.
 
 Each word that is refused here has a better one that users of Delta and Kafka know.
 """
@@ -22,6 +22,7 @@ TEXTS = (
     "catalog_service",
     "tablestore",
     "pyspark_tablestore",
+    "tests",
     "docs",
     "README.md",
     "CONTRIBUTING.md",
@@ -44,7 +45,7 @@ _BANNED = re.compile("|".join(rf"(?<![\w-])(?:{words})\b" for words in PRIVATE_W
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Line numbers and texts: those of a page, or the strings and comments of a module."""
+    """Yields line numbers and texts of a page, or of the strings and comments of a module."""
     content = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         yield from enumerate(content.splitlines(), 1)
@@ -56,8 +57,10 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def files(name: str) -> list[Path]:
+    """The modules and pages of a package, without this module: it lists the private words."""
     place = ROOT / name
-    return [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md")])
+    found = [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md")])
+    return [path for path in found if path != Path(__file__)]
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -1,9 +1,9 @@
-"""``python -m tests.bench.latency [--writes N]``: how soon `follow` gives what was written, what a log costs a commit.
+"""``python -m tests.bench.latency [--writes N]``: how soon `follow` emits what was written, what a log costs a commit.
 
 A process writes single rows that carry the time; another follows, and a bare pair of clients does the same with bytes
-on the same broker. What follow adds counts from when the log has the row (eventual), or its commit; the write itself
-comes before. Then a table with a log and one without take turns at commits of one row. What is asked stands
-beside what was measured; exit status 1 if a row is missing, while a missed figure is shown, not hidden.
+on the same broker. The delay of follow counts from when the log has the row (eventual), or its commit; the write itself
+is not part of it. Then a table with a log and one without take turns at commits of one row. The report shows each
+goal beside the measured value; the exit status is 1 if a row is missing, while a missed goal is only shown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def make(warehouse: str, name: str, bootstrap: str, options: Mapping[str, str]) 
 
 
 def write_one(table: Table, number: int) -> float:
-    """Writes a row that carries the time; gives the milliseconds that this took."""
+    """Writes a row that carries the time; returns the milliseconds that this took."""
     begin = time.monotonic_ns()
     table.write(pl.DataFrame({"id": [number], "at": [begin]}))
     return (time.monotonic_ns() - begin) / 1e6
@@ -95,7 +95,7 @@ def send_bytes(bootstrap: str, topic: str, count: int, ready: Any) -> None:
 
 
 def followed(warehouse: str, name: str, count: int) -> tuple[Delays, Delays]:
-    """What passed until the batch with a row came: since its write began, and since the log or the commit had it."""
+    """Returns how long each row took to arrive: since its write began, and since the log or the commit had it."""
     ready, found, behind = PROCESSES.Event(), list[float](), list[float]()
     writer = PROCESSES.Process(target=write_rows, args=(warehouse, name, count, ready))
     writer.start()
@@ -129,7 +129,7 @@ def consumed(bootstrap: str, topic: str, count: int) -> Delays:
 
 def measured(found: Sequence[float], count: int) -> Delays:
     if len(found) != count:
-        raise SystemExit(f"{len(found)} rows came, and {count} were written")
+        raise SystemExit(f"{len(found)} rows arrived, and {count} were written")
     return Delays(np.array(found[WARM:]))
 
 

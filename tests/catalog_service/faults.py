@@ -1,4 +1,4 @@
-"""Faults as wrappers, a log that outlives its table's folder, and a doctor for a warehouse with its catalog."""
+"""Faults as wrappers, a log that outlives its table's folder, and a check of a warehouse with its catalog."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ TOPICS = "_topics"  # beside the databases' folders; no database may be called s
 
 @dataclass(frozen=True)
 class Fault:
-    """Strikes at one call of one method, before or after it was done.
+    """Makes one call of one method fail, before or after it was done.
 
     Attributes:
-        method: Of `Repository` or `TableSteps`.
-        after: After the method has done its work, rather than before.
-        call: Which call of it, from 1.
-        crash: The process dies, instead of an error.
-        sticky: Everything after it fails, too: the server or the disk is gone, not just late.
+        method: The name of a method of `Repository` or `TableSteps`.
+        after: Whether it fails after the method has done its work, rather than before.
+        call: The number of the call that fails, from 1.
+        crash: Whether the process dies, instead of raising an error.
+        sticky: Whether every later call fails, too, as if the server or the disk were gone.
     """
 
     method: str
@@ -54,7 +54,7 @@ class Fault:
 
 
 class Striker:
-    """Counts calls and strikes."""
+    """Counts calls, and makes one of them fail."""
 
     def __init__(self, fault: Fault | None) -> None:
         self.fault = fault
@@ -87,7 +87,7 @@ class Striker:
 
 
 class Faulty:
-    """Any object, struck."""
+    """Any object whose calls can fail."""
 
     def __init__(self, target: object, striker: Striker) -> None:
         self._target = target
@@ -98,7 +98,7 @@ class Faulty:
 
 
 class TopicLog:
-    """What Kafka is to the lifecycle: a log elsewhere, on a server that may be down."""
+    """Stands for a log in Kafka: it is outside of the warehouse, on a server that may be down."""
 
     def __init__(self, folder: Path, topic: str) -> None:
         self._folder = folder
@@ -133,7 +133,7 @@ class TopicLog:
 
 
 class TestTables(ManagedTables):
-    """The real steps; only Kafka is a folder."""
+    """Takes the real steps; only Kafka is a folder."""
 
     __test__ = False
 
@@ -152,7 +152,7 @@ class TestTables(ManagedTables):
 
 
 def running_service(warehouse: str, fault: Fault | None = None, wait_s: float = 30.0) -> CatalogService:
-    """A service as one that has been running for a while: it does not recover at its start."""
+    """A service that has been running for a while: it does not recover at its start."""
     engine = open_engine(default_database_url(warehouse))
     event.listen(engine, "connect", _without_fsync)
     locks = FileLocks(Path(f"{engine.url.database}-locks"), AMBIENT, wait_s)
@@ -166,12 +166,12 @@ def running_service(warehouse: str, fault: Fault | None = None, wait_s: float = 
 
 
 def _without_fsync(connection: Any, _: object) -> None:
-    """What a killed process has written, the kernel has: only a power cut needs fsync, and that takes long."""
+    """Turns fsync off, which takes long: the kernel has what a killed process wrote, so only a power cut needs it."""
     connection.execute("PRAGMA synchronous = OFF")
 
 
 def restarted(warehouse: str) -> tuple[CatalogService, list[str]]:
-    """A service that has just started, with what it recovered."""
+    """Returns a service that has just started, and what it recovered."""
     service = running_service(warehouse)
     return service, service._lifecycle.recover()
 
@@ -193,7 +193,7 @@ def orders(log: str = "embedded", **changes: Any) -> CreateTable:
 
 
 def with_database(warehouse: str, *tables: CreateTable) -> None:
-    """The database ``shop``, with tables."""
+    """Creates the database ``shop`` with tables."""
     service = running_service(warehouse)
     service.create_database(CreateDatabase(name="shop"), if_not_exists=True)
     for table in tables:
@@ -202,7 +202,7 @@ def with_database(warehouse: str, *tables: CreateTable) -> None:
 
 
 def act(service: CatalogService, action: str, log: str) -> None:
-    """One request, by name, so that another process can be told to make it."""
+    """Makes one request, by name, so that another process can be asked to make it."""
     if action == "create":
         service.create_table("shop", orders(log))
     elif action == "drop":
@@ -232,7 +232,7 @@ def _run(warehouse: str, action: str, log: str, fault: Fault) -> None:
 
 
 def check(warehouse: str) -> list[str]:
-    """Asserts that every table is whole and that nothing else lies around; gives the tables as ``db.table``."""
+    """Asserts that every table is whole and that there is nothing else; returns the tables as ``db.table``."""
     engine = open_engine(default_database_url(warehouse))
     repository = Repository(engine)
     with engine.connect() as connection:

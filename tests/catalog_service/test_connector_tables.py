@@ -1,4 +1,4 @@
-"""Tables with a connector in both catalogs: only a row is stored; a topic may be created, and is never dropped."""
+"""Tables with a connector in both catalogs: they store a row only; they may create a topic, and never drop one."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_a_declaration_survives_the_database(columns: TableColumns, options: dic
     assert decode_definition(encode_definition(made)) == made
 
 
-def test_an_older_catalog_is_brought_up_and_back(warehouse: str) -> None:
+def test_an_older_catalog_is_upgraded_and_downgraded(warehouse: str) -> None:
     url = default_database_url(warehouse)
     with EmbeddedCatalog(warehouse) as catalog:
         catalog.create_database("shop")

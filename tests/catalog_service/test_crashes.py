@@ -1,4 +1,4 @@
-"""A step fails, or the process dies, at each step: a retry or a start-up leaves a whole table or nothing."""
+"""A step fails, or the process dies, at each step: a retry or a restart leaves a whole table or nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.catalog_service.faults import (
 )
 from tests.depth import sampled
 
-# Methods in the order of their calls, as lifecycle.py's head draws it; `call` tells apart calls of one method.
+# Methods in the order of their calls, as the docstring of lifecycle.py draws it; `call` numbers calls of one method.
 CREATE = ("table", "check_new", "add_table", "create_log", "create_files", "set_state")
 DROP = ("table", "set_state", "drop_log", "delete_files", "remove_table")
 DROP_DATABASE = (
@@ -51,7 +51,7 @@ def prepare(warehouse: str, action: str, log: str) -> None:
 
 
 def retry(warehouse: str, action: str, log: str, *, done: bool = False) -> None:
-    """The same request again. If it had been done before it failed, a creation finds its table, a drop none."""
+    """Repeats the request. If it had been done before it failed, a creation finds its table, and a drop finds none."""
     service = running_service(warehouse)
     allowed = NotFound if action != "create" else AlreadyExists if done else ()
     with contextlib.suppress(allowed):
@@ -67,7 +67,7 @@ def expect_done(warehouse: str, action: str) -> None:
     service.close()
 
 
-# Killed before a step is killed after the one before it, so one moment a step will do.
+# A kill before a step is a kill after the step before it, so one kill for each step is enough.
 @pytest.mark.parametrize(("action", "log", "method", "call"), sampled(STEPS, 4, test=3, names=4))
 def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     warehouse: str, action: str, log: str, method: str, call: int
@@ -84,7 +84,7 @@ def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     assert service._lifecycle.recover() == []
     service.close()
 
-    # Without a start-up: by a service that was running all the time.
+    # A service that was running all the time repairs it, too, without a restart.
     done = action == "create" and method == "set_state"
     retry(copy, action, log, done=done)
     expect_done(copy, action)
@@ -95,7 +95,7 @@ def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
     ("action", "log", "method", "call"),
-    # a broker that does not answer is no error of this one: see test_log_debts.py
+    # a drop succeeds though the broker does not answer: see test_log_debts.py
     [step for step in STEPS if step != ("drop-database", "both", "drop_log", 2)],
 )
 def test_an_error_leaves_all_or_nothing(
@@ -110,14 +110,14 @@ def test_an_error_leaves_all_or_nothing(
     assert caught.value.code == ("log-left" if left else "injected")
     service.close()
     if action == "create" and not sticky:
-        assert check(warehouse) == []  # undone at once: nobody has to come back for it
+        assert check(warehouse) == []  # it was undone at once, without a retry
     done = action == "create" and method == "set_state" and after and sticky
     retry(warehouse, action, log, done=done)
     expect_done(warehouse, action)
 
 
 def test_every_step_is_listed_here(warehouse: str) -> None:
-    """A step that lifecycle.py gains must be killed, too."""
+    """The list names every step of lifecycle.py, so that the tests kill a new one, too."""
     service = running_service(warehouse)
     service.create_database(CreateDatabase(name="shop"))
     for action, methods in (("create", CREATE), ("drop", DROP)):

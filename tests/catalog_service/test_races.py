@@ -65,7 +65,7 @@ def create_once(target: str, if_not_exists: bool, barrier: object, results: obje
 
 
 def test_threads_create_drop_and_drop_databases_at_random(warehouse: str) -> None:
-    """Whatever the order was, everything that is left is whole."""
+    """In whatever order they run, everything that is left is whole."""
     names = ["a", "b"]
 
     def work(seed: int) -> None:
@@ -90,7 +90,7 @@ def test_threads_create_drop_and_drop_databases_at_random(warehouse: str) -> Non
 
 
 class Slow:
-    """A creation that stands still between two steps, until told to go on."""
+    """A creation that waits between two steps, until it may go on."""
 
     def __init__(self, warehouse: str) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
@@ -244,7 +244,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 def test_a_lock_file_that_its_holder_removes_right_now_is_not_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that has opened the file would lock one that nobody finds again."""
+    """A process that has the removed file open would lock a file that no other process opens."""
     locks, opened = FileLocks(tmp_path, AMBIENT), os.open
     with ExitStack() as holder:
         assert holder.enter_context(locks.try_hold("shop.orders"))

@@ -55,7 +55,7 @@ def test_statuses() -> None:
 
 
 class Counting:
-    """An ambient whose sleeps are counted and take no time."""
+    """An ambient that counts its sleeps, which take no time."""
 
     def __init__(self) -> None:
         self.sleeps = 0
@@ -87,7 +87,7 @@ def test_nobody_listens() -> None:
 
 @contextmanager
 def answering(*answers: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that gives each connection one answer, and hangs up; the requests that came."""
+    """Runs a server that gives each connection one answer and closes it; yields the requests that arrived."""
     requests: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 

@@ -385,7 +385,7 @@ def test_a_fresh_scan_is_one_of_now(run: Run, orders: Table) -> None:
     assert run("scan", "shop.orders", "--fresh", "--format", "json").stdout.count("OPEN") == 1
 
 
-# ------------------------------------------------------------------------- typical mistakes that strangers made
+# --------------------------------------------------------------------------- typical mistakes that users made
 
 
 MISTAKES = {
@@ -436,7 +436,7 @@ FILES = {
 }
 
 
-def test_a_bad_file_is_said_with_its_line_or_row(run: Run, orders: Table, tmp_path: Path) -> None:
+def test_an_error_of_a_bad_file_names_its_line_or_row(run: Run, orders: Table, tmp_path: Path) -> None:
     for name, (text, hint) in FILES.items():
         (tmp_path / name).write_text(text)
         result = run("write", "shop.orders", tmp_path / name)

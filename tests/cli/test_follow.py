@@ -1,4 +1,4 @@
-"""``follow`` as a process: what is written meanwhile is printed at once, and Ctrl-C ends it cleanly."""
+"""``follow`` as a process prints at once what is written meanwhile, and Ctrl-C ends it cleanly."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_columns(run: Run, orders: Table) -> None:
 
 
 def test_at_most_so_many_rows_at_once(run: Run, store: Store) -> None:
-    """A column is as wide as what was printed so far, so its width tells what was printed at once."""
+    """A column is as wide as what was printed so far, so its width shows what was printed at once."""
     table = store.create_table("shop.wide", "id BIGINT", primary_key=["id"], options={"bucket": "1"})
     table.write(pa.table({"id": [1, 2, 3_000, 40_000]}))
     asked = ("follow", "shop.wide", "--version", 0, "--until", 1)

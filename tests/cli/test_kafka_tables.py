@@ -94,7 +94,7 @@ def test_rows_go_in_and_come_out(run: Run, start: Callable[..., Program], kafka_
     printed = following.out.until_count(5)
     following.interrupt()
     assert following.wait() == 0
-    assert printed == ["_kind  id", "+U      1", "+U      2", "-D      1", "+U     3000"], "as wide as what came so far"
+    assert printed == ["_kind  id", "+U      1", "+U      2", "-D      1", "+U     3000"], "as wide as the rows so far"
 
 
 def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:
@@ -136,7 +136,7 @@ def test_a_managed_table_needs_no_state(run: Run, orders: Table) -> None:
 def test_a_killed_ingestion_has_each_change_once(
     run: Run, store: Store, start: Callable[..., Program], kafka_broker: KafkaBroker
 ) -> None:
-    """The log tells what was committed: each key came once, though three processes died at it while more came."""
+    """Each key is once in the log, though three processes died while they ingested and more changes arrived."""
     topic, messages, sent = f"cdc-{uuid.uuid4()}", Messages({"id": ID, "name": TEXT}), 0
     make_topic(kafka_broker.bootstrap, topic, 2)
     producer = Producer({"bootstrap.servers": kafka_broker.bootstrap})

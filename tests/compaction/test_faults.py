@@ -1,7 +1,7 @@
 """Fault tests 5 and 11 for compaction: at every storage call an error before it, one after it, and a kill.
 
-Whatever happens the table is whole, no row differs, and the retry succeeds. Others commit between the merge and the
-commit, so the calls of a lost race are among them.
+Whatever happens, the table is whole, no row differs, and the retry succeeds. Others commit between the merge and the
+commit, so that calls of a lost race fail, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Step = Callable[[FileStore], object]
 
 
 def worn(folder: Path) -> FileStore:
-    """Two buckets of several runs with dead rows, of several row groups and files."""
+    """Creates a table of two buckets, each with several runs, files and row groups, and with dead rows."""
     definition = define("id BIGINT, v INT", ("id",), bucket=2, target__file__size="1 kb")
     store = create(folder / "t", definition)
     for v in range(3):
@@ -39,12 +39,12 @@ def worn(folder: Path) -> FileStore:
 
 
 def upsert(store: FileStore) -> None:
-    """Rows die in both buckets."""
+    """Replaces rows in both buckets."""
     write(store, [{"id": i, "v": 77} for i in range(0, 700, 7)])
 
 
 def rob_one_bucket(store: FileStore) -> None:
-    """Another compaction replaces one bucket's files, and rows die in both."""
+    """Another compaction replaces one bucket's files, and an upsert replaces rows in both."""
     state = store.state()
     task = plan_compaction(state, full=True)[0]
     commit_compaction(store, state, compact_slots(store.table_files(state), [task]))
@@ -56,7 +56,7 @@ def overwrite(store: FileStore) -> None:
 
 
 def between(store: FileStore, step: Step) -> CompactionRunner:
-    """Others commit once, after the merge; on a storage that does not fail. Slots one by one: calls have an order."""
+    """Another process commits once after the merge. Slots are merged one by one, so that calls have an order."""
     left = [step]
 
     def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
@@ -113,7 +113,7 @@ def _whole(store: FileStore, step: Step) -> None:
 
 
 def test_a_file_is_never_added_and_removed_by_one_history(folder: Path) -> None:
-    """Fault test 5: compaction and overwrite of the same files, in both orders, at each point where one waits."""
+    """Fault test 5: a compaction and an overwrite replace the same files, in both orders; each waits at any point."""
     for point in ("before the merge", "after the merge", "in the commit"):
         store = worn(folder / point.replace(" ", "-"))
         waiting, go_on = threading.Event(), threading.Event()
@@ -157,7 +157,7 @@ def _no_file_lives_and_is_removed(store: FileStore) -> None:
         adds = {a["add"]["path"] for a in actions if "add" in a}
         gone = {a["remove"]["path"] for a in actions if "remove" in a} - adds
         assert gone <= live, "what was not there was removed"
-        assert not adds & removed, "what was removed came back"
+        assert not adds & removed, "a removed file was added again"
         live, removed = (live - gone) | adds, removed | gone
     assert live == set(reopen(store).state().files)
 
@@ -165,7 +165,7 @@ def _no_file_lives_and_is_removed(store: FileStore) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_storage_that_fails_now_and_then(folder: Path, seed: int) -> None:
-    """Fault test 11: calls fail by chance, before or after their effect, torn writes among them; retries succeed."""
+    """Fault test 11: calls fail at random, before or after their effect, and some tear writes; retries succeed."""
     store = worn(folder)
     expected = {row["id"]: row["v"] for row in read(store)}
     dice = random.Random(seed)

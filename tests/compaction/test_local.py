@@ -36,7 +36,7 @@ def rows(ids: range, v: int) -> Rows:
 
 
 def filled(folder: Path, batches: int = 6, **options: object) -> FileStore:
-    """Buckets of `batches` runs, of which all but the last have dead rows."""
+    """Creates buckets of `batches` runs, of which all but the last have dead rows."""
     store = create(folder / "t", define("id BIGINT, v INT", ("id",), **{"bucket": 2, **options}))
     for v in range(batches):
         write(store, rows(range(v * 5, 100), v))
@@ -44,7 +44,7 @@ def filled(folder: Path, batches: int = 6, **options: object) -> FileStore:
 
 
 def during(store: FileStore, *steps: Callable[[FileStore], object]) -> compact.CompactionRunner:
-    """A runner that lets others work between the merging and the commit."""
+    """Returns a runner that takes other steps between the merge and the commit."""
 
     def run(table: TableFiles, tasks: Sequence[CompactionTask]) -> Sequence[CompactionResult]:
         results = compact_slots(table, tasks)
@@ -194,7 +194,7 @@ def test_deletes_and_several_writes_in_between(folder: Path) -> None:
 
 
 def test_an_input_whose_last_row_died_in_between_is_no_conflict(folder: Path) -> None:
-    """Hot keys: a stream that rewrites the same rows must not keep compactions from ever committing."""
+    """A stream that rewrites the same keys again and again must not prevent compactions from committing."""
     store = create(folder / "t", define("id BIGINT, v INT", ("id",)))
     write(store, rows(range(100), 0))
     for v in range(1, 5):
@@ -206,7 +206,7 @@ def test_an_input_whose_last_row_died_in_between_is_no_conflict(folder: Path) ->
 
 
 def test_an_input_with_dead_rows_may_lose_the_rest_in_between(folder: Path) -> None:
-    """Its live rows are not its first ones: the rows that were dead before must not stand for them."""
+    """The dead rows of the input come first: they must not be counted as the rows that died meanwhile."""
     store = create(folder / "t", define("id BIGINT, v INT", ("id",)))
     write(store, rows(range(10), 0))
     write(store, rows(range(5), 1))
@@ -218,7 +218,7 @@ def test_an_input_with_dead_rows_may_lose_the_rest_in_between(folder: Path) -> N
 
 
 def test_vectors_of_lost_races_do_not_stay(folder: Path) -> None:
-    """Each lost race marks other rows of the new files: only the last vectors are named."""
+    """Each lost race marks other rows of the new files: the table names the last vectors only, and no others remain."""
     store = filled(folder, bucket=1)
     waiting = [rows(range(10), 7), rows(range(20, 30), 8)]
 
@@ -292,7 +292,7 @@ def test_replaced_inputs_are_a_conflict_that_leaves_nothing(folder: Path, step: 
 
 @pytest.mark.parametrize("also", [False, True], ids=["alone", "beside an upsert"])
 def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool) -> None:
-    """Another compactor did one partition: what was merged of the others is not in vain."""
+    """Another compactor compacted one partition: what was merged of the others is committed all the same."""
     store = create(folder / "t", define("p STRING, id BIGINT, v INT", ("p", "id"), ("p",)))
     for v in range(6):
         write(store, [{"p": p, "id": i, "v": v} for p in "ab" for i in range(v, 30)])
@@ -316,7 +316,7 @@ def test_a_slot_whose_inputs_were_replaced_is_left_out(folder: Path, also: bool)
 
 
 def test_rows_that_are_alive_again_are_a_conflict(folder: Path) -> None:
-    """As a rollback would do it: the same file, fewer dead rows."""
+    """A rollback restores rows: the same file has fewer dead rows."""
     store = create(folder / "t", define("id BIGINT, v INT", ("id",)))
     write(store, rows(range(10), 0))
     write(store, rows(range(5), 1))
@@ -338,12 +338,12 @@ def test_rows_that_are_alive_again_are_a_conflict(folder: Path) -> None:
 
 
 def _ever(store: FileStore) -> set[str]:
-    """Every data file that some version names."""
+    """Returns every data file that some version names."""
     return {path for version in store.delta_log.versions() for path in store.state(version).files}
 
 
 def test_a_change_of_the_schema_in_between_is_a_conflict(folder: Path) -> None:
-    """It begins again as often as the table allows, with pauses."""
+    """The compaction is retried as often as the table allows, and then fails."""
     store = filled(folder, **{"commit.max-retries": 3})
 
     def change(other: FileStore) -> None:

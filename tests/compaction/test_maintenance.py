@@ -1,4 +1,4 @@
-"""Maintenance: a repeated call does little, and the doctor finds nothing afterwards."""
+"""Repeated maintenance does little, and the doctor finds nothing afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DAY = 86_400_000
 
 
 def test_maintenance_waits_until_an_expiry_frees_something(folder: Path) -> None:
-    """It told of versions that had expired, though nothing was done."""
+    """Maintenance reported versions as expired, though it had done nothing."""
     store = create(folder / "t", define("id BIGINT", **KEEP))
     for number in range(5):
         write(store, [{"id": number}])
@@ -38,7 +38,7 @@ def test_maintenance_waits_until_an_expiry_frees_something(folder: Path) -> None
 
 
 def test_the_doctor_does_not_miss_the_change_data_of_expired_versions(folder: Path) -> None:
-    """Their log entries stay for as long as a tag needs them."""
+    """Log entries of expired versions stay for as long as a tag needs them; their change data do not."""
     store = create(folder / "t", define("id BIGINT, v INT", ["id"], changelog__producer="lookup", **KEEP))
     for number in range(13):
         write(store, [{"id": 1, "v": number}])
@@ -73,7 +73,7 @@ def test_old_overlays_go_with_maintenance(folder: Path) -> None:
 
 @pytest.mark.parametrize("consistency", ["transactional", "eventual"])
 def test_whether_readers_may_leave_overlays(folder: Path, consistency: str) -> None:
-    """Fresh reads of an eventual log do."""
+    """Fresh reads of an eventual log leave overlays; no other reads do."""
     store = create(folder / "t", define("id BIGINT", ["id"], log_consistency=consistency), ambient=seeded(1))
     assert LIFE.due(store.state(), 0) is (consistency == "eventual")
 

@@ -47,7 +47,7 @@ Row = tuple[Any, ...]
 
 
 def make_config(location: str, table_id: str | None = None, **options: str) -> LogConfig:
-    """A keyed table's log."""
+    """Returns the configuration of a keyed table's log."""
     definition = TableDefinition.of(Schema.from_arrow(COLUMNS), ["id"], options={"bucket": str(BUCKETS), **options})
     table_id = table_id or str(uuid.uuid4())
     config = log_config(definition, database="shop", table="orders", table_id=table_id, location=location)
@@ -56,7 +56,7 @@ def make_config(location: str, table_id: str | None = None, **options: str) -> L
 
 
 def changes(ids: Iterable[int], kind: str = "+I") -> pa.Table:
-    """One change an id."""
+    """Returns one change for each id."""
     wanted = list(ids)
     return pa.table(
         {
@@ -69,22 +69,22 @@ def changes(ids: Iterable[int], kind: str = "+I") -> pa.Table:
 
 
 def ids_of(batches: Iterable[LogBatch]) -> list[int]:
-    """The ids in the order in which they came."""
+    """The ids in the order in which they arrived."""
     return [i for b in batches for i in b.rows["id"].to_pylist()]
 
 
 def rows_of(batches: Iterable[LogBatch]) -> list[Row]:
-    """The rows in the order in which they came."""
+    """The rows in the order in which they arrived."""
     return [tuple(row.values()) for b in batches for row in b.rows.to_pylist()]
 
 
 def transaction_id(config: LogConfig, attempt: str = "0.0", commit: str | None = None) -> str:
-    """An id never used before."""
+    """Returns an id that was never used before."""
     return f"{config.table_id}/{commit or uuid.uuid4()}/{attempt}"
 
 
 def prepared(log: LogStore, config: LogConfig, bucket: int, rows: pa.Table) -> LogTransaction:
-    """A prepared transaction with those rows."""
+    """Prepares a transaction with those rows."""
     writer = log.begin(transaction_id(config))
     writer.append(bucket, rows)
     transaction = writer.prepare()
@@ -507,7 +507,7 @@ class LogStoreTests:
 
 
 class LogTransactionTests(LogStoreTests):
-    """And of logs that can take a transaction back."""
+    """The contract of logs that can also abort a transaction."""
 
     def test_what_was_aborted_cannot_be_committed(self, log: LogStore, config: LogConfig) -> None:
         transaction = prepared(log, config, 0, changes([1]))
@@ -559,7 +559,7 @@ class LogTransactionTests(LogStoreTests):
 
 
 def read_tail(log: LogStore, offsets: dict[int, int]) -> list[LogBatch | LogControl]:
-    """All that the log holds from those offsets on."""
+    """Reads all that the log holds from those offsets on."""
     found: list[LogBatch | LogControl] = []
     kept = sum(log.end_offsets().values())
     with log.tail(offsets) as tail:
@@ -569,7 +569,7 @@ def read_tail(log: LogStore, offsets: dict[int, int]) -> list[LogBatch | LogCont
 
 
 def flat(found: Iterable[LogBatch | LogControl]) -> list[object]:
-    """Rows and messages one by one, however they were put together."""
+    """Lists rows and messages one by one, in whatever batches they were read."""
     listed: list[object] = []
     for event in found:
         listed += [event.payload] if isinstance(event, LogControl) else event.rows.to_pylist()
@@ -577,14 +577,14 @@ def flat(found: Iterable[LogBatch | LogControl]) -> list[object]:
 
 
 def _until_some(tail: LogTail) -> list[LogBatch | LogControl]:
-    """The next events."""
+    """Waits for the next events."""
     found: list[LogBatch | LogControl] = []
     until(lambda: found.extend(tail.poll(1.0)) or found)
     return found
 
 
 def _until_open(log: LogStore) -> None:
-    """Waits until the log has noticed the open transaction; nothing is aborted."""
+    """Waits until the log has noticed the open transaction, without aborting it."""
     seen: list[str] = []
 
     def living(transaction: str) -> bool:

@@ -1,4 +1,4 @@
-"""Breaking tables on purpose: every way has the name of the invariant that it breaks."""
+"""Damages tables on purpose: each damage is listed with the invariant that it breaks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _entry(store: FileStore, version: int) -> Path:
 
 
 def _data(store: FileStore, *, with_vector: bool = False) -> Path:
-    """A data file of the newest version."""
+    """Returns a data file of the newest version."""
     files = sorted(store.state().files.values(), key=lambda f: -f.rows)
     return Path(store.location) / next(f.path for f in files if bool(f.vector) == with_vector)
 
@@ -50,7 +50,7 @@ def edit_info(store: FileStore, version: int, **changes: Any) -> None:
 
 
 def edit_add(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], object]) -> None:
-    """Changes the newest add of a file."""
+    """Changes the newest add action of a file."""
     relative = str(path.relative_to(store.location))
     for version in reversed(store.delta_log.versions()):
         found = [a["add"] for a in store.delta_log.commit(version).actions if a.get("add", {}).get("path") == relative]
@@ -78,7 +78,7 @@ def edit_stats(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], ob
 
 
 def rewrite(store: FileStore, change: Callable[[pa.Table], pa.Table], *, with_vector: bool = False) -> None:
-    """Writes a data file anew with other rows."""
+    """Writes a data file again with other rows."""
     path = _data(store, with_vector=with_vector)
     rows = pq.read_table(path, partitioning=None)
     pq.write_table(change(rows), path)
@@ -86,7 +86,7 @@ def rewrite(store: FileStore, change: Callable[[pa.Table], pa.Table], *, with_ve
 
 
 def _key_in_two_row_groups(store: FileStore) -> None:
-    """It ends one and begins the next."""
+    """Writes one key at the end of a row group and at the begin of the next."""
     path = _data(store)
     rows = pq.read_table(path, partitioning=None)
     rows = pa.concat_tables([rows.slice(0, 5), rows.slice(4, rows.num_rows - 5)])
@@ -95,7 +95,7 @@ def _key_in_two_row_groups(store: FileStore) -> None:
 
 
 def _deny_all(store: FileStore) -> None:
-    """A Bloom filter without a bit."""
+    """Writes a Bloom filter in which no bit is set, so that it denies every key."""
     path = _data(store)
     pq.write_table(pq.read_table(path, partitioning=None), path, bloom_filter_options={"id": True})
     chunk = pq.read_metadata(path).row_group(0).column(0)
@@ -117,7 +117,7 @@ def _commit_id_twice(store: FileStore) -> None:
 
 
 def _lost_vector(store: FileStore) -> None:
-    """A vector is forgotten: its rows live again."""
+    """Removes a deletion vector, so that its dead rows are visible again."""
     path = _data(store, with_vector=True)
     edit_add(store, path, lambda add: add.pop("deletionVector"))
     edit_stats(store, path, lambda stats: stats.update(tightBounds=True))
@@ -158,7 +158,7 @@ def _both_txn(store: FileStore, app: str) -> None:
 
 
 def _transaction(store: FileStore, end: int) -> None:
-    """A log transaction that is decided, and neither open nor covered by offsets."""
+    """Adds a log transaction that is decided, and neither open nor covered by offsets."""
     ranges = [{"bucket": 0, "start": 0, "end": end, "count": 1}]
     transaction = {"id": "t", "ranges": ranges, "producer_id": 1, "producer_epoch": 0}
     own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
@@ -166,7 +166,7 @@ def _transaction(store: FileStore, end: int) -> None:
 
 
 def _republished(store: FileStore, again: str | None) -> None:
-    """A log transaction that was never open is published again, as one that is not open either."""
+    """Publishes a log transaction again that was never open, as one that is not open either."""
     found = again and {"id": again, "ranges": [], "producer_id": 1, "producer_epoch": 0}
     own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
     edit_info(store, 3, tablestore=own)
@@ -294,20 +294,18 @@ def _unknown_type(rows: pa.Table) -> pa.Table:
     return rows.set_column(column, "_change_type", pa.array(["upsert"] * rows.num_rows, pa.string()))
 
 
-# For a table (id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE) with key id and p, partitioned by p, of several
-# versions, with checkpoints at 2 and 4, and with files with and without vectors.
 def _no_text(count: int) -> pa.Array:
     binary = pa.array([b"\xff"] * count)
     return pa.Array.from_buffers(pa.string(), count, binary.buffers())
 
 
-def _untold_overwrite(store: FileStore) -> None:
+def _overwrite_without_change_data(store: FileStore) -> None:
     version = write(store, read(store), overwrite=True).snapshot.version
     edit_entry(store, version, lambda actions: [actions.remove(a) for a in list(actions) if "cdc" in a])
 
 
 def _overwritten(store: FileStore, **changes: Any) -> None:
-    """An overwrite of the whole table with rows in one partition, that says something else."""
+    """Overwrites the table with rows in one partition, and changes what the commit says of that."""
     committed = write(store, [{"id": 1, "p": "x", "need": "a", "v": 0.0}], overwrite=True)
     edit_info(store, committed.snapshot.version, **changes)
 
@@ -347,7 +345,7 @@ def _edit_fields(store: FileStore, edit: Callable[[list[dict[str, Any]]], object
 
 
 def _altered(edit: Callable[[list[dict[str, Any]]], object], *changes: Change) -> Damage:
-    """A change of the schema that went wrong."""
+    """Changes the schema, and damages the result."""
 
     def damage(store: FileStore) -> None:
         alter(store, changes)
@@ -366,6 +364,8 @@ def _set_id(fields: list[dict[str, Any]], number: int) -> None:
 
 
 _TO_METADATA = (SetOption("schema.evolution-mode", "metadata"), RenameColumn("v", "w"))
+# The damages are for a table (id BIGINT, p STRING, need STRING NOT NULL, v DOUBLE) with key id and p, partitioned by p,
+# of several versions, with checkpoints at 2 and 4, and with files with and without vectors.
 _LOG: dict[str, tuple[Invariant, Damage]] = {
     "an entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 3).unlink()),
     "the first entry is gone": (Invariant.VERSION_GAP, lambda store: _entry(store, 0).unlink()),
@@ -425,7 +425,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     "records beyond the offsets": (Invariant.OFFSET_ORDER, lambda store: _transaction(store, 7)),
     "a decided transaction is not open": (Invariant.OPEN_TRANSACTION, lambda store: _transaction(store, 0)),
     "an open transaction was never decided": (Invariant.OPEN_TRANSACTION, _unknown_open),
-    "what was mended is forgotten": (Invariant.OFFSET_ORDER, _repaired_goes_back),
+    "a repaired offset goes back": (Invariant.OFFSET_ORDER, _repaired_goes_back),
     "what was repaired is not named any more": (Invariant.OFFSET_ORDER, _repaired_is_forgotten),
     "published again without having been open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, None)),
     "published again and not open": (Invariant.OPEN_TRANSACTION, lambda store: _republished(store, "t2")),
@@ -541,6 +541,6 @@ _CHANGES: dict[str, tuple[Invariant, Damage]] = {
         Invariant.CHANGE_COUNT,
         on_entry(_CHANGED, lambda actions: [actions.remove(a) for a in list(actions) if "cdc" in a]),
     ),
-    "an overwrite does not say what it changed": (Invariant.CHANGE_COUNT, _untold_overwrite),
+    "an overwrite does not say what it changed": (Invariant.CHANGE_COUNT, _overwrite_without_change_data),
 }
 DAMAGES = _LOG | _FILES | _LEFTOVERS | _CHANGES

@@ -1,4 +1,4 @@
-"""The order in which an operation is prepared, committed, begun again and cleaned up, whatever fails on the way."""
+"""The order in which an operation is prepared, committed, begun again and cleaned up, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def conflict() -> Conflict:
 
 @dataclass
 class Steps(Observer):
-    """An operation that commits an empty version, and notes what happens to it; `fails` names steps that fail."""
+    """An operation that commits an empty version, and records its steps; the steps in `fails` raise."""
 
     fails: dict[str, Callable[[], None]] = field(default_factory=dict)
     seen: list[str] = field(default_factory=list)
@@ -111,7 +111,7 @@ def test_steps_of_a_commit(store: FileStore) -> None:
 
 @pytest.mark.parametrize("step", ["finish", "end"])
 def test_an_error_after_the_commit_is_a_warning(store: FileStore, step: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A log that cannot be closed, or a lease that cannot be removed, says nothing about the version that is there."""
+    """An error of closing the log or of removing the lease does not make a committed version fail."""
     steps = Steps({step: raising(Unavailable("the disk is full"))})
     committed = commit_operation(store, steps.begin, observer=steps)
     assert committed is not None
@@ -121,7 +121,7 @@ def test_an_error_after_the_commit_is_a_warning(store: FileStore, step: str, cap
 
 
 def test_an_unknown_commit_before_the_operation_leaves_it_unchanged(store: FileStore) -> None:
-    """Decision 88: a commit on which an operation builds is not its own."""
+    """Decision 88: a commit on which an operation is based is not the operation's own."""
     for step in ("begin", "prepare"):
         steps = Steps({step: raising(CommitUnknown("look for commit 7"))})
         with pytest.raises(Unavailable, match=r"look for commit 7; .* changed nothing and can be repeated") as caught:
@@ -189,7 +189,7 @@ def test_a_conflict_begins_again_as_often_as_the_option_says(store: FileStore) -
 def test_a_conflict_at_the_commit_begins_again_as_often_as_the_option_says(
     store: FileStore, storage: FaultyStorage
 ) -> None:
-    """The last attempt knows that no other one follows, so it keeps nothing."""
+    """The last attempt knows that no other one follows, so it keeps nothing for one."""
     rival = reopen(store)
 
     def rival_is_first(call: Call) -> None:
@@ -208,7 +208,7 @@ def test_a_conflict_at_the_commit_begins_again_as_often_as_the_option_says(
 
 
 def test_attempts_of_an_operation_within_an_operation_are_not_multiplied(store: FileStore) -> None:
-    """A rollback folds first: if its fold has lost as often as it may, the rollback does not begin as often again."""
+    """A rollback folds first: if its fold has lost all its attempts, the rollback does not repeat the fold."""
     inner = Steps({"prepare": raising(conflict())})
     outer = Steps({"prepare": lambda: discarded(commit_operation(store, inner.begin))})
     with pytest.raises(Conflict, match="others were faster"):
@@ -218,7 +218,7 @@ def test_attempts_of_an_operation_within_an_operation_are_not_multiplied(store: 
 
 
 def discarded(value: object) -> None:
-    """Takes a value that nobody needs."""
+    """Accepts a value that is not needed."""
 
 
 @pytest.mark.parametrize("where", ["reading the newest version", "begin", "began again"])
@@ -226,7 +226,7 @@ def discarded(value: object) -> None:
 def test_what_was_kept_for_an_attempt_that_does_not_begin_is_discarded(
     store: FileStore, storage: FaultyStorage, where: str, error: BaseException
 ) -> None:
-    """A rewrite of a table's files is kept from attempt to attempt; it must not stay if the storage fails between."""
+    """A rewrite of a table's files is kept from attempt to attempt; it is removed if the storage fails between them."""
     steps = Steps({"prepare": raising(conflict())})
 
     def then_fail() -> None:
@@ -261,7 +261,7 @@ def test_nothing_to_do_is_no_version(store: FileStore) -> None:
 
 
 def sent_twice(storage: FaultyStorage, then: Callable[[Call], None] = lambda call: None) -> None:
-    """The network loses the reply to a commit, the client sends the request again, and is told that the name exists."""
+    """The network loses the reply to a commit; the client sends the request again, and learns that the name exists."""
 
     def hook(call: Call) -> None:
         if call.operation == "write_new" and "_delta_log/" in call.path and call.done:
@@ -281,7 +281,7 @@ def test_a_commit_that_was_sent_twice_is_found(store: FileStore, storage: Faulty
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_commit_that_was_sent_twice_is_never_discarded(store: FileStore, storage: FaultyStorage, number: int) -> None:
-    """The table's version names the files, so an error while it is looked for must not remove them."""
+    """The table's version names the files, so an error while it is searched for must not remove them."""
     sent_twice(storage, FailAt(number, Unavailable("down"), operation="read"))
     steps = Steps()
     try:

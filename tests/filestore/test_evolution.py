@@ -283,7 +283,7 @@ def test_a_column_that_is_not_there(change: Change) -> None:
         changed(TABLE, change)
 
 
-def test_a_column_may_bring_its_function() -> None:
+def test_a_column_may_be_added_with_its_function() -> None:
     table = define("id INT, v INT", ["id"], merge__engine="aggregation")
     found = changed(table, SetOption("fields.n.aggregate-function", "sum"), AddColumn("n", "INT")).definition
     assert found.merging.fields["n"].function == "sum"

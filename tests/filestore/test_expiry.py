@@ -1,4 +1,4 @@
-"""Expiry of stored versions: those that are kept stay readable, removals are reported, and it can fail anywhere."""
+"""Expiry of stored versions: kept versions stay readable, removals are reported, and any step may fail."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Rows = list[dict[str, Any]]
 
 
 def table(folder: Path | str, versions: int = 14, **options: object) -> FileStore:
-    """Versions that replace vectors and files: upserts, and a compaction now and then."""
+    """Creates a table whose versions replace vectors and files, by upserts and compactions."""
     store = create(Path(folder) / "t", define("id BIGINT, v INT", ["id"], **(KEEP | options)), ambient=seeded(1))
     grow(store, versions)
     return store
@@ -134,7 +134,7 @@ def test_versions_that_were_the_newest_within_the_time_stay(folder: Path) -> Non
     for version in range(8):
         clock.ms += 20 * 60_000
         write(store, [{"id": 1, "v": version}])
-    clock.ms += 59 * 60_000  # the newest has been it since 59 minutes
+    clock.ms += 59 * 60_000  # it has been the newest version for 59 minutes
     assert expire(store, dry_run=True).first == 6, "three are kept, and an hour ago the newest of them was not there"
     clock.ms = store.state().timestamp_ms
     assert expire(store).first == 5, "60 minutes ago that was the newest one"
@@ -193,7 +193,7 @@ def test_consumers_keep_theirs_and_all_later_ones(folder: Path) -> None:
     assert_healthy(store)
 
 
-def test_a_consumer_that_is_not_heard_of_holds_nothing(folder: Path) -> None:
+def test_an_expired_consumer_holds_nothing(folder: Path) -> None:
     clock = Clock()
     store = create(folder / "t", define("id BIGINT, v INT", ["id"], **KEEP), ambient=seeded(1, clock))
     grow(store, 14)
@@ -223,7 +223,7 @@ def test_two_readers_with_one_id(folder: Path) -> None:
 
 
 def test_an_expiry_right_before_a_consumer_registers_is_noticed(folder: Path) -> None:
-    """The consumer writes its file first, and checks its version second."""
+    """The consumer writes its file first, and checks its version afterwards."""
     store = table(folder)
 
     def hook(call: Call) -> None:
@@ -247,7 +247,7 @@ def test_a_consumer_can_be_forgotten(folder: Path) -> None:
             Consumer(store, name)
 
 
-def test_a_consumer_does_not_bring_a_dropped_table_back(folder: Path) -> None:
+def test_a_consumer_does_not_create_a_dropped_table_again(folder: Path) -> None:
     store = table(folder)
     consumer = Consumer(store, "x")
     store.storage.delete_tree(store.location)
@@ -280,7 +280,7 @@ def test_a_writer_whose_base_expired_changes_nothing(folder: Path) -> None:
 
 
 def test_a_writer_that_slept_in_the_middle_does_not_write_where_nobody_reads(folder: Path) -> None:
-    """It looked for newer versions, slept while they came and went, and found its number free."""
+    """The writer looks for newer versions and sleeps; versions are added and expire meanwhile: its number is free."""
     store = table(folder)
     storage = FaultyStorage(LocalStorage())
     prepared = prepare(reopen(store, storage), [{"id": 77, "v": 1}])
@@ -378,7 +378,7 @@ def test_hourly_tags() -> None:
 
 @pytest.fixture(scope="module")
 def template() -> Iterator[tuple[FileStore, dict[int, Rows]]]:
-    """A table to be copied, and what its versions hold."""
+    """A table that tests copy, and the rows of its versions."""
     with memory_folder() as folder:
         store = table(folder)
         yield store, history(store)
@@ -400,7 +400,7 @@ def calls_of_an_expiry(template: FileStore) -> list[Call]:
 
 
 def later(seed: int) -> Ambient:
-    """By a clock that is ahead of the template's."""
+    """An ambient whose clock is ahead of the template's."""
     return seeded(seed, Clock(1_800_000_000_000))
 
 
@@ -416,7 +416,7 @@ CHANGING = {"write_new", "replace", "delete"}
 def test_an_expiry_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated(
     template: tuple[FileStore, dict[int, Rows]], kind: type[BaseException], after: bool, depth: Depth
 ) -> None:
-    """After a call that only reads, nothing is as it was not before it."""
+    """A call that only reads changes nothing, so a failure after it is not tried."""
     store, before = template
     calls = calls_of_an_expiry(store)
     assert len([call for call in calls if call.operation in CHANGING]) > 25
@@ -452,7 +452,7 @@ ORDER = st.lists(st.integers(0, 2), max_size=150)
 
 
 def reading(version: int, store: FileStore) -> Any:
-    """A reader with a consumer: the rows of the version, or that it came too late."""
+    """Reads a version as a consumer: returns its rows, or the error code if the consumer registered too late."""
 
     def party(storage: FaultyStorage) -> Any:
         own = FileStore.open(storage, store.location, later(5))

@@ -1,4 +1,4 @@
-"""Folds against a dict: many files, many row groups, deletes, late rows, wrong rows (FORMAT.md section 10)."""
+"""Folds compared with a dict: many files and row groups, deletes, late rows, wrong rows (FORMAT.md section 10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def files_of(folder: Path) -> list[str]:
 def test_folds_against_a_dict(sequence: str | None, batches: list[list[dict[str, Any]]], size: str, group: int) -> None:
     options: dict[str, object] = {"row__group_rows": group, "target__file__size": size}
     if sequence:
-        options |= {"sequence_field": sequence, "sequence_tombstone__retention": "0 s"}  # the dict forgets
+        options |= {"sequence_field": sequence, "sequence_tombstone__retention": "0 s"}  # the dict forgets deletes
     with tiny_row_groups(), memory_folder() as folder:
         store = create(folder / "t", define(COLUMNS, ["id"], **options))
         rows: dict[Any, Any] = {}
@@ -146,8 +146,8 @@ def test_rows_that_do_not_fit_are_refused_and_leave_nothing(folder: Path, code: 
     assert store.delta_log.versions() == [0]
 
 
-def test_a_row_without_its_kind_is_said_to_have_none(folder: Path) -> None:
-    """Found by a stranger, with dicts of which some had a kind: "column '_kind' holds 'None'"."""
+def test_the_error_about_a_row_without_its_kind_says_null(folder: Path) -> None:
+    """Found by a user, with dicts of which some had a kind: "column '_kind' holds 'None'"."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
     for kind, shown in ((None, "null"), ("-d", "'-d'")):
         with pytest.raises(InvalidRequest, match=f"'_kind' contains {shown} in some row; give each row one of"):
@@ -221,7 +221,7 @@ def test_late_rows_and_deletes_are_counted_as_late_only(folder: Path) -> None:
 
 
 def test_looking_again_from_scratch_is_the_same_as_folding(folder: Path) -> None:
-    """Two writers on one base: the second, rebased, gives what it would have given on the first's version."""
+    """Two writers begin on one version: the rebased second one commits what it would have committed on the first's."""
     ambient = seeded(1)
     store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"), ambient=ambient)
     write(store, [{"id": n, "s": 5, "v": 0} for n in range(20)])
@@ -256,7 +256,7 @@ def test_a_write_on_a_dropped_table_is_refused(folder: Path) -> None:
 
 @pytest.mark.parametrize("ids", [[2, 1], [1, 3, 2], [*range(2000, 3100), 5]])
 def test_unsorted_rows_are_refused(folder: Path, ids: list[int]) -> None:
-    """Files would be written that look-ups search in vain."""
+    """Look-ups would not find the keys of files with unsorted rows."""
     store = create(folder / "t", define(COLUMNS, ["id"], row__group_rows=1024))
     rows = to_arrow(store.state().definition, [{"id": n} for n in ids]).append_column(
         BUCKET_COLUMN, pa.array([0] * len(ids), pa.int32())

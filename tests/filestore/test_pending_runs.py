@@ -1,4 +1,4 @@
-"""Runs on storage: what the doctor says of damaged ones, and orders that runs must keep (FORMAT.md section 11)."""
+"""Runs on storage: how the doctor reports damaged ones, and the orders that runs must keep (FORMAT.md section 11)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def on_file(change: Callable[[pa.Table], pa.Table]) -> Callable[[FileStore], Non
 
 
 def on_run(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileStore], None]:
-    """Changes what the log says of the first run."""
+    """Changes the log's entry about the first run."""
 
     def damage(store: FileStore) -> None:
         run = runs_of(store)[0]
@@ -74,7 +74,7 @@ def on_run(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileStore], No
 
 
 def again(store: FileStore) -> None:
-    """A version brings a run that is pending already."""
+    """Makes a version add a run that is pending already."""
     action = next(a for a in store.delta_log.commit(1).actions if "domainMetadata" in a)
     edit_entry(store, 2, lambda actions: actions.append(action))
 
@@ -104,7 +104,7 @@ def test_damaged_runs_are_found(store: FileStore, damage: Callable[[FileStore], 
 
 
 def on_tombstones(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileStore], None]:
-    """Changes what the log says of the first run of deleted keys, which version 1 remembers."""
+    """Changes the log's entry about the first run of deleted keys, which version 1 remembers."""
 
     def change(actions: list[dict[str, Any]]) -> None:
         domain = next(a["domainMetadata"] for a in actions if "domainMetadata" in a)
@@ -139,7 +139,7 @@ def test_damaged_tombstones_are_found(folder: Path, damage: Callable[[FileStore]
 
 
 def test_a_run_that_goes_without_its_configuration_is_found(folder: Path) -> None:
-    """A writer that lost against that commit would not know which slot it concerned."""
+    """A writer that lost against that commit would not know which slot the removed run belonged to."""
     made = create(folder / "t", define("id BIGINT, s BIGINT", ["id"], sequence_field="s"), ambient=seeded(5))
     write(made, [{"id": 1, "s": 3, "_kind": "-D"}])
     write(made, [], overwrite=True)
@@ -156,7 +156,7 @@ def test_a_run_that_goes_without_its_configuration_is_found(folder: Path) -> Non
 
 
 def test_changes_of_one_key_keep_the_order_of_runs_and_rows(folder: Path) -> None:
-    """Also where a key goes over the end of a row group in one run and stands in the next run too."""
+    """The order holds, too, if a key's rows cross the end of a row group and continue in the next run."""
     definition = define("id BIGINT, v BIGINT", ["id"], merge__engine="partial-update", **LATER)
     made = create(folder / "t", definition, ambient=seeded(6))
     table = made.table_files(made.state())

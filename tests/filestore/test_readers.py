@@ -1,4 +1,4 @@
-"""Delta readers that know nothing of us read the right rows, whatever the values (FORMAT.md, goal 1)."""
+"""Other Delta readers read the right rows, whatever the values (FORMAT.md, goal 1)."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ PARTITION_COLUMNS = "p STRING, d DECIMAL(20,8), b BOOLEAN, i INT, e DATE, t TIME
 
 @pytest.fixture
 def partitioned(folder: Path) -> tuple[FileStore, list[dict[str, Any]]]:
-    """An append table (nulls partition it too) with each odd value, and rows that a second file brings."""
+    """Creates an append table with each odd value, and nulls, as a partition; a second file adds rows to each."""
     names = [column.split()[0] for column in PARTITION_COLUMNS.split(", ")]
     store = create(folder / "t", define(f"k BIGINT, {PARTITION_COLUMNS}, v INT", (), names, checkpoint_interval=2))
     rows = [{"k": n, **values, "v": n} for n, values in enumerate(PARTITIONS)]
@@ -155,7 +155,7 @@ def comparable(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def normal(value: Any) -> Any:
-    """One spelling of a value, whichever reader it came from."""
+    """Writes a value in one way, whichever reader returned it."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return sorted((item["key"], item["value"]) for item in value)
     if isinstance(value, dict):
@@ -171,7 +171,7 @@ def test_all_types(all_types: FileStore) -> None:
     expected = comparable(to_python(ROWS))
     assert comparable(to_python(read(all_types))) == expected
     assert comparable(to_python(read_deltalake(all_types.location))) == expected
-    frame = pl.scan_delta(all_types.location).drop("ma").collect()  # polars' maps come as lists of structs or dicts
+    frame = pl.scan_delta(all_types.location).drop("ma").collect()  # polars returns maps as lists of structs or dicts
     without = [{n: v for n, v in row.items() if n != "ma"} for row in to_python(ROWS)]
     assert comparable(frame.to_dicts()) == comparable(without)
     assert_healthy(all_types)
@@ -179,7 +179,7 @@ def test_all_types(all_types: FileStore) -> None:
 
 
 def to_python(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Structs, maps and lists without the difference between a tuple and an object."""
+    """Converts structs, maps and lists so that tuples and objects compare as equal."""
 
     def plain(value: Any) -> Any:
         if isinstance(value, list) and value and isinstance(value[0], tuple):
@@ -206,7 +206,7 @@ def to_python(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def test_foreign_writers_are_refused_by_delta_rs(folder: Path, attempt: Any) -> None:
     store = create(folder / "t", define("k BIGINT, v INT", ["k"]))
     for n in range(3):
-        write(store, [{"k": 1, "v": n}])  # so that there are files to vacuum
+        write(store, [{"k": 1, "v": n}])  # so that there are files for VACUUM to remove
     (Path(store.location) / "bucket-00000" / "orphan.parquet").write_bytes(b"")
     row = pa.table({"k": pa.array([9], pa.int64()), "v": pa.array([9], pa.int32())})
     before = sorted(Path(store.location).rglob("*"))
@@ -249,7 +249,7 @@ def test_delta_spark_reads_odd_partitions(
 
 
 def bounded(n: int) -> dict[str, Any]:
-    """A row that is both bounds of its file."""
+    """Writes a file of one row, which is both of its bounds."""
     return {
         **{"k": n, "de": Decimal(n) + Decimal("0.001"), "st": "ab" * 40 + str(n), "fl": 0.1 + n, "db": 0.1 + n},
         **{"ts": moment(2024, 1, 1, 0, 0, n, 123456, UTC), "nt": moment(1960, 1, 1, 0, 0, n, 999999)},
@@ -263,7 +263,7 @@ BOUNDED = (
 
 
 def test_delta_spark_skips_no_file_that_holds_a_row(folder: Path, spark: SparkSession) -> None:
-    """Statistics are exact to the microsecond and to the last digit: equality with a bound finds its row."""
+    """Statistics are exact to the microsecond and to the last digit, so that equality with a bound finds its row."""
     store = create(folder / "t", define(BOUNDED, ["k"]))
     for n in range(3):
         write(store, [bounded(n)])

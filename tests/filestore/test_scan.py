@@ -1,4 +1,4 @@
-"""Local scans: what comes out is what polars gives on all rows, whatever was pruned; and what is pruned in fact."""
+"""Local scans: they return what polars returns for all rows, whatever they prune; and they prune what they can."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ UTC_DAY = dt.datetime(2024, 2, 29, 12, tzinfo=dt.UTC)
 
 
 def rows_in(table: pa.Table) -> list[str]:
-    """Rows as text, in which a NaN is like another."""
+    """Returns rows as text, in which a NaN equals another one."""
     return sorted(repr(row) for row in table.to_pylist())
 
 
 def everything(store: FileStore, state: TableState) -> pl.DataFrame:
-    """All live rows, read by pyarrow and polars without any of the code under test."""
+    """Reads all live rows by pyarrow and polars, without any of the code under test."""
     frame = pl.scan_delta(store.location, version=state.version).collect()
     assert isinstance(frame, pl.DataFrame)
     return frame
@@ -89,7 +89,7 @@ row = st.fixed_dictionaries(
 
 
 def literal(value: Any) -> str:
-    """A value in SQL."""
+    """Writes a value in SQL."""
     if isinstance(value, str):
         return "'" + value.replace("'", "''") + "'"
     if isinstance(value, bytes):
@@ -120,7 +120,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def sql_conditions(draw: st.DrawFn) -> str:
-    """Comparisons, lists, ranges and null tests, joined by AND, OR and NOT; some that nothing can be pruned by."""
+    """Returns comparisons, lists, ranges and null tests, joined by AND, OR and NOT; some cannot prune anything."""
     column = draw(st.sampled_from(sorted(VALUES)))
     one, two = literal(draw(VALUES[column])), literal(draw(VALUES[column]))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">="]))
@@ -150,7 +150,7 @@ def sql_conditions(draw: st.DrawFn) -> str:
 
 @st.composite
 def expressions(draw: st.DrawFn) -> pl.Expr:
-    """The same as polars expressions, which have operators of their own."""
+    """Returns the same as polars expressions, which have operators of their own."""
     column = draw(st.sampled_from(sorted(set(VALUES) - {"d", "big", "i"})))
     one, two = pl.lit(draw(VALUES[column])), pl.lit(draw(VALUES[column]))
     name = pl.col(column)
@@ -248,7 +248,7 @@ def groups() -> Iterator[None]:
 
 @pytest.fixture
 def ordered(folder: Path, groups: None) -> FileStore:
-    """Three partitions of two files of some row groups; ids do not overlap, and `f` has a NaN in each file."""
+    """Creates three partitions of two files of some row groups; ids do not overlap, and each file has a NaN in `f`."""
     definition = define(
         "p STRING, id BIGINT, name STRING, v DECIMAL(38,2), w DECIMAL(9,2), f DOUBLE, t TIMESTAMP, only DOUBLE",
         ("p", "id"),
@@ -278,7 +278,7 @@ def ordered_row(p: str, i: int) -> dict[str, Any]:
 
 
 def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatch) -> int:
-    """How many row groups a scan touches."""
+    """Returns how many row groups a scan reads."""
     seen = []
     frame = scan_module._frame
 
@@ -292,7 +292,7 @@ def groups_read(store: FileStore, plan: ScanPlan, monkeypatch: pytest.MonkeyPatc
 
 
 def holding(store: FileStore, where: Predicate) -> tuple[set[str], int]:
-    """Which files, and how many row groups, hold a row that is wanted: by reading them all."""
+    """Reads all files, and returns which of them, and how many row groups, contain a wanted row."""
     expression = pl.sql_expr(where) if isinstance(where, str) else where
     files, groups = set(), 0
     for path, file in store.state().files.items():
@@ -520,7 +520,7 @@ def test_null_structs_keep_their_not_null_fields(folder: Path) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_evaluated_is_said_before_anything_is_read(
+def test_what_cannot_be_evaluated_is_an_error_before_anything_is_read(
     folder: Path, where: Predicate, error: type[TableStoreError], says: str
 ) -> None:
     store = create(folder / "t", define("id BIGINT, name STRING, t TIMESTAMP", ("id",)))
@@ -552,7 +552,7 @@ def test_a_file_that_is_gone_is_named(folder: Path) -> None:
 
 
 def test_polars_types_are_those_of_the_files(folder: Path) -> None:
-    """`frames.polars_schema` says what reading a file gives: a condition is checked against it beforehand."""
+    """`frames.polars_schema` predicts the types of a file's columns: a condition is checked against them beforehand."""
     definition = define(COLUMNS, ("id",))
     store = create(folder / "t", definition)
     write(store, [{"id": 1, "day": dt.date(2024, 1, 1)}])

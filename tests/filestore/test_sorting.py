@@ -1,4 +1,4 @@
-"""External sort: whatever the memory, the rows come out in the order that one sort in memory gives."""
+"""External sort: whatever the memory, it returns rows in the order of a single sort in memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SCHEMA = pa.schema([("a", pa.int32()), ("s", pa.string()), ("n", pa.int64())])
 
 
 class Spill:
-    """A place for runs that remembers how often it was opened."""
+    """A folder for runs that counts how often it was opened."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -118,7 +118,7 @@ def test_a_full_disk_is_an_error_to_retry_and_leaves_no_half_run(tmp_path: Path,
 
 
 def test_empty_batches_are_passed_over(tmp_path: Path) -> None:
-    """A group of nothing but them was an end of the stream in the wrong place."""
+    """A row group of empty batches only was taken for the end of the stream."""
     empty = pa.RecordBatch.from_pylist([], SCHEMA)
     some = pa.RecordBatch.from_pylist([{"a": n, "s": "x", "n": n} for n in (2, 1)], SCHEMA)
     found = listed(sorted_batches(iter([empty, some, empty]), ["a"], 1, Spill(tmp_path)))
@@ -126,7 +126,7 @@ def test_empty_batches_are_passed_over(tmp_path: Path) -> None:
 
 
 def test_wide_rows_side_by_side_make_no_wide_row_group(tmp_path: Path) -> None:
-    """Row groups were cut by the mean width of all rows: one of 29 MB came of it."""
+    """Row groups were cut by the mean width of all rows, so one of them had 29 MB."""
     rows = pa.table({"a": range(5000), "s": ["x" * (30_000 if 2000 <= n < 2400 else 1) for n in range(5000)]})
     spill = Spill(tmp_path)
     run = spill.files.put([rows])

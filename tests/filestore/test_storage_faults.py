@@ -1,6 +1,6 @@
-"""Fault test 11: a storage that fails by chance, tears and cuts files, is slow, and lists what was there a while ago.
+"""Fault test 11: a storage that fails at random, tears and truncates files, is slow, and returns stale listings.
 
-Retries are bounded, no version names a torn file, and whoever meets wrong bytes names the path.
+Retries are bounded, no version names a torn file, and an error about damaged bytes names the path.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def rows(store: FileStore, version: int | None = None) -> dict[int, int]:
 @pytest.mark.parametrize("later", [False, True], ids=["merge-on-write", "merge-on-read"])
 @pytest.mark.parametrize("one_in", [60, 150])
 def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
-    """Errors before and after a call's effect, parts of files among them: each try is whole or nothing."""
+    """Calls fail before or after their effect, or write parts of files: each attempt has all of its effect or none."""
     options: dict[str, object] = {"write__mode": "merge-on-read"} if later else {}
     store = make(folder, num__sorted__run_compaction__trigger=3, **options)
     dice, failed = random.Random(f"{later}/{one_in}"), Counter[str]()
@@ -83,14 +83,14 @@ def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
 
 
 def once(store: FileStore, commit_id: str, changed: list[dict[str, Any]], later: bool) -> None:
-    """A write that its writer repeats until it is told: by its id it is found to be done."""
+    """Writes, unless the table has a commit with that id already: the writer repeats it until it succeeds."""
     entries = (store.delta_log.commit(version) for version in store.delta_log.versions())
     if not any(entry is not None and entry.commit_id == commit_id for entry in entries):
         write(store, changed, commit_id=commit_id, later=later)
 
 
 def at_last(store: FileStore, storage: FaultyStorage, work: Callable[[FileStore], object]) -> int:
-    """Tries again after each failure, with a process that knows nothing; how often that was."""
+    """Retries after each failure, with a new process; returns the number of failures."""
     for number in range(300):
         try:
             work(FileStore.open(storage, store.location, store.ambient))
@@ -101,7 +101,7 @@ def at_last(store: FileStore, storage: FaultyStorage, work: Callable[[FileStore]
 
 
 def no_torn_file(store: FileStore) -> None:
-    """Every file that any version names is as long as it says, and Parquet to its end."""
+    """Asserts that every file that a version names has the size that it says, and is complete Parquet."""
     for version in store.delta_log.versions():
         state = store.state(version)
         pending = [run.as_file() for runs in state.pending().values() for run in runs]
@@ -151,7 +151,7 @@ def test_races_without_end_are_lost_after_as_many_retries_as_the_options_allow(f
 
 
 def test_slow_reads_lengthen_the_pauses_and_nothing_else(folder: Path) -> None:
-    """Each read takes ten seconds of the clock: the pause after a lost race grows with them, up to its bound."""
+    """Each read takes ten seconds of the clock: the pause after a lost race grows with it, up to a bound."""
     clock, slept = Clock(), list[float]()
     known = seeded(3, clock)
     ambient = Ambient(known.now_ms, known.new_id, lambda: 0.999, slept.append)
@@ -179,14 +179,14 @@ def test_slow_reads_lengthen_the_pauses_and_nothing_else(folder: Path) -> None:
 
 
 def damaged(store: FileStore) -> Iterator[tuple[str, Invariant]]:
-    """A path of each kind of file, and what the doctor calls it when it is cut."""
+    """Yields a path of each kind of file, and the invariant that is broken when it is truncated."""
     state = store.state()
     yield next(iter(state.files)), Invariant.FILE_SIZE
     yield next(path.name for path in Path(store.location).glob("deletion_vector_*.bin")), Invariant.VECTOR
 
 
 class Cut:
-    """A storage whose answers for one path lack their end, as of a connection that was lost."""
+    """A storage that truncates one file when it is read, as if the connection were lost."""
 
     def __init__(self, path: str, share: float) -> None:
         self._inner, self._path, self._share = LocalStorage(), path, share
@@ -239,7 +239,7 @@ def test_a_truncated_entry_is_named_and_never_taken_for_a_shorter_one(folder: Pa
 
 
 class Stale:
-    """A storage whose listings are of a while ago: what came since is missing, what went is there."""
+    """A storage with stale listings: they lack newer names, and contain names that were removed."""
 
     def __init__(self) -> None:
         self._inner = LocalStorage()
@@ -250,7 +250,7 @@ class Stale:
         return getattr(self._inner, name)
 
     def freeze(self, location: str) -> None:
-        """From now on listings say what they say now."""
+        """From now on listings contain what they contain now."""
         for folder in ("_delta_log", "_consumers"):
             self.names[f"{location}/{folder}"] = self._inner.list_names(f"{location}/{folder}")
         self.files = list(self._inner.walk(location))
@@ -271,7 +271,7 @@ def aged(folder: Path, versions: int) -> tuple[FileStore, Stale]:
 
 
 def test_a_listing_that_lacks_the_newest_entries_hides_nothing(folder: Path) -> None:
-    """Whoever opens a table goes on from what is listed to what is there; a writer never takes a number twice."""
+    """Opening a table finds the versions behind the listed ones, too; a writer never uses a number twice."""
     store, stale = aged(folder, 4)
     stale.freeze(store.location)
     for v in range(4, 9):
@@ -285,7 +285,7 @@ def test_a_listing_that_lacks_the_newest_entries_hides_nothing(folder: Path) -> 
 
 
 def test_a_listing_with_entries_that_have_expired_is_recognised(folder: Path) -> None:
-    """Version, tag or time: a reader gets rows of a version that is there, or hears that it has expired."""
+    """The listing names expired entries: readers and writers work on the newest version all the same."""
     store, stale = aged(folder, 10)
     stale.freeze(store.location)
     assert expire(reopen(store)).log_entries
@@ -318,7 +318,7 @@ def test_expiry_and_clean_up_on_stale_listings_remove_nothing_that_is_needed(fol
 
 
 def test_a_reader_whose_hold_no_listing_shows_gets_an_error_and_no_other_rows(folder: Path) -> None:
-    """A late listing of consumers is the one thing that a hold cannot stand (FORMAT.md section 1)."""
+    """A hold does not work if a listing of consumers is stale (FORMAT.md section 1)."""
     store, stale = aged(folder, 8)
     stale.freeze(store.location)
     fresh = reopen(store)

@@ -1,4 +1,4 @@
-"""Types and schemas in all their spellings (FORMAT.md section 3)."""
+"""Types and schemas in all their notations (FORMAT.md section 3)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_types_survive_delta(kind: pa.DataType) -> None:
 
 
 def _without_constraints(kind: pa.DataType) -> pa.DataType:
-    """SQL has no word for elements and values that are not null."""
+    """SQL cannot declare elements and values as not null."""
     if pa.types.is_list(kind):
         return pa.list_(pa.field("element", _without_constraints(kind.value_type)))
     if pa.types.is_map(kind):
@@ -142,7 +142,7 @@ def test_sql_types_that_are_not_ours_are_refused(sql: str) -> None:
 
 
 def test_names_of_other_databases_are_refused_and_not_guessed() -> None:
-    """Found by a stranger: VARCHAR2 became STRING, INT8 a TINYINT, and TIMESTAMP WITHOUT TIME ZONE an instant."""
+    """Found by a user: VARCHAR2 became STRING, INT8 became TINYINT, and TIMESTAMP WITHOUT TIME ZONE an instant."""
     elsewhere = "VARCHAR2 NVARCHAR2 NVARCHAR CLOB CHAR NUMBER INT1 INT2 INT4 INT8 INT64 FLOAT8 UINT MEDIUMINT BIT UUID"
     for name in (*elsewhere.split(), "INT UNSIGNED", "INT[]"):
         for sql in (name, f"ARRAY<{name}>", f"STRUCT<a: {name}>"):
@@ -218,6 +218,6 @@ def test_unknown_columns_are_named_with_what_there_is() -> None:
         parse_columns("a INT, b STRING").column("c")
 
 
-def test_key_columns_are_not_null_unless_said() -> None:
+def test_key_columns_are_not_null_unless_declared() -> None:
     schema = parse_columns("a INT, b INT NULL, c INT", ["a", "b"])
     assert [column.nullable for column in schema] == [False, True, True]

@@ -1,4 +1,4 @@
-"""Processes that write one table at the same time, and note what they were told of each commit."""
+"""Processes that write one table at the same time, and record the result of each commit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEYS = 200
 
 @dataclass(frozen=True)
 class Reported:
-    """What a writer was told of one of its commits: the version, or that it lost."""
+    """The result of a writer's commit: the version, or None if it lost."""
 
     version: int | None
     commit_id: str | None
@@ -29,7 +29,7 @@ class Reported:
 
 
 def contend(table: Table, folder: Path, seed: int, writers: int, commits: int) -> list[Reported]:
-    """Runs writers that try so many commits each; returns all that they were told."""
+    """Runs writers, each with so many commits; returns the results of all."""
     files = [folder / f"writer-{n}.json" for n in range(writers)]
     start = PROCESSES.Barrier(writers)
     running = [
@@ -76,7 +76,7 @@ def _batch(dice: random.Random, writer: int, number: int) -> list[Row]:
 
 
 def history(reported: list[Reported]) -> list[Reported]:
-    """The commits that were acknowledged, in the order of versions, which must be all the versions there are."""
+    """Returns the acknowledged commits in the order of their versions, which must be all versions there are."""
     acknowledged = sorted((t for t in reported if t.version is not None), key=lambda t: t.version or 0)
     assert [t.version for t in acknowledged] == list(range(1, len(acknowledged) + 1))
     return acknowledged

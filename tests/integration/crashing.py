@@ -46,7 +46,7 @@ Row = dict[str, Any]
 
 
 def batch(seed: int, number: int) -> list[Row]:
-    """Some puts and deletes of a small set of keys; each row says whose it is."""
+    """Returns some puts and deletes of a small set of keys; each row contains its batch's number."""
     dice = random.Random(f"{seed}.{number}")
     found = []
     for key in dice.sample(range(KEYS), dice.randint(1, 12)):
@@ -56,7 +56,7 @@ def batch(seed: int, number: int) -> list[Row]:
 
 
 def after(seed: int, numbers: Iterable[int]) -> list[Row]:
-    """The table's rows when those batches were written in order."""
+    """Returns the table's rows after those batches were written in order."""
     rows: dict[int, Row] = {}
     for number in numbers:
         for row in batch(seed, number):
@@ -69,13 +69,13 @@ def after(seed: int, numbers: Iterable[int]) -> list[Row]:
 
 @dataclass(frozen=True)
 class Death:
-    """When a process kills itself, as ``kill -9`` would: before or after its n-th call of storage or log."""
+    """When a process kills itself, like ``kill -9``: before or after its n-th call of storage or log."""
 
     call: int
 
 
 def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, until: int | None = None) -> bool:
-    """A process that writes batches from `start` on until it dies; whether it did, or came to the batch `until`."""
+    """Runs a process that writes batches from `start` on; returns whether it died before the batch `until`."""
     process = PROCESSES.Process(target=_write, args=(table.opened.identity, seed, start, str(acks), death, until))
     process.start()
     process.join(300)
@@ -88,10 +88,10 @@ def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, u
 
 
 def reach(table: TableIdentity, strike: Callable[[], None] = lambda: None) -> Table:
-    """A table in another process, on a storage that strikes before and after each call."""
+    """Opens a table in another process, on a storage that calls `strike` before and after each call."""
 
     def hook(call: Call) -> None:
-        if call.operation != "append" or call.done:  # of which a file has many
+        if call.operation != "append" or call.done:  # a file has many appends
             strike()
 
     return Table(OpenedTable(table, FaultyStorage(LocalStorage(), hook), system_ambient()))
@@ -103,7 +103,7 @@ def _write(table: TableIdentity, seed: int, start: int, acks: str, death: Death,
 
 
 def write_on(table: Table, seed: int, start: int, acks: Path, until: int | None = None) -> None:
-    """Writes batches one after the other, noting each that was acknowledged."""
+    """Writes batches one after the other, and records each that was acknowledged."""
     number = start
     while until is None or number < until:
         table.write(to_arrow(table, batch(seed, number)), app=(APP, number))
@@ -112,14 +112,14 @@ def write_on(table: Table, seed: int, start: int, acks: Path, until: int | None 
 
 
 def acknowledge(acks: Path, number: int) -> None:
-    """Notes that a batch's writer was told that it is written."""
+    """Records that the write of a batch was acknowledged."""
     handle = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     os.write(handle, f"{number}\n".encode())
     os.close(handle)
 
 
 def acknowledged(acks: Path) -> int:
-    """How many batches were."""
+    """Returns how many batches were acknowledged."""
     return len(acks.read_text().splitlines()) if acks.exists() else 0
 
 
@@ -136,7 +136,7 @@ class Countdown:
 
 
 class struck(AbstractContextManager[Callable[[], None]]):  # noqa: N801  # reads as a verb
-    """While it lasts, logs that writers open strike before and after each call, too."""
+    """While this context is open, logs that writers open call `strike` before and after each call, too."""
 
     def __init__(self, strike: Callable[[], None]) -> None:
         self._strike = strike

@@ -1,4 +1,4 @@
-"""Writers of many tables that all stand still at one point between log and snapshot, to be killed there together."""
+"""Writers of many tables that all wait at one point between log and snapshot, where a test kills them together."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ SECONDS = 120.0
 
 
 def large_batch(seed: int, number: int) -> list[Row]:
-    """Puts and deletes of so many keys of a small set that they lie in both of two buckets."""
+    """Returns puts and deletes of so many keys of a small set that both of two buckets contain some."""
     dice = random.Random(f"{seed}.{number}")
     kinds = {key: "-D" if dice.random() < 0.25 else "+U" for key in dice.sample(range(KEYS), 30)}
     return [{"id": key, "batch": number if kind == "+U" else None, "_kind": kind} for key, kind in kinds.items()]
 
 
 def rows_after(seed: int, numbers: Iterable[int]) -> list[Row]:
-    """The table's rows when those batches were written in order."""
+    """Returns the table's rows after those batches were written in order."""
     state: dict[int, Row] = {}
     for row in (row for number in numbers for row in large_batch(seed, number)):
         state.pop(row["id"], None)
@@ -62,7 +62,7 @@ def write_tasks(table: Table, rows: list[dict[str, Any]]) -> int:
 
 
 class _Points:
-    """In the writers' process: lets each thread come as far as its point, and no farther."""
+    """Runs in the writers' process: stops each thread at its point."""
 
     def __init__(self, point: str, reached: Callable[[], None]) -> None:
         self._point = point
@@ -74,7 +74,7 @@ class _Points:
         self._calls.seen, self._calls.committed = 0, False
 
     def pass_by(self, point: str, number: int) -> None:
-        """A thread comes to a point for the n-th time or more."""
+        """A thread reaches a point, where it stops at the n-th time."""
         if point != self._point:
             return
         self._calls.seen += 1
@@ -88,7 +88,7 @@ class _Points:
             self.pass_by("after-snapshot", 1)
 
     def watching(self) -> ExitStack:
-        """Watches the log's calls while it lasts."""
+        """Watches the log's calls while the context is open."""
         prepare, end = KafkaLogWriter.prepare, TransactionClient.end
         points = self
 
@@ -100,7 +100,7 @@ class _Points:
 
         def watched_end(client: TransactionClient, *args: Any, **named: Any) -> int:
             found = end(client, *args, **named)
-            if points._calls.committed:  # not those that end earlier writes' transactions
+            if points._calls.committed:  # calls that end earlier writes' transactions are left out
                 points.pass_by("between-ends", 1)
             return found
 
@@ -114,7 +114,7 @@ def _write_all(tables: Sequence[TableIdentity], seed: int, number: int, point: s
     points = _Points(point, reached.release)
 
     def write(table: TableIdentity, own: int) -> None:
-        while True:  # until the point holds it: a broker that has just begun again may answer too late
+        while True:  # until it waits at the point: a broker that has just restarted may answer too late
             points.begin()
             opened = Table(OpenedTable(table, FaultyStorage(LocalStorage(), points.storage), system_ambient()))
             with suppress(Unavailable):
@@ -127,7 +127,7 @@ def _write_all(tables: Sequence[TableIdentity], seed: int, number: int, point: s
 
 
 def standing_still(tables: Sequence[TableIdentity], seed: int, number: int, point: str) -> Any:
-    """A process whose writers, one a table, have all come to the point with their batch of that number."""
+    """Starts a process whose writers, one for each table, have all reached the point with the batch of that number."""
     reached = PROCESSES.Semaphore(0)
     process = PROCESSES.Process(target=_write_all, args=(tables, seed, number, point, reached))
     process.start()
@@ -136,5 +136,5 @@ def standing_still(tables: Sequence[TableIdentity], seed: int, number: int, poin
         if not reached.acquire(timeout=max(0.0, until - time.monotonic())):
             process.kill()
             process.join()
-            raise AssertionError(f"{at} of {len(tables)} writers came to {point} (exit code {process.exitcode})")
+            raise AssertionError(f"{at} of {len(tables)} writers reached {point} (exit code {process.exitcode})")
     return process

@@ -1,11 +1,11 @@
-"""``python -m tests.integration.soak [--seconds N] [--rate N] [--kill-every S]``: a table under load while things die.
+"""``python -m tests.integration.soak [--seconds N] [--rate N] [--kill-every S]``: a table under load and kills.
 
-A writer commits changes each second, a reader follows them and keeps what it got; writer, broker and reader are killed
-in turn and started again. At the end: the table has what was written, what the reader kept leads to it exactly (each
-``-U`` and ``-D`` is the row that was there), so do the topic's records, and the doctor finds nothing.
+A writer commits changes each second, a reader follows and stores them; writer, broker and reader are killed
+in turn and started again. At the end the table has what was written, the reader's changes lead to it exactly (each
+``-U`` and ``-D`` is the row that was there), the topic's records do so, too, and the doctor finds nothing.
 
-What the writer writes is a function of a number, and the number travels in the commit: a writer that died goes on with
-the next one. The reader keeps the changes between two versions as one file, whose name says both: one that died goes on
+What the writer writes is a function of a number, and each commit contains its number: a restarted writer goes on with
+the next one. The reader stores the changes between two versions as one file, named by both: a restarted one goes on
 behind its last file.
 """
 
@@ -49,7 +49,7 @@ PATIENCE_S = 120.0
 
 
 def batch(number: int, rate: int) -> pl.DataFrame:
-    """The changes of one commit, each of another key: one in eight is a delete."""
+    """Returns the changes of one commit, each of another key; one in eight is a delete."""
     dice = np.random.default_rng(number)
     ids = dice.choice(KEYS, rate, replace=False)
     kinds = np.where(dice.random(rate) < 0.125, "-D", "+U")
@@ -58,14 +58,14 @@ def batch(number: int, rate: int) -> pl.DataFrame:
 
 
 def expected(batches: int, rate: int) -> pl.DataFrame:
-    """The table after so many commits."""
+    """Returns the table's rows after so many commits."""
     changes = pl.concat([batch(number, rate) for number in range(batches)])
     last = changes.group_by("id", maintain_order=True).last()
     return last.filter(pl.col(KIND_COLUMN) != "-D").drop(KIND_COLUMN).sort("id")
 
 
 def written(table: Table) -> int:
-    """How many commits the table has."""
+    """Returns how many commits the table has."""
     return table.filestore.state().app_versions.get(APP, -1) + 1
 
 
@@ -77,18 +77,18 @@ def table_of(warehouse: str) -> Table:
 
 
 def write(warehouse: str, rate: int, stop: Path) -> None:
-    """A commit each second, until there is a file of that name."""
+    """Commits once each second, until the file `stop` exists."""
     table = table_of(warehouse)
     begin = time.monotonic() - written(table)
     while not stop.exists():
         number = written(table)
         time.sleep(max(0.0, begin + number - time.monotonic()))
-        with contextlib.suppress(Unavailable):  # the same number again
+        with contextlib.suppress(Unavailable):  # the loop writes the same number again
             table.write(batch(number, rate), app=(APP, number))
 
 
 def read(warehouse: str, kept: Path) -> None:
-    """Keeps what comes, for ever."""
+    """Stores changes as they arrive, until it is killed."""
     table = table_of(warehouse)
     while True:
         with contextlib.suppress(Unavailable):
@@ -115,7 +115,7 @@ def keep(kept: Path, after: int, until_version: int, held: list[pa.RecordBatch])
 
 
 def spans(kept: Path) -> list[tuple[int, int]]:
-    """The versions that the files lead between."""
+    """Returns the versions before and after each stored file."""
     names = sorted(path.stem.split("-") for path in kept.glob("*.arrow"))
     return [(int(first), int(last)) for first, last in names]
 
@@ -124,7 +124,7 @@ def spans(kept: Path) -> list[tuple[int, int]]:
 
 
 def exact(changes: pl.DataFrame) -> pl.DataFrame:
-    """The rows to which a changelog leads; fails if a change does not fit the row that was there."""
+    """Returns the rows to which a changelog leads; fails if a change does not fit the row that was there."""
     by_key = changes.with_row_index("at").sort("id", "at")
     row = pl.struct("number", "note")
     adds = pl.col(KIND_COLUMN).is_in(["+I", "+U"])
@@ -146,7 +146,7 @@ def kept_changes(kept: Path) -> pl.DataFrame:
 
 
 def logged(table: Table) -> pl.DataFrame:
-    """What the log holds of all snapshots, in their order."""
+    """Reads what the log holds of all snapshots, in their order."""
     config = table.opened.required_log()
     with open_log(config, table.opened.ambient) as log:
         transactions = [t for snapshot in reversed(table.snapshots()) for t in snapshot.transactions]
@@ -175,20 +175,20 @@ class Player:
         self.process.wait()
 
     def check(self) -> None:
-        """It ends only when it is killed, or at the writer's stop."""
+        """Asserts that the process runs, or that the writer has stopped because it was asked to."""
         assert self.process is not None
         assert self.process.poll() in (None, 0), f"the {self.name} ended with {self.process.returncode}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """What came of a soak in which all was right.
+    """The result of a soak without errors.
 
     Attributes:
-        deaths: How often each of them was killed.
-        commits: How many the writer made.
-        records: How many records the log has of them.
-        kept: How many changes the reader kept.
+        deaths: How often each process was killed.
+        commits: How many commits the writer made.
+        records: How many records of these commits the log has.
+        kept: How many changes the reader stored.
     """
 
     deaths: Mapping[str, int]
@@ -201,11 +201,11 @@ def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Consol
     """Runs everything; an AssertionError says what went wrong.
 
     Args:
-        folder: An empty one.
-        seconds: How long they work in all; what a revival takes comes on top, so that a slow machine has no fewer.
-        rate: Changes a second.
-        kill_every: Seconds between two deaths, about.
-        say: Told of each death.
+        folder: An empty folder.
+        seconds: How long the processes work in all; restarts are not counted, so that slow machines have as many.
+        rate: Changes in each second.
+        kill_every: About so many seconds are between two deaths.
+        say: The console to which each death is printed.
     """
     warehouse, kept, stop = folder / "warehouse", folder / "kept", folder / "stop"
     kept.mkdir()
@@ -244,7 +244,7 @@ def soak(folder: Path, seconds: float, rate: int, kill_every: float, say: Consol
 
 
 def work(table: Table, kept: Path, seconds: float, players: Sequence[Player]) -> None:
-    """Lets them work so long, and until each has come further: nobody may be held up by what died before."""
+    """Waits so long, and until writer and reader have made progress: a dead process must not stop the others."""
     commits, files = written(table), len(spans(kept))
 
     def further() -> bool:
@@ -275,7 +275,7 @@ def make(warehouse: Path, broker: KafkaBroker) -> Table:
 
 
 def deaths(seconds: float, every: float) -> Iterator[tuple[float, str]]:
-    """Who dies in turn, each after how many seconds; the last one at the end."""
+    """Yields the process to kill and the seconds before that; the last one dies at the end."""
     dice, left = random.Random(seconds), seconds
     for victim in itertools.cycle(("writer", "broker", "reader")):
         pause = min(every * (0.5 + dice.random()), left)
@@ -286,12 +286,12 @@ def deaths(seconds: float, every: float) -> Iterator[tuple[float, str]]:
 
 
 def finish(table: Table, rate: int) -> int:
-    """Two more commits, the second so that the reader knows that it has all of the first; gives the first's version."""
+    """Commits twice, so that the reader knows that it has all of the first; returns the first's version."""
     return min(committed(table, rate) for _ in range(2))
 
 
 def committed(table: Table, rate: int) -> int:
-    """The version of one more commit; whatever died has to be mended by it."""
+    """Commits once more and returns the version; this commit has to repair whatever dead processes left."""
     number = written(table)
     while True:
         with contextlib.suppress(Unavailable):

@@ -1,4 +1,4 @@
-"""The whole path at once: the catalog over HTTP, a Kafka log, Spark on one side and plain Python on the other."""
+"""The whole path at once: a catalog over HTTP, a log in Kafka, Spark on one side and plain Python on the other."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_from_a_service_through_kafka_and_spark_and_back(
         assert topic in AdminClient({"bootstrap.servers": kafka_broker.bootstrap}).list_topics().topics
         lake = SparkStore(spark, store)
 
-        def bring_up_to_date() -> None:
+        def copy_changes() -> None:
             lake.write_stream(
                 "shop.copy",
                 lake.read_stream("shop.orders"),
@@ -53,13 +53,13 @@ def test_from_a_service_through_kafka_and_spark_and_back(
                 "id", "'new' status", "id / 4 price", "timestamp_seconds(1700000000 + id) at"
             )
             lake.write("shop.orders", load)
-            bring_up_to_date()
+            copy_changes()
             assert rows(copy) == rows(orders)
             orders.write(pa.table({"id": [1, 2, 700], "status": ["paid", "sent", "new"]}))
             orders.write(pa.table({"id": [3, 4], "_kind": ["-D", "-D"]}))
             lake.write("shop.orders", spark.range(100, 110).selectExpr("id", "'late' status"))
             orders.compact(full=True)
-            bring_up_to_date()
+            copy_changes()
             foreign.catch_up()
             found = assert_whole(orders)
             assert len(found) == 499

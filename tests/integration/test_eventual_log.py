@@ -50,7 +50,7 @@ def make(store: Store, request: pytest.FixtureRequest, **options: str) -> Table:
 
 
 def on(table: Table, storage: Any = None) -> Table:
-    """The table as another process has it."""
+    """Opens the table as another process does."""
     return again(table, storage=storage or LocalStorage())
 
 
@@ -63,7 +63,7 @@ def delete(table: Table, *ids: int) -> int:
 
 
 def assert_right(table: Table) -> None:
-    """By log order, by versions, and by the doctor."""
+    """Asserts that the log's order, its order by versions, and the doctor agree."""
     found = assert_whole(table)
     assert applied(table) == found
     newest = table.filestore.state().version
@@ -85,7 +85,7 @@ def write_and_die(where: Any, ids: list[int], name: str, how: dict[str, Any]) ->
 
 
 def die(table: Table, *ids: int, name: str = "never", **how: Any) -> None:
-    """A writer that dies between its records and its snapshot."""
+    """Runs a writer that dies between its records and its snapshot."""
     process = PROCESSES.Process(target=write_and_die, args=(table.opened.identity, list(ids), name, how))
     process.start()
     process.join(300)
@@ -128,7 +128,7 @@ def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> N
     assert_right(table)
     version = table.filestore.state().version
     assert on(table).recover().repaired == ()
-    assert table.filestore.state().version == version, "what is mended is not mended again"
+    assert table.filestore.state().version == version, "what is repaired is not repaired again"
 
 
 def batches(table: Table) -> list[LogBatch]:
@@ -141,7 +141,7 @@ def records(table: Table) -> int:
 
 @pytest.mark.slow
 def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
-    """Each dead writer repeated all that others had left, once for each transaction of theirs that had the key."""
+    """Each dead writer repeated the keys that others had left, once for each of their transactions with the key."""
     put(table, 1, 2, 3)
     written = [records(table)]
     for number in range(6):
@@ -177,7 +177,7 @@ def test_a_tail_of_more_records_than_are_held_at_once(table: Table, monkeypatch:
 
 
 def test_a_control_record_of_a_dead_writer_does_not_hold_readers_up(table: Table) -> None:
-    """There is no key to repair, and readers waited for the next write."""
+    """The stray has no key to repair, so readers waited for the next write."""
     put(table, 1, 2)
     die(table, overwrite=True)
     assert len(on(table).recover().repaired) == 1
@@ -217,7 +217,7 @@ def test_one_that_cannot_leaves_it_to_the_next(table: Table) -> None:
 
 
 def between(table: Table, work: Any) -> Table:
-    """The table of a writer that others are faster than: work is done when its records are told, before its commit."""
+    """Opens the table for a writer that loses a race: `work` runs after its records are written, before its commit."""
     done: list[int] = []
 
     def hook(call: Call) -> None:
@@ -236,7 +236,7 @@ def test_the_one_that_commits_last_speaks_last(table: Table) -> None:
 
 
 def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
-    """The late writer has told what the table said of the stray's key, and then another one changes it."""
+    """The late writer has repaired the stray's key by the table's row, and then another writer changes that row."""
     put(table, 1, 2)
     die(table, 2, 3)
     put(between(table, lambda: put(on(table), 2, 3, name="early")), 1, name="late")
@@ -245,7 +245,7 @@ def test_strays_that_others_wrote_over_meanwhile(table: Table) -> None:
 
 
 def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
-    """Another one commits over them; then the living one dies all the same."""
+    """Another writer commits the same keys before the living one does."""
     put(table, 1, 2)
 
     def others() -> None:

@@ -1,6 +1,6 @@
-"""Fault test 7: readers pinned at snapshots while writers commit and the log is truncated to a later one.
+"""Fault test 7: readers begin at snapshots while writers commit and the log is truncated to a later one.
 
-Every change is seen once and in the bucket's order, or the reader is told of the gap: none is passed over silently.
+A reader gets every change once and in the bucket's order, or an error about the gap: it skips none silently.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def table(store: Store, request: pytest.FixtureRequest) -> Table:
 
 
 def truncate(table: Table, version: int) -> None:
-    """Takes away what the version covers."""
+    """Truncates the log up to the version's log offsets."""
     config = table.opened.log_config()
     assert config is not None
     with open_log(config, table.opened.ambient) as log:
@@ -60,7 +60,7 @@ def truncate(table: Table, version: int) -> None:
 
 @dataclass
 class Reader:
-    """One that was pinned at a version: its rows, and the changes that it has been given since."""
+    """A reader that began at a version: the rows of that version, and the changes that it has read since."""
 
     table: Table
     pinned: int
@@ -78,7 +78,7 @@ class Reader:
         return cls(table, pinned, following, stop, [{**row, "_kind": "+I"} for row in rows(table, pinned)])
 
     def read(self) -> None:
-        """One more batch, which must be there."""
+        """Reads one more batch, which must be there."""
         try:
             self.found += next(self.following).to_pylist()
         except NotFound as error:
@@ -96,7 +96,7 @@ class Reader:
 
 
 class Writers:
-    """Two, each with keys of its own, so that no change is told twice; what they wrote, by version."""
+    """Two writers with keys of their own, so that no repair writes a change twice; and what they wrote, by version."""
 
     def __init__(self, table: Table, seed: int) -> None:
         self.table = table
@@ -105,7 +105,7 @@ class Writers:
         self._number = 0
 
     def write(self, writer: int, meanwhile: bool = False) -> None:
-        """Puts and deletes in both buckets; perhaps another one is faster between this one's log and its snapshot."""
+        """Writes puts and deletes in both buckets; the other writer may commit between this log and its snapshot."""
         self._number += 1
         keys = self.dice.sample(range(writer, 40, 2), 8)
         gone = {key for key in keys if self.dice.random() < 0.2}
@@ -123,7 +123,7 @@ class Writers:
 
 
 def by_bucket(found: Sequence[Row], apart: Sequence[str]) -> dict[tuple[int, str], list[tuple[int, int | None]]]:
-    """The changes of each bucket in their order; with writers that are told apart those of each."""
+    """Returns the changes of each bucket in their order, or of each writer in each bucket if `apart` names writers."""
     buckets = bucket_of(pa.table({"id": pa.array([row["id"] for row in found], pa.int64())}), ["id"], BUCKETS)
     listed: dict[tuple[int, str], list[tuple[int, int | None]]] = defaultdict(list)
     for row, bucket in zip(found, buckets.tolist(), strict=True):
@@ -133,9 +133,9 @@ def by_bucket(found: Sequence[Row], apart: Sequence[str]) -> dict[tuple[int, str
 
 
 def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) -> None:
-    """Each reader has all of its changes, or was told that some are gone and has what lies before them.
+    """Asserts that each reader has all its changes, or got an error about a gap and has the changes before it.
 
-    The order of an eventual log is that of its records and not of its versions: there each writer's own order counts.
+    An eventual log is in the order of its records and not of its versions, so only each writer's own order is compared.
     """
     apart = WRITERS if table.definition.options["log.consistency"] == "eventual" else ()
     for reader in readers:
@@ -150,7 +150,7 @@ def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) 
 
 
 def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_gap(table: Table, seed: int) -> None:
-    """Writers, readers and the truncation take turns as chance says it."""
+    """Writers, readers and the truncation take turns at random."""
     dice, writers = random.Random(seed), Writers(table, seed)
     writers.write(0)
     readers, gone = [Reader.pin(table)], 0
@@ -168,7 +168,7 @@ def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_
             behind = [r for r in readers if not r.reported_gap and len(r.found) < len(writers.since(r.pinned))]
             if behind:
                 dice.choice(behind).read()
-    readers.append(Reader.pin(table))  # nothing is truncated behind it
+    readers.append(Reader.pin(table))  # nothing is truncated after it has begun
     writers.write(0)
     for reader in readers:
         reader.finish()
@@ -177,7 +177,7 @@ def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_
 
 
 def test_a_reader_behind_the_truncation_gets_an_error_and_one_past_it_misses_nothing(table: Table, seed: int) -> None:
-    """S is read while five versions come, and the log goes to S + 3."""
+    """Readers begin at version S, five versions are committed, and the log is truncated to S + 3."""
     writers = Writers(table, seed)
     writers.write(0)
     behind, within = Reader.pin(table), Reader.pin(table)

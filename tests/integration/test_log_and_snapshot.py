@@ -1,4 +1,4 @@
-"""What another consumer of the Kafka topic sees when log and snapshot are torn apart."""
+"""What another consumer of the Kafka topic reads when a writer stops between log and snapshot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def put(table: Table, *ids: int, name: str = "a", **how: Any) -> int:
 
 
 def on(table: Table, storage: Any) -> Table:
-    """The table on another storage, as another process has it."""
+    """Opens the table on another storage, as another process does."""
     return again(table, storage=storage)
 
 
@@ -73,7 +73,7 @@ def test_other_consumers_read_what_the_table_holds(table: Table, foreign: Foreig
 
 @pytest.mark.parametrize("point", ["commit", "data-file", "sync"])
 def test_log_written_snapshot_not(table: Table, foreign: ForeignConsumer, point: str) -> None:
-    """The writer lives and tidies up after itself: nobody ever sees its records, and nobody waits for them."""
+    """The writer lives and aborts its transaction: nobody ever reads its records, and nobody waits for them."""
     put(table, 1)
     path = {"commit": ".json", "data-file": "bucket", "sync": "bucket"}[point]
     operation = {"commit": "write_new", "data-file": "append", "sync": "sync"}[point]
@@ -97,7 +97,7 @@ def test_a_lost_reply_of_the_commit(table: Table, foreign: ForeignConsumer) -> N
 
 
 def test_snapshot_written_log_not(table: Table, foreign: ForeignConsumer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our readers see the commit at once; the next write, by anyone, lets the topic's other consumers see it."""
+    """Our readers see the commit at once; the topic's other consumers see it after the next write by anyone."""
 
     def unreachable(*how: Any) -> Any:
         raise Unavailable("the network is down")
@@ -132,7 +132,7 @@ def test_a_repeated_batch_rolls_the_log_forward(
 
 
 def wait_before_commit(where: Any, name: str, at_commit: Any) -> None:
-    """A writer that is stopped between its log and its snapshot, once."""
+    """Stops a writer between its log and its snapshot, once."""
 
     def hook(call: Any) -> None:
         if call.operation == "write_new" and call.path.endswith(".json") and not at_commit.is_set():
@@ -147,7 +147,7 @@ def wait_before_commit(where: Any, name: str, at_commit: Any) -> None:
 def test_a_writer_that_is_stopped_for_long_keeps_its_transaction_until_it_dies(
     table: Table, foreign: ForeignConsumer, end: str
 ) -> None:
-    """Only death tells: a time-out would abort what a slow writer commits later."""
+    """Only a dead writer's transaction is aborted: a time-out would abort what a slow writer commits later."""
     at_commit = PROCESSES.Event()
     stopped = PROCESSES.Process(target=wait_before_commit, args=(table.opened.identity, "slow", at_commit))
     stopped.start()

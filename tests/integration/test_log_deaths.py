@@ -1,4 +1,4 @@
-"""Writers die at each point between log and snapshot: after recovery the log is what the snapshots say, exactly."""
+"""Writers die at each point between log and snapshot: after recovery the log is exactly what the snapshots say."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def topic_of(table: Table) -> str:
 
 
 def named(table: Table) -> Counter[str]:
-    """How many records each commit has, as the snapshots say."""
+    """Returns how many records each commit has, as the snapshots say."""
     snapshots = [s for s in table.snapshots() if s.transactions]
     return Counter({s.commit_id: sum(r.count for t in s.transactions for r in t.ranges) for s in snapshots})
 
 
 def foreign_values(tables: Sequence[Table]) -> dict[str, list[Value]]:
-    """What a consumer with read_committed gets of each topic, in the order of each partition, as far as it gets."""
+    """Reads each topic by a consumer with read_committed, in the order of each partition, up to the partition's end."""
     consumer = Consumer(
         {
             "bootstrap.servers": tables[0].definition.options["log.kafka.bootstrap.servers"],
@@ -93,10 +93,10 @@ def foreign_values(tables: Sequence[Table]) -> dict[str, list[Value]]:
 
 
 def caught_up(tables: Sequence[Table]) -> dict[str, list[Value]]:
-    """The same, once it has all that snapshots name.
+    """Returns `foreign_values` once they have all that snapshots name.
 
-    A recovery that met a broker which had just begun again may have left something, and that broker may leave out a
-    marker while it begins (PROTOCOL.md section 8): it is done again, as compactors do it.
+    A recovery may be incomplete if the broker had just restarted, and that broker may leave out a
+    marker while it starts (PROTOCOL.md section 8): the recovery is repeated, as compactors do it.
     """
     until = time.monotonic() + SECONDS
     while True:
@@ -111,7 +111,7 @@ def caught_up(tables: Sequence[Table]) -> dict[str, list[Value]]:
 
 
 def _standing(table: Table) -> str:
-    """What is known of a log that holds its readers back."""
+    """Describes a log that holds its readers back."""
     open_ = [t.id for t in table.filestore.state().log.open]
     return f"{topic_of(table)}: {table.log_status()}, open: {open_}"
 
@@ -126,7 +126,7 @@ def by_id(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 class Fleet:
-    """Tables that live through the same deaths, and what was written to each."""
+    """Tables whose writers die together, and the batches that were written to each."""
 
     def __init__(self, store: Store, broker: KafkaBroker, seed: int, mode: str, count: int) -> None:
         self.tables = make_tables(store, broker, mode, count)
@@ -143,7 +143,7 @@ class Fleet:
         return rows_after(self._seed + own, self._written[own])
 
     def die(self, number: int, point: str, killed: str) -> None:
-        """All writers die at a point; then half of the tables are recovered, and the others by a write."""
+        """Kills all writers at a point; then recovers half of the tables, and writes to the others."""
         process = standing_still([t.opened.identity for t in self.tables], self._seed, number, point)
         if killed == "broker":
             self._broker.kill()
@@ -154,7 +154,7 @@ class Fleet:
         if COMMITTED[point]:
             for numbers in self._written:
                 numbers.append(number)
-        with ThreadPoolExecutor(4) as pool:  # each waits for the broker most of the time
+        with ThreadPoolExecutor(4) as pool:  # each thread waits for the broker most of the time
             list(pool.map(lambda own: self._repair(own, number), range(len(self.tables))))
 
     def _repair(self, own: int, number: int) -> None:
@@ -165,26 +165,26 @@ class Fleet:
                     self.tables[own].recover()
                 else:
                     self.write(own, number + 100)
-            except Unavailable:  # of a broker that has just begun again
+            except Unavailable:  # from a broker that has just restarted
                 assert time.monotonic() < until
             else:
                 return
 
     def check(self, where: str) -> None:
-        """Table, snapshots and what foreign readers get are the same."""
+        """Asserts that tables, snapshots and the records that other consumers read agree."""
         found = caught_up(self.tables)
         for own, table in enumerate(self.tables):
             reported = f"seed {self._seed}, table {own}, {where}"
             assert by_id(rows(table)) == self.expected(own), reported
             values, commits = found[topic_of(table)], named(table)
-            if self._mode == "plain":  # nobody but the snapshots tells what was committed
+            if self._mode == "plain":  # only the snapshots say what was committed
                 values = [v for v in values if v["source"]["commit"] in commits]
-            if self._mode != "eventual":  # whose readers see what is taken back, too
+            if self._mode != "eventual":  # readers of an eventual log read aborted records, too
                 assert Counter(v["source"]["commit"] for v in values) == commits, reported
             assert by_id(replay(changes_of(values), ["id"])) == self.expected(own), reported
 
     def check_readers(self) -> None:
-        """Our readers, started at each version, come to the table's rows."""
+        """Asserts that our readers, started at each version, end with the table's rows."""
         for own, table in list(enumerate(self.tables))[::4]:
             for version in range(table.filestore.state().version + 1):
                 started = [{**row, "_kind": "+I"} for row in rows(table, version)] + changes(table, version=version)

@@ -1,4 +1,4 @@
-"""Tasks that are tried again: what they write twice into an eventual log is given once by `Table.follow`."""
+"""Tasks that are tried again: `Table.follow` emits once what they write twice into an eventual log."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ def table(store: Store, log_options: dict[str, str]) -> Table:
 
 
 def changed(*ids: int) -> pa.Table:
-    """An update of each; 3 is deleted."""
+    """Returns an update of each id, but a delete of 3."""
     kinds = ["-D" if key == 3 else "+U" for key in ids]
     return pa.table({"id": ids, "name": ["b"] * len(ids), "_kind": kinds})
 
 
 def write_retried(table: Table, first: Sequence[int], ids: Sequence[int], meanwhile: Callable[[], object]) -> None:
-    """One commit: an attempt tells of the first keys and is lost; another one, after others had time, tells of all."""
+    """Commits once: an attempt logs the first keys and is lost; `meanwhile` runs; another attempt logs all keys."""
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         job.run(sorted_batches(table, changed(*first)), "0.0")
@@ -72,7 +72,7 @@ def test_a_retried_task_is_given_once(table: Table) -> None:
 
 
 def test_one_that_begins_again_gets_what_it_needs(table: Table) -> None:
-    """Between the attempts a consumer is resumed: it has forgotten what it was told."""
+    """A consumer is resumed between the attempts: it no longer knows which records it has read."""
     found: list[Row] = followed(table, consumer="job")
 
     def read() -> None:
@@ -85,7 +85,7 @@ def test_one_that_begins_again_gets_what_it_needs(table: Table) -> None:
     assert replay(found, ["id"]) == rows(table)
 
 
-def test_what_another_writer_said_in_between_is_corrected(table: Table) -> None:
+def test_what_another_writer_logged_in_between_is_corrected(table: Table) -> None:
     write_retried(table, [1, 3, 4], range(1, 7), lambda: put(on(table), 1, 3, name="other"))
     found = followed(table, version=1)
     assert replay([*({**row, "_kind": "+I"} for row in rows(table, 1)), *found], ["id"]) == rows(table)

@@ -49,12 +49,12 @@ def put(table: Table, *ids: int, name: str = "a", **how: Any) -> Snapshot:
 
 
 def on(table: Table, storage: Any = None) -> Table:
-    """The table as another process has it."""
+    """Opens the table as another process does."""
     return again(table, storage=storage or LocalStorage())
 
 
 def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, **how: Any) -> Snapshot:
-    """A writer dies after its snapshot, and the broker aborts its transaction, or retention passes it."""
+    """A writer dies after its snapshot, and the broker aborts its transaction, or retention deletes its records."""
     writer = on(table)
     writer.recover()
     with pytest.MonkeyPatch.context() as patch:
@@ -75,7 +75,7 @@ def republished(table: Table) -> list[Snapshot]:
 
 
 def delivers(foreign: ForeignConsumer, commit_id: str, *ids: int) -> bool:
-    """Waits until the consumer has so many records of a commit, and looks once more; whether they are those."""
+    """Waits until the consumer has so many records of a commit, and polls again; returns whether these are the ids."""
 
     def found() -> list[int]:
         foreign.poll()
@@ -144,7 +144,7 @@ def test_who_applies_the_topic_in_its_order_ends_with_the_newest_rows(
         put(on(table), 2, name="c")
         on(table).write(pa.table({"id": [3], "_kind": ["-D"]}))
     on(table).recover()
-    # from files it is not told which keys later commits changed: all are told twice
+    # files do not show which keys later commits changed, so all keys are published again
     assert delivers(foreign, lost.commit_id, *([1, 1, 2, 2, 3, 3] if trim else [1, 2, 2, 3, 3]))
     assert replay(foreign.changes(), KEY) == rows(table)
     assert [row["name"] for row in rows(table)] == ["b", "c", "a"]

@@ -38,7 +38,7 @@ Rows = dict[tuple[Any, ...], Row]
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kind of table: its key, its partitions, what orders its rows, whether it remembers deletes, its changes."""
+    """The kind of a table: its key, partitions, sequence field, change data, and whether it remembers deletes."""
 
     name: str
     columns: str
@@ -84,7 +84,7 @@ SHAPES: Mapping[str, Shape] = {
 
 @contextmanager
 def tiny_row_groups() -> Iterator[None]:
-    """Lets tables have row groups of a few rows, so that ten rows make several groups and files."""
+    """Allows row groups of a few rows, so that ten rows make several groups and files."""
     name = "row-group.rows"
     before = options.OPTIONS[name]
     options.OPTIONS[name] = replace(before, parse=int)  # type: ignore[index]
@@ -95,16 +95,16 @@ def tiny_row_groups() -> Iterator[None]:
 
 
 def living(held: Rows) -> Rows:
-    """Without the deletes that are remembered."""
+    """Returns the rows without the deletes that are remembered."""
     return {at: row for at, row in held.items() if KIND_COLUMN not in row}
 
 
 def apply_rows(
     stored: Rows, rows: Sequence[Row], key: Sequence[str], sequence: str | None, *, remember: bool = False
 ) -> Rows:
-    """What the deduplicate engine must give, row by row (FORMAT.md section 9).
+    """Returns what the deduplicate engine must return, row by row (FORMAT.md section 9).
 
-    Deletes stay in it, with their row kind, if they are remembered.
+    Deletes stay in the result, with their row kind, if they are remembered.
     """
 
     def rank(row: Row) -> tuple[bool, Any]:
@@ -131,7 +131,7 @@ def apply_rows(
 
 @dataclass
 class Model:
-    """The table, the dict, every former state of the dict by version, and what the log would hold."""
+    """The table, the dict, every former state of the dict by version, and the expected records of the log."""
 
     folder: Path
     shape: Shape
@@ -152,11 +152,11 @@ class Model:
 
     @property
     def rows(self) -> Rows:
-        """What the table has."""
+        """Reads the table's rows."""
         return living(self.held)
 
     def write(self, rows: Sequence[Row], *, overwrite: bool = False) -> None:
-        """A write that succeeds."""
+        """Writes without errors."""
         self._committed(self._prepare(rows, overwrite), rows, overwrite)
 
     def begin(self, rows: Sequence[Row]) -> None:
@@ -164,7 +164,7 @@ class Model:
         self.pending, self.pending_rows = self._prepare(rows), rows
 
     def finish(self) -> None:
-        """Commits what was begun: it takes effect now, whatever came in between."""
+        """Commits what was begun: it takes effect now, after all commits in between."""
         assert self.pending is not None
         pending, self.pending = self.pending, None
         self._committed(pending, self.pending_rows, overwrite=False)
@@ -195,7 +195,7 @@ class Model:
         self._took_effect(committed.snapshot.version, rows, overwrite, prepared.records)
 
     def write_failing(self, rows: Sequence[Row], fault: FailAt, *, overwrite: bool = False) -> None:
-        """A write whose storage fails at one call; then a fresh process finds all of it or nothing, and retries."""
+        """Writes, and the storage fails at one call; a new process finds all of the write or nothing, and retries."""
         before, commit_id = self.store.state(), self.ambient.new_id()
         self.storage.hook = fault
         records: list[Row] = []
@@ -206,7 +206,7 @@ class Model:
         except (Killed, Unavailable):
             assert fault.fired
         except TableStoreError as error:
-            raise AssertionError(f"a storage failure came out as {error!r}") from error
+            raise AssertionError(f"a storage failure was reported as {error!r}") from error
         self.storage.hook = lambda call: None
         self.restart()
         versions = self.store.delta_log.versions()
@@ -219,12 +219,12 @@ class Model:
             assert self.store.delta_log.versions() == versions, "a retry with the same commit id committed again"
 
     def restart(self) -> None:
-        """A process that knows nothing yet."""
+        """Continues as a new process, which knows nothing yet."""
         self.pending = None
         self.store = FileStore.open(self.storage, self.store.location, self.ambient)
 
     def check(self) -> None:
-        """The doctor and all readers."""
+        """Asserts that the doctor finds nothing and that all readers return the rows."""
         assert_healthy(self.store)
         expected = in_order(self.rows.values())
         for found in (read(self.store), read_polars(self.store.location), read_deltalake(self.store.location)):
@@ -233,7 +233,7 @@ class Model:
         assert replayed == expected, f"the log: {difference(replayed, expected)}"
 
     def check_history(self) -> None:
-        """Every version still reads as it was, and the changes lead from each to the next."""
+        """Asserts that every version still has its rows, and that the changes lead from each version to the next."""
         for version, rows in self.history.items():
             found, expected = read(self.store, version), in_order(rows.values())
             assert found == expected, difference(found, expected)
@@ -242,7 +242,7 @@ class Model:
 
 
 def difference(found: Sequence[Row], expected: Sequence[Row]) -> str:
-    """What one list of rows has and the other lacks."""
+    """Returns the rows that only one of two lists has."""
     extra = [row for row in found if row not in expected]
     missing = [row for row in expected if row not in found]
     return f"{len(found)} rows instead of {len(expected)}; too much: {extra}; missing: {missing}"

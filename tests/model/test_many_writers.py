@@ -38,7 +38,7 @@ KINDS = ["+I", "+U", "+U", "-D"]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One commit of one writer: what it wrote, and its version, or None if it was told of a conflict."""
+    """One commit of one writer: what it wrote, and its version, or None if it lost with a conflict."""
 
     commit_id: str
     rows: list[dict[str, Any]]
@@ -48,7 +48,7 @@ class Attempt:
 
 
 def attempt(store: FileStore, dice: random.Random, name: str) -> Attempt:
-    """A commit on a few random keys: puts, deletes, and now and then an overwrite."""
+    """Commits puts and deletes of a few random keys, or sometimes an overwrite."""
     commit_id, overwrite = store.ambient.new_id(), dice.random() < 0.02
     rows = [
         {
@@ -68,7 +68,7 @@ def attempt(store: FileStore, dice: random.Random, name: str) -> Attempt:
 
 
 def check(store: FileStore, attempts: list[Attempt], sequence: str | None) -> None:
-    """Acknowledged = snapshots; versions without gaps; the table = replaying them in their order."""
+    """Asserts that the versions are the acknowledged commits without gaps, and the table what these wrote in order."""
     acknowledged = {a.version: a for a in attempts if a.version is not None}
     snapshots = {s.version: s.commit_id for s in store.snapshots() if s.version}
     assert len(acknowledged) == sum(a.version is not None for a in attempts), "two writers were given one version"
@@ -115,7 +115,7 @@ def test_sixteen_writers(folder: Path, sequence: str | None, depth: Depth) -> No
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("sequence", [None, "s"])
 def test_sixteen_writers_with_many_commits(folder: Path, sequence: str | None) -> None:
-    commits = 8 if sequence else 50  # each write meets the deletes that all before it left
+    commits = 8 if sequence else 50  # each write reads the deletes that all writes before it left
     run_threads(folder, 16, commits, sequence, seed=random.randrange(10**6))
 
 
@@ -123,12 +123,12 @@ _STARTING_LINE: list[Barrier] = []
 
 
 def line_up(barrier: Barrier) -> None:
-    """What a new process does first; processes take seconds to start, and are to write at the same time."""
+    """Initializes a process: processes take seconds to start, but have to write at the same time."""
     _STARTING_LINE.append(barrier)
 
 
 def process_work(location: str, number: int, commits: int, seed: int) -> list[Attempt]:
-    """What one process does."""
+    """Does the work of one process."""
     store = FileStore.open(LocalStorage(), location, system_ambient())
     _STARTING_LINE[0].wait(timeout=120)
     dice = random.Random(f"{seed}/{number}")

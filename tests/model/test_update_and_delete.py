@@ -1,7 +1,7 @@
 """Fault test 6: UPDATE beside DELETE of the same row, in all interleavings, with a compaction or a fold among them.
 
-Iceberg's anomaly is a delete that was worked out on the old row and misses the updated one. Whatever the order, the
-table is as if one had come after the other, so a delete that comes last, or has the higher sequence, leaves no row.
+In Iceberg's anomaly a delete was computed on the old row and does not delete the updated one. Here, in whatever order,
+the result is that of one after the other, so a delete that is last, or has the higher sequence, leaves no row.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ THREE = (*TWO, "prepare compaction", "commit compaction")
 
 
 def orders(steps: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """All in which each prepares before it commits."""
+    """Yields all orders in which each step is prepared before it is committed."""
     for order in itertools.permutations(steps):
         if all(order.index(a) < order.index(b) for a, b in zip(steps[::2], steps[1::2], strict=True)):
             yield order
@@ -54,7 +54,7 @@ def orders(steps: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 @dataclass
 class Race:
-    """One table, and what is under way in it. Each party is a process of its own."""
+    """One table, and the writes that are in progress in it. Each writer is a process of its own."""
 
     store: FileStore
     later: bool
@@ -105,7 +105,7 @@ class Race:
         return [{"id": 1, "s": update, "v": "new"}, *OTHERS]
 
     def check(self) -> None:
-        """Before and after all is folded and compacted: our readers, and those that are not ours."""
+        """Asserts that our readers and others return the right rows, before and after all is folded and compacted."""
         assert sorted(self.committed) == ["delete", "update"]
         fresh = reopen(self.store)
         assert self.rows(fresh) == self.expected()
@@ -155,7 +155,7 @@ def test_update_and_delete_in_all_orders(later: bool, sequence: str) -> None:
 def test_one_commits_just_before_the_other_puts_its_entry(
     folder: Path, later: bool, sequence: str, first: str, between: tuple[str, ...]
 ) -> None:
-    """Phase-locked: both have looked at what came in between, and found nothing."""
+    """Both writers have looked for conflicting commits and found none when one of them commits."""
     storage = FaultyStorage(LocalStorage())
     race = begin(folder, later, sequence, storage)
     second = "delete" if first == "update" else "update"

@@ -1,6 +1,6 @@
-"""Found while reviewing errors: a full disk and damaged bytes came out as bare errors of the operating system.
+"""Found while reviewing errors: a full disk and damaged bytes were reported as bare errors of the operating system.
 
-Found by a stranger: on a full disk and on a read-only one not even `tables` and `scan` worked; the error said "retry".
+Found by a user: on a full disk and on a read-only one not even `tables` and `scan` worked; the error said "retry".
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def put(table: Table, *ids: int) -> None:
 
 
 def full(storage: LocalStorage, path: str) -> pa.NativeFile:
-    """A new file, on a disk that takes no byte more."""
+    """Opens a new file on a disk that is full."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).touch()
     return pa.OSFile("/dev/full", "wb")
@@ -91,20 +91,20 @@ def test_damaged_bytes_are_named_by_whoever_reads_them(orders: Table) -> None:
 
 
 def full_disk() -> None:
-    """From now on no file of this process may grow: what a full disk does, on any machine."""
+    """Forbids that files of this process grow, which has the effect of a full disk on any machine."""
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 
 
 def somebody_else() -> None:
-    """Root may write everything, so it becomes a user who owns nothing here."""
+    """Changes from root, who may write everything, to a user who owns nothing here."""
     if os.geteuid() == 0:
         os.setgid(65534)
         os.setuid(65534)
 
 
 def read_all(catalog: str) -> list[object]:
-    """What each of the doors for reading gives."""
+    """Returns the results of all kinds of reads."""
     with tablestore.connect(catalog) as store:
         table = store.managed_table("shop.orders")
         assert table.examine().healthy
@@ -124,7 +124,7 @@ def read_all(catalog: str) -> list[object]:
 
 
 def write_all(catalog: str) -> set[str]:
-    """The codes of what each of the doors for writing raises."""
+    """Returns the codes of the errors that all kinds of writes raise."""
     with tablestore.connect(catalog) as store:
         table = store.managed_table("shop.orders")
         codes = set()
@@ -151,7 +151,7 @@ def elsewhere(disk: Callable[[], None], work: Callable[[str], object], catalog: 
 
 @pytest.fixture
 def written() -> Iterator[str]:
-    """A warehouse that anybody may read and its owner may write, and that nobody has open."""
+    """A warehouse that anybody may read and its owner may write, and that no process has open."""
     with memory_folder() as folder:
         folder.chmod(0o755)
         with tablestore.connect(str(folder)) as store:

@@ -28,7 +28,7 @@ def make(store: Store, log: str = "embedded") -> Table:
     )
 
 
-def test_no_lease_brings_a_dropped_tables_folder_back(store: Store) -> None:
+def test_no_lease_creates_a_dropped_tables_folder_again(store: Store) -> None:
     orders = make(store)
     store.drop_table("shop.orders")
     with pytest.raises(NotFound) as caught, lease(orders.location, "c"):
@@ -38,7 +38,7 @@ def test_no_lease_brings_a_dropped_tables_folder_back(store: Store) -> None:
 
 
 def test_a_drop_just_before_a_writes_lease_leaves_the_name_free(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lease made the folder again, and its file stayed: ``location-not-empty`` for ever."""
+    """The lease created the folder again with its file: all later creations failed with ``location-not-empty``."""
     orders = make(store)
 
     def drop_and_lease(location: str, commit_id: str) -> AbstractContextManager[None]:
@@ -78,7 +78,7 @@ def test_a_drop_between_the_taking_of_a_lease_and_the_look_at_the_table(
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_drop_in_the_middle_of_a_write_leaves_the_name_free(store: Store, log: str) -> None:
-    """The writer made the folder again; each later creation failed with ``location-not-empty``."""
+    """The writer created the folder again; all later creations failed with ``location-not-empty``."""
     orders = make(store, log)
     put(orders, 1)
     inner = runner(orders, 2, 3)
@@ -97,7 +97,7 @@ def test_a_drop_in_the_middle_of_a_write_leaves_the_name_free(store: Store, log:
 
 @pytest.mark.parametrize("log", LOGS)
 def test_a_writer_killed_after_the_drop_leaves_the_name_free(store: Store, log: str) -> None:
-    """Its files are neither anybody's nor ours to remove: the doctor of the new table lists them."""
+    """The killed writer's files belong to no table and are not removed: the doctor of the new table lists them."""
     location = Path(make(store, log).location)
     store.drop_table("shop.orders")
     strays = [

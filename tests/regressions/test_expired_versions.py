@@ -1,4 +1,4 @@
-"""Versions that expire while other things happen to the table."""
+"""Versions that expire while other operations change the table."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def worn(folder: Path, storage: FaultyStorage | None = None, **options: object) 
 
 
 def test_the_doctor_asks_for_change_data_of_retained_versions_only(folder: Path) -> None:
-    """Entries of the log stay until a checkpoint stands for them; the change files that they name go before."""
+    """Log entries stay until a checkpoint replaces them; the change files that they name are removed before."""
     store = worn(folder, changelog__producer="lookup")
     gone = [path for path in expire(store).files if path.startswith("_change_data/")]
     assert len(gone) > 1
-    assert 0 in store.delta_log.versions(), "no checkpoint stands for the entries yet"
+    assert 0 in store.delta_log.versions(), "no checkpoint replaces the entries yet"
     assert examine(store).healthy
     kept = next(Path(store.location, "_change_data").iterdir())
     kept.unlink()
@@ -80,7 +80,7 @@ def test_a_column_that_comes_meanwhile_stops_neither_expiry_nor_tags(
 
 
 def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires(folder: Path) -> None:
-    """A checkpoint does not hold it, so it was taken for an orphan, and removed, while its version was retained."""
+    """A checkpoint does not name change data, so those of a retained version were removed as orphans."""
     store = worn(folder, changelog__producer="lookup", checkpoint_interval=1)
     first = expire(store).first
     assert store.delta_log.versions()[0] == first > 1
@@ -94,14 +94,14 @@ def test_change_data_of_the_oldest_version_that_is_left_is_no_orphan_and_expires
     assert not examine(store).findings
 
 
-def test_a_file_that_a_rollback_brings_back_has_the_columns_of_its_own_time(folder: Path) -> None:
-    """Once its own entry had expired, the doctor took the columns of the rollback's."""
+def test_a_file_that_a_rollback_restores_has_the_columns_of_its_own_time(folder: Path) -> None:
+    """Once the file's own entry had expired, the doctor took the columns of the rollback's entry."""
     store = worn(folder, checkpoint_interval=2)
     alter(store, parse_changes(["ADD COLUMN w INT"]))
     create_tag(store, "wide")
     target = store.state()
     write(store, [{"id": 2, "v": 2, "w": 2}], overwrite=True)
-    assert expire(store).log_entries, "the entries that brought the files are gone"
+    assert expire(store).log_entries, "the entries that added the files are gone"
     TableWriter(store, lambda _: None, store.ambient).rollback(target.version)
     assert store.state().files.keys() == target.files.keys()
     assert not examine(store).problems

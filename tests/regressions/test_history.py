@@ -15,7 +15,7 @@ from tests.tables import assert_healthy, create, define, prepare, reopen, write
 
 
 def test_a_batch_older_than_all_that_are_known_is_a_no_op(folder: Path) -> None:
-    """The number was known to be done, its commit was looked for and not found: NotFound instead of nothing."""
+    """The number was known to be committed, but its commit was not found: the write failed with NotFound."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
     write(store, [{"id": 3}], app=AppVersion("query", 3))
     again = write(reopen(store), [{"id": 1}], app=AppVersion("query", 1))
@@ -23,7 +23,7 @@ def test_a_batch_older_than_all_that_are_known_is_a_no_op(folder: Path) -> None:
 
 
 def test_a_writer_that_slept_through_a_drop_does_not_write_into_the_new_table(folder: Path) -> None:
-    """It wrote version 2 into a log that had version 0 only: a gap, and rows of the old table."""
+    """It wrote version 2 into a log that had version 0 only, which left a gap, and added rows of the old table."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
     write(store, [{"id": 1}])
     prepared = prepare(store, [{"id": 2}])
@@ -36,19 +36,19 @@ def test_a_writer_that_slept_through_a_drop_does_not_write_into_the_new_table(fo
 
 @pytest.mark.parametrize("kind", ["readerFeatures", "writerFeatures"])
 def test_a_table_with_a_feature_of_the_future_is_not_opened(folder: Path, kind: str) -> None:
-    """Features were not looked at: a table with column mapping would have been read with wrong names."""
+    """Features were not checked: a table with column mapping would have been read with wrong names."""
     store = create(folder / "t", define("id BIGINT", ["id"], checkpoint_interval=1))
     edit_entry(store, 0, lambda actions: actions[1]["protocol"][kind].append("variantType"))
     with pytest.raises(Unsupported, match="variantType"):
         reopen(store)
     write(store, [{"id": 1}])
     with pytest.raises(Unsupported, match="variantType"):
-        reopen(store)  # now from the checkpoint
+        reopen(store)  # the checkpoint is read now
 
 
 @pytest.mark.parametrize("content", ['{"add"', "[1]", '{"a": 1}\nnull'])
 def test_a_broken_entry_is_called_corrupt(folder: Path, content: str) -> None:
-    """It came out as JSONDecodeError, which no handler of ours knows."""
+    """It raised JSONDecodeError, which no handler of ours catches."""
     store = create(folder / "t", define("id BIGINT", ["id"]))
     (Path(store.location) / layout.log_entry_path(1)).write_text(content)
     with pytest.raises(Corrupt):
@@ -56,7 +56,7 @@ def test_a_broken_entry_is_called_corrupt(folder: Path, content: str) -> None:
 
 
 def test_a_line_separator_in_a_text_does_not_cut_an_entry(folder: Path) -> None:
-    """Not a bug, and easily one: U+2028 ends a line for some splitters, and stands in statistics unescaped."""
+    """This was no bug, but may become one: some splitters end a line at U+2028, and statistics contain it unescaped."""
     store = create(folder / "t", define("id BIGINT, s STRING", ["id"], checkpoint_interval=1))
     write(store, [{"id": 1, "s": "a\u2028b\u0085c\x1ed"}])
     assert len((Path(store.location) / layout.log_entry_path(1)).read_bytes().split(b"\n")) == 3

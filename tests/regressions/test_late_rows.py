@@ -1,4 +1,4 @@
-"""Found by phase-locked races: a late row is late only as long as the row with the higher sequence is stored."""
+"""Found by phase-locked races: a row is late only as long as the row with the higher sequence is stored."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def row(sequence: int, value: str, kind: str = "+U") -> dict[str, object]:
 
 @pytest.mark.parametrize("removal", ["overwrite", "delete"])
 def test_a_row_late_when_folded_lives_if_the_newer_one_went_before_the_commit(folder: Path, removal: str) -> None:
-    """Fold dropped late rows for good; after the overwrite in between the key was lost."""
+    """A fold dropped late rows for good; if an overwrite removed the newer row meanwhile, the key was lost."""
     forgetful = define(COLUMNS, ["id"], sequence_field="s", sequence_tombstone__retention="0 s")
     store = create(folder / "t", forgetful)
     write(store, [row(9, "newer")])
@@ -33,9 +33,9 @@ def test_a_row_late_when_folded_lives_if_the_newer_one_went_before_the_commit(fo
 
 @pytest.mark.parametrize("kind", ["+U", "-D"])
 def test_a_row_late_in_one_race_lives_after_the_next(folder: Path, kind: str) -> None:
-    """Looking again started from its own last result, in which the row was dead already.
+    """The second rebase started from the result of the first, in which the row was dead already.
 
-    After a delete, of which nothing but a tombstone was left, an overwrite did not count as a change.
+    After a delete, of which only a tombstone was left, an overwrite did not count as a change.
     """
     storage = FaultyStorage(LocalStorage())
     store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"), storage)

@@ -1,4 +1,4 @@
-"""A value that equals the stored one and has other bits: stored, and told, whatever the changelog producer.
+"""A value that equals the stored one but has other bits is stored and logged, whatever the changelog producer.
 
 A 0.0 over -0.0 was dropped with ``changelog-producer = lookup`` and kept without.
 """

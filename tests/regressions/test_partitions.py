@@ -1,4 +1,4 @@
-"""Found by the model test and by odd values: partitions."""
+"""Partitions: bugs that the model test and odd values found."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tables import assert_healthy, create, define, read, read_deltalake, r
 
 @pytest.mark.parametrize("value", ["New York", "Zürich", "50%", "a/b", "x=y", "2024-01-01 00:00:00"])
 def test_polars_sees_dead_rows_dead_in_partitions_with_odd_names(folder: Path, value: str) -> None:
-    """polars matches deletion vectors by a path that it encodes twice: replaced rows came back.
+    """polars matches deletion vectors by a path that it encodes twice: it returned replaced rows.
 
     Without ``p=v`` in the path it reads the partition's value from the file, so paths need no encoding.
     """
@@ -30,9 +30,9 @@ def test_polars_sees_dead_rows_dead_in_partitions_with_odd_names(folder: Path, v
     ("kind", "value"),
     [
         ("STRING", "é" * 300),  # the folder's name was too long for the file system
-        ("TIMESTAMP_NTZ", datetime.datetime(999, 1, 1)),  # written as year '999', which nobody parses
+        ("TIMESTAMP_NTZ", datetime.datetime(999, 1, 1)),  # it was written as year '999', which no reader parses
         ("TIMESTAMP", datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)),
-        ("DECIMAL(20,8)", Decimal("0.00000000")),  # written as '0E-8'
+        ("DECIMAL(20,8)", Decimal("0.00000000")),  # it was written as '0E-8'
         ("DECIMAL(20,8)", Decimal("0.00000001")),
     ],
 )
@@ -53,7 +53,7 @@ def test_a_key_of_partition_columns_only_is_refused() -> None:
 
 
 def test_a_sequence_among_the_partition_columns_is_refused() -> None:
-    """It was accepted, and the second write failed with a KeyError: files did not hold the column."""
+    """It was accepted, and the second write failed with a KeyError, as files did not have the column."""
     with pytest.raises(InvalidRequest) as caught:
         define("id BIGINT, p INT", ["id", "p"], ["p"], sequence_field="p")
     assert caught.value.code == "sequence-field"

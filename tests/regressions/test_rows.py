@@ -1,4 +1,4 @@
-"""Found by odd rows: types, years, nulls, sizes."""
+"""Rows with odd types, years, nulls and sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.tables import assert_healthy, create, define, read, read_deltalake, r
 
 
 def test_keys_of_another_integer_type_are_refused(folder: Path) -> None:
-    """INT hashes otherwise than BIGINT: the same number came to two buckets, and the key was doubled."""
+    """INT and BIGINT have different hashes: the same number was written to two buckets, and the key was doubled."""
     store = create(folder / "t", define("id BIGINT", ["id"], bucket=4))
     write(store, pa.table({"id": pa.array(range(50), pa.int64())}))
     with pytest.raises(InvalidRequest, match="is int64 and the rows have int32") as caught:
@@ -33,7 +33,7 @@ def test_keys_of_another_integer_type_are_refused(folder: Path) -> None:
 )
 @pytest.mark.parametrize("key", [True, False])
 def test_years_beyond_9999_are_refused(folder: Path, values: pa.Array, key: bool) -> None:
-    """They failed with an OverflowError, after files had been written."""
+    """They failed with an OverflowError after files had been written."""
     kind = {"timestamp[us, tz=UTC]": "TIMESTAMP", "timestamp[us]": "TIMESTAMP_NTZ"}.get(str(values.type), "DATE")
     store = create(folder / "t", define(f"id BIGINT, t {kind}", ["t"] if key else ["id"]))
     with pytest.raises(InvalidRequest, match="years 1 to 9999"):
@@ -42,7 +42,7 @@ def test_years_beyond_9999_are_refused(folder: Path, values: pa.Array, key: bool
 
 
 def test_a_struct_column_has_no_null_count(folder: Path) -> None:
-    """A number stood where readers expect an object of the struct's fields."""
+    """The statistics had a number where readers expect an object of the struct's fields."""
     store = create(folder / "t", define("id BIGINT, s STRUCT<a: INT>", ["id"]))
     write(store, [{"id": 1, "s": None}, {"id": 2, "s": {"a": 1}}])
     (file,) = store.state().files.values()
@@ -51,14 +51,14 @@ def test_a_struct_column_has_no_null_count(folder: Path) -> None:
 
 
 def test_the_upper_bound_of_a_text_of_last_characters_is_true(folder: Path) -> None:
-    """64 characters and U+10FFFF were below a text with more of that character."""
+    """The bound, 64 characters and U+10FFFF, was below a text with more of that character."""
     store = create(folder / "t", define("id BIGINT, s STRING", ["id"]))
     write(store, [{"id": 1, "s": "\U0010ffff" * 70}])
     assert_healthy(store)
 
 
 def test_one_large_table_becomes_row_groups_of_the_size_that_was_asked_for(folder: Path) -> None:
-    """A table of one chunk became one row group, whatever its size: look-ups would have read all of it at once."""
+    """A table of one chunk became one row group of any size: look-ups would have read all of it at once."""
 
     store = create(folder / "t", define("id BIGINT", ["id"], row__group_rows=1024))
     write(store, pa.table({"id": range(10_000)}))
@@ -69,7 +69,7 @@ def test_one_large_table_becomes_row_groups_of_the_size_that_was_asked_for(folde
 
 @pytest.mark.filterwarnings("error")
 def test_a_failed_write_closes_its_files_quietly(folder: Path) -> None:
-    """pyarrow's writer was left open on a closed file, and complained when it was collected."""
+    """pyarrow's writer stayed open on a closed file, and warned when it was collected."""
     store = create(folder / "t", define("id BIGINT, v INT NOT NULL", ["id"], row__group_rows=1024))
     rows = [{"id": n, "v": 1, "_kind": "-D" if n < 1500 else "+I"} for n in range(3000)] + [{"id": 9999, "v": None}]
     with pytest.raises(InvalidRequest):

@@ -1,4 +1,4 @@
-"""Found while reviewing ``write.format("tablestore")``: what the driver's one commit says and leaves behind."""
+"""Found while reviewing ``write.format("tablestore")``: what the driver's commit reports, and which files it leaves."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def staged(table: Table, *ids: int) -> _Staged:
 
 
 def test_a_commit_stands_though_its_runs_cannot_be_removed(store: Store, caplog: pytest.LogCaptureFixture) -> None:
-    """The job failed after its commit, so that its retry doubled the rows of an append table."""
+    """The job failed after its commit, so its retry wrote the rows of an append table twice."""
     table = store.create_table("shop.events", "id BIGINT")
     message, writer = staged(table, 1, 2), writer_of(table)
     read_only = FailAt(1, Unavailable("a disk that is read-only"), operation="delete")
@@ -45,7 +45,7 @@ def test_a_commit_stands_though_its_runs_cannot_be_removed(store: Store, caplog:
 
 
 def test_a_tasks_error_is_raised_by_the_commit_once_all_runs_are_gone(store: Store) -> None:
-    """Raised in the task, Spark tried it again in vain."""
+    """When the task raised the error, Spark retried the task, which failed again."""
     table = store.create_table("shop.events", "id BIGINT")
     bad = _Staged(error=InvalidRequest("column 'id' holds 0.5", code="bad-value"))
     with pytest.raises(InvalidRequest, match=r"holds 0\.5"):

@@ -1,4 +1,4 @@
-"""Found while reviewing one write across both stores: what failures left behind, or said wrongly."""
+"""Found while reviewing one write across both stores: what failures left behind, or reported wrongly."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def spy(monkeypatch: pytest.MonkeyPatch) -> LogSpy:
 
 @pytest.fixture
 def untouched(orders: Table) -> Iterator[None]:
-    """Whatever the test does changes nothing: no version, no row, no file, no open transaction."""
+    """Asserts that the test changes nothing: no version, no row, no file, no open transaction."""
     put(orders, 1, 2, 3)
     version, before = orders.filestore.state().version, rows(orders)
     yield
@@ -49,7 +49,7 @@ def untouched(orders: Table) -> Iterator[None]:
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize("bad", ["null-key", "row-kind"])
 def test_bad_rows_change_nothing_wherever_they_stand(orders: Table, bad: str) -> None:
-    """Of many good buckets' files nothing stays when the last one has a bad row."""
+    """Files of many good buckets are removed if the last bucket has a bad row."""
     ids: list[int | None] = list(range(100))
     kinds = ["+I"] * 100
     if bad == "null-key":
@@ -61,7 +61,7 @@ def test_bad_rows_change_nothing_wherever_they_stand(orders: Table, bad: str) ->
 
 
 def test_a_runner_that_dies_leaves_no_open_transaction(orders: Table) -> None:
-    """Spark gives a job up: what its finished tasks did is not told, but the log's consumers must not wait for it."""
+    """When Spark gives a job up, finished tasks are not reported, but the log's consumers must not wait for them."""
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         job.run(sorted_batches(orders, pa.table({"id": [8, 9], "name": ["x", "y"]})), "0.0")
@@ -87,7 +87,7 @@ def test_attempts_that_the_runner_does_not_report_are_aborted(orders: Table) -> 
 
 
 def test_what_a_copy_of_a_task_leaves_after_the_commit_is_aborted_by_the_next_write(orders: Table) -> None:
-    """Spark lets the slower copy of a task run on for a while when the write is over already."""
+    """Spark's slower copy of a task may run on for a while after the write."""
     batches = sorted_batches(orders, pa.table({"id": [1, 2], "name": ["x", "y"]}))
     jobs: list[WriteJob] = []
 
@@ -145,7 +145,7 @@ def test_once_the_snapshot_stands_no_error_says_that_it_failed(orders: Table, sp
 
 
 def test_a_repeated_write_of_an_app_rolls_the_log_forward_too(orders: Table, spy: LogSpy) -> None:
-    """A query that died between snapshot and log repeats its batch: that changes nothing, but the log must not wait."""
+    """A query that died between snapshot and log repeats its batch: that only ends the log's transaction."""
     spy.failing["end commit"] = Unavailable("killed")
     on(orders, LocalStorage()).write(runner(orders, 1), app=AppVersion("query", 0))
     spy.failing.clear()
@@ -170,7 +170,7 @@ def test_cleaning_up_may_fail_without_harm(orders: Table) -> None:
 
 
 def test_what_a_dead_writer_prepared_is_aborted_by_the_next_write_of_anyone(orders: Table) -> None:
-    """Its lease tells. A writer that has been at work for long finds it as well as a new one."""
+    """A dead writer is known by its lease. An old writer finds it as well as a new one."""
     long_at_work = orders.writer()
     long_at_work.write(runner(orders, 1))
     dead = prepared_and_dead(orders, 7, 8)
@@ -182,7 +182,7 @@ def test_what_a_dead_writer_prepared_is_aborted_by_the_next_write_of_anyone(orde
 
 
 def prepared_and_dead(table: Table, *ids: int) -> str:
-    """A writer that died between its log and its snapshot: what is left of it."""
+    """Leaves the open transaction of a writer that died between its log and its snapshot."""
     job_done: list[TaskOutcome] = []
 
     class Died(BaseException):

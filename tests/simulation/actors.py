@@ -30,14 +30,14 @@ _LOST = frozenset({"too-many-races", "base-expired", "metadata-changed", "file-g
 
 @dataclass(frozen=True, slots=True)
 class Deed:
-    """Something to do.
+    """One action.
 
     Attributes:
-        name: What.
-        do: Does it.
-        errors: Codes of the errors that others may cause.
-        intent: What its commit does to the rows, if it does something.
-        single: It commits once or not at all, so an error says that nothing was committed.
+        name: What it does.
+        do: Performs it.
+        errors: Codes of errors that other actors' commits may cause.
+        intent: How its commit changes the rows, if it does.
+        single: Whether it commits at most once, so that an error means that nothing was committed.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Deed:
 
 @dataclass(eq=False)
 class Actor:
-    """A program that does one thing after the other. If it is killed, a new one takes its place."""
+    """A program that performs one action after the other. If it is killed, a new process replaces it."""
 
     world: World
     oracle: Oracle
@@ -67,7 +67,7 @@ class Actor:
         return self.world.dice
 
     def step(self) -> None:
-        """One deed, whatever comes of it."""
+        """Performs one action, and checks its result or error."""
         if self.process is None:
             self.lives += 1
             self.process = Process(self.world, f"{self.name}.{self.lives}")
@@ -101,7 +101,7 @@ class Actor:
         return "done"
 
     def _acknowledged(self, deed: Deed, work: Work, snapshot: Snapshot) -> None:
-        """What is reported as committed is, once, and by nobody else."""
+        """Asserts that a commit that is reported exists, once, and is the actor's own."""
         intent = deed.intent
         if isinstance(intent, Write) and intent.app is not None:
             app, number = intent.app
@@ -126,7 +126,7 @@ def _frame(rows: list[Row]) -> pa.Table:
 
 
 def _rows(actor: Actor, *, deletes: bool, partitions: frozenset[str] | None = None) -> list[Row]:
-    """Some changes, in the columns that the table has as they are made."""
+    """Returns some changes with the columns that the table has now."""
     columns = {*actor.oracle.history[actor.oracle.newest].columns, "_kind"}
     shape, name = actor.oracle.shape, f"{actor.name}/{actor.number}"
     rows = [shape.row(actor.dice, name, deletes=deletes) for _ in range(actor.dice.randrange(1, 7))]
@@ -137,7 +137,7 @@ def _rows(actor: Actor, *, deletes: bool, partitions: frozenset[str] | None = No
 
 
 def writer(actor: Actor) -> Deed:
-    """Upserts and deletes, blindly repeated if nobody knows what came of them; overwrites; drops."""
+    """Upserts and deletes, and repeats them if their result is unknown; overwrites; drops partitions."""
     dice, shape = actor.dice, actor.oracle.shape
     changed = _LOST | {"unknown-column"}
     if actor.unsure is not None:
@@ -161,7 +161,7 @@ def writer(actor: Actor) -> Deed:
 
 
 def keeper(actor: Actor) -> Deed:
-    """What keeps a table in shape: folds, compactions, expiry, clean-ups, tags, rollbacks, changed columns."""
+    """Maintains a table: folds, compactions, expiry, clean-ups, tags, rollbacks, changed columns."""
     deeds = [
         (4, _fold),
         (4, _compact),
@@ -244,9 +244,9 @@ def _alter(actor: Actor) -> Deed:
 
 
 def reader(actor: Actor) -> Deed:
-    """Reads a version: held, and then it is there to the end; or not, and then it is there or said to have expired."""
+    """Reads a version: it stays readable if a consumer holds it; else it may have expired."""
     oldest = min(retained(actor.oracle.reader))
-    back = actor.dice.choice([0, 2, 12])  # what is read longest is what expires first
+    back = actor.dice.choice([0, 2, 12])  # older versions expire first
     version = actor.dice.choice([oldest, max(0, actor.oracle.newest - back)])
     if actor.dice.random() < 0.6:
         return Deed("held read", lambda table: _read_held(actor, table, version), frozenset({"snapshot-expired"}))
@@ -270,7 +270,7 @@ def _read_held(actor: Actor, table: Table, version: int) -> None:
 
 
 def retained(table: Table) -> list[int]:
-    """The versions that can be read for good."""
+    """The versions that have not expired."""
     state = table.filestore.state()
     tagged = {tag.version for tag in tags_of(state).values()}
     return sorted({*range(first_retained(state), state.version + 1), *tagged})

@@ -1,4 +1,4 @@
-"""A process: its storage calls are turns, and fail by the seed. What it made is noted, to tell whose an orphan is."""
+"""A process: its storage calls are turns, and fail by the seed. It records its files, so that orphans have a maker."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ SKEW_MS = 10 * 60_000
 
 @dataclass(frozen=True, slots=True)
 class Odds:
-    """How often what happens at a storage call.
+    """How probable each event at a storage call is.
 
     Attributes:
-        turn: Another task goes on.
-        error: It fails, half of the times after it had its effect.
+        turn: Another task continues.
+        error: The call fails, half of the times after it had its effect.
         kill: The process dies, half of the times after the call had its effect.
     """
 
@@ -38,14 +38,14 @@ class Odds:
 
 @dataclass(eq=False)
 class Work:
-    """One thing that an actor does.
+    """One action of an actor.
 
     Attributes:
-        name: What.
-        began_ms: When.
-        intent: What a commit of it does to the rows; the oracle knows what to make of it.
-        faults: How many of its calls failed.
-        versions: What it committed.
+        name: The action and its actor.
+        began_ms: When it began.
+        intent: How its commit changes the rows; the oracle interprets it.
+        faults: How many of its storage calls failed.
+        versions: The versions that it committed.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Work:
 
 @dataclass
 class World:
-    """What all processes share: time, chance, the storage, and whose turn it is.
+    """What all processes share: time, random numbers, the storage, and whose turn it is.
 
-    `log` takes every call in order; `trace` is its hash.
+    `log` contains every call in order; `trace` is its hash.
     """
 
     dice: random.Random
@@ -82,7 +82,7 @@ class World:
 
     @property
     def trace(self) -> str:
-        """A hash of all that happened, in its order."""
+        """A hash of all calls and events in their order."""
         return self._hash.hexdigest()
 
     def new_id(self) -> str:
@@ -91,7 +91,7 @@ class World:
 
 
 class Process:
-    """One program: a storage that fails and a clock that is wrong. Once killed it never answers again."""
+    """One program: its storage fails and its clock is wrong. Once killed, all its calls fail."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -114,13 +114,13 @@ class Process:
         if self.dead:
             raise Killed(self.name)
         if call.done:
-            self._tell(call)
+            self._record(call)
         else:
             self._turn(call)
         self._fail(call)
 
     def _turn(self, call: Call) -> None:
-        """IMPORTANT: an append comes from the inside of a library, where no other may go on. It can fail, though."""
+        """Lets another task continue. An append is called inside of a library, which must not wait, but it can fail."""
         world = self._world
         if call.operation == "append":
             return
@@ -129,7 +129,7 @@ class Process:
         if world.turns.current is not None and world.dice.random() < world.odds.turn:
             world.turns.current.wait()
 
-    def _tell(self, call: Call) -> None:
+    def _record(self, call: Call) -> None:
         world = self._world
         if call.operation in ("write_new", "open_write", "replace"):
             world.makers[call.path] = self.work
@@ -140,7 +140,7 @@ class Process:
                 world.removed(call.path)
 
     def _fail(self, call: Call) -> None:
-        """Each chance is halved: one before the call, one after it."""
+        """Fails by the seed. Each probability is halved, as there is one fault before the call and one after it."""
         world, chance = self._world, self._world.dice.random() * (10 if call.operation == "append" else 1)
         if chance < world.odds.kill / 2:
             self._note("kill", call)
@@ -158,7 +158,7 @@ class Process:
         self._world.note(f"{self.name} {what} {'after' if call.done else 'before'} {call.operation} {call.path}")
 
     def _tear(self, path: str) -> None:
-        """What a local file system is left with: a temporary file that has a part of the bytes."""
+        """Leaves what a local file system has after a crash: a temporary file with a part of the bytes."""
         folder, _, name = path.rpartition("/")
         temporary = f"{folder}/.{name}.{self._world.dice.getrandbits(64):016x}.tmp"
         self._world.storage.put(temporary, b"{")

@@ -27,7 +27,7 @@ __all__ = ["Alter", "Drop", "Oracle", "Overwrite", "Write", "raw_reader"]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Changes of rows, with the writer's own number if it has one."""
+    """Changes of rows, with the app's number if it has one."""
 
     rows: list[Row]
     app: tuple[str, int] | None = None
@@ -35,7 +35,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Overwrite:
-    """Rows in the place of what is in the partitions; None: of all that is there."""
+    """Rows that replace those of some partitions, or of the whole table if `partitions` is None."""
 
     rows: list[Row]
     partitions: frozenset[str] | None = None
@@ -43,14 +43,14 @@ class Overwrite:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A partition leaves."""
+    """The removal of a partition."""
 
     partition: str
 
 
 @dataclass(frozen=True, slots=True)
 class Alter:
-    """Columns by their new names, and the rows as they become."""
+    """Functions from a version's columns, and from its rows, to the changed ones."""
 
     columns: Callable[[tuple[str, ...]], tuple[str, ...]]
     row: Callable[[Row], Row]
@@ -58,16 +58,16 @@ class Alter:
 
 @dataclass
 class Oracle:
-    """The history as it must be.
+    """The expected history.
 
     Attributes:
-        world: Where it happens.
-        shape: What the table is.
+        world: The simulated world.
+        shape: The kind of the table.
         reader: The table, on a storage that does not fail.
-        history: What each version holds.
-        numbers: Of each app its last number, and the version that has it.
+        history: What each version contains.
+        numbers: For each app its last number, and the version that committed it.
         operations: How many commits there were of each operation.
-        stray: Entries that were put where versions have expired; their writers have to take them back.
+        stray: Entries that were written at numbers of expired versions; their writers have to remove them.
     """
 
     world: World
@@ -83,11 +83,11 @@ class Oracle:
         return max(self.history)
 
     def committed(self, work: Work, path: str) -> None:
-        """A version is there: says what it holds, and looks whether it does."""
+        """Computes what a new version must contain, and compares its rows."""
         entry = parse_log_entry(path.rpartition("/")[2])
         assert entry is not None
         if entry.version <= self.newest:
-            self.stray.add(entry.version)  # its writer slept while versions expired, and must take it back
+            self.stray.add(entry.version)  # its writer slept while versions expired, and must remove it
             return
         assert entry.version == self.newest + 1, f"version {entry.version} follows {self.newest}"
         actions = [json.loads(line) for line in self.world.storage.read(path).splitlines()]
@@ -131,7 +131,7 @@ class Oracle:
                 raise AssertionError(f"nobody does {operation}")
 
     def _count(self, version: int, intent: Write) -> None:
-        """Exactly once."""
+        """Asserts that each number of an app is committed exactly once."""
         if intent.app is not None:
             app, number = intent.app
             last, _ = self.numbers.get(app, (-1, 0))
@@ -144,8 +144,8 @@ class Oracle:
 
     @staticmethod
     def _restored(former: Held, columns: tuple[str, ...]) -> Held:
-        """Its rows with the columns of now: columns that were renamed or dropped since refuse a rollback."""
-        assert set(former.columns) <= set(columns), f"{former.columns} were brought back over {columns}"
+        """The older version's rows with the present columns: a rollback over renamed or dropped columns is refused."""
+        assert set(former.columns) <= set(columns), f"{former.columns} were restored over {columns}"
         rows = {key: {name: row.get(name) for name in columns} for key, row in former.rows.items()}
         doubtful = {key: {name: row.get(name) for name in columns} for key, row in former.doubtful.items()}
         return replace(former, rows=rows, doubtful=doubtful, columns=columns)
@@ -168,7 +168,7 @@ class Oracle:
         assert in_order(found) == expected, f"version {version}: {difference(in_order(found), expected)}"
 
     def _resolved(self, held: Held, found: list[Row]) -> Held:
-        """Of doubtful rows the table tells which are there; they are no others than those that were put."""
+        """Keeps those doubtful rows that the table contains, if they are as they were written."""
         rows, seen = dict(held.rows), {self.shape.key_of(row): row for row in found}
         for key, row in held.doubtful.items():
             if seen.get(key) == row:
@@ -178,6 +178,6 @@ class Oracle:
 
 
 def raw_reader(world: World, location: str, table_id: str) -> Table:
-    """The table, on the storage that does not fail; it neither waits nor takes from the seed."""
+    """The table on the storage that does not fail; it neither waits nor uses the seed's random numbers."""
     ambient = Ambient(lambda: world.now_ms, lambda: "0" * 36, lambda: 0.0, lambda _: None)
     return Table(OpenedTable(TableIdentity("sim", "t", table_id, location), world.storage, ambient))

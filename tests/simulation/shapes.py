@@ -1,4 +1,4 @@
-"""The kinds of table that are simulated, and what a few lines of Python make of changes to their rows."""
+"""The kinds of table that are simulated, and how a few lines of Python apply changes to their rows."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _COLUMNS = "id BIGINT, p STRING, s INT, v STRING, n BIGINT"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a version holds.
+    """What a version contains.
 
     Attributes:
-        rows: By key.
-        columns: Their names.
-        graves: By key the sequence and time of its last delete.
-        doubtful: Rows that may be there, since nobody can say when exactly a delete is forgotten: the table does.
+        rows: The rows by key.
+        columns: The names of the columns.
+        tombstones: For each key the sequence and time of its last delete.
+        doubtful: Rows that may be there: only the table knows when exactly it forgot a delete.
     """
 
     rows: dict[Key, Row] = field(default_factory=dict)
@@ -45,9 +45,9 @@ class Shape:
         name: Its name.
         engine: The merge engine.
         key: The primary key.
-        partitioned: Whether by ``p``.
+        partitioned: Whether it is partitioned by ``p``.
         sequence: Whether ``s`` orders the rows of a key.
-        later: Whether writes leave runs.
+        later: Whether writes leave pending runs.
         remembers: For how long deletes are remembered, in days.
         options: More options of the table.
     """
@@ -83,7 +83,7 @@ class Shape:
         return define(_COLUMNS, self.key, ("p",) if self.partitioned else (), **given, **self.options)
 
     def row(self, dice: random.Random, name: str, *, deletes: bool) -> Row:
-        """A change. Whole numbers in ``n`` tell a change that was merged twice."""
+        """Returns a change. Whole numbers in ``n`` reveal a change that was merged twice."""
         kind = "-D" if deletes and dice.random() < 0.25 else "+U"
         return {
             "id": dice.choice(_KEYS),
@@ -98,7 +98,7 @@ class Shape:
         return tuple(row[name] for name in self.key)
 
     def merged(self, held: Held, changes: Sequence[Row], now_ms: int) -> Held:
-        """What the table holds after the changes, in their order. Columns that they lack are null."""
+        """Applies changes in their order. Columns that they lack are null."""
         rows, tombstones, doubtful = dict(held.rows), dict(held.tombstones), dict[Key, Row]()
         for row in self._reduced(changes):
             key, kind = self.key_of(row), row["_kind"]
@@ -113,7 +113,7 @@ class Shape:
         return replace(held, rows=rows, tombstones=tombstones, doubtful=doubtful)
 
     def _reduced(self, changes: Sequence[Row]) -> Sequence[Row]:
-        """Of a batch's rows of one key the winner, unless each of them counts."""
+        """Keeps one row for each key of a batch, unless the engine counts each of them."""
         if self.engine != "deduplicate":
             return changes
         best: dict[Key, Row] = {}

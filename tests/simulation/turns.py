@@ -1,6 +1,6 @@
-"""One at a time: tasks that run in threads of their own, of which the seed lets one go on to its next storage call.
+"""One task at a time: tasks run in threads of their own, and the seed lets one continue to its next storage call.
 
-Nothing runs beside the one whose turn it is, so a run is as a single thread's, and the same seed gives the same one.
+Only one task runs at a time, so a run is like that of a single thread, and the same seed repeats it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["Task", "Turns", "single_threaded"]
 
 
 class Task:
-    """Work that stops at each storage call until it is its turn again."""
+    """Work that waits at each storage call for its next turn."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._go = threading.Semaphore(0)
@@ -31,21 +31,21 @@ class Task:
         self.error: BaseException | None = None
 
     def resume(self) -> None:
-        """Lets it go on until it waits again or ends."""
+        """Lets the task run until it waits again or ends."""
         if self._thread.ident is None:
             self._thread.start()
         self._go.release()
         assert self._back.acquire(timeout=300), "a task hangs"
 
     def wait(self) -> None:
-        """Called by the task: gives its turn away."""
+        """Ends the task's turn; the task calls it."""
         self._back.release()
         self._go.acquire()
         if self._abandoned:
             raise Killed("the run is over")
 
     def abandon(self) -> None:
-        """Ends it where it waits."""
+        """Ends the task where it waits."""
         self._abandoned = True
         while not self.done and self._thread.ident is not None:
             self.resume()
@@ -54,7 +54,7 @@ class Task:
         self._go.acquire()
         try:
             self._work()
-        except BaseException as error:  # noqa: BLE001  # whoever resumed it tells
+        except BaseException as error:  # noqa: BLE001  # the caller of `resume` raises it
             self.error = error
         finally:
             self.done = True
@@ -62,14 +62,14 @@ class Task:
 
 
 class Turns:
-    """Who goes on."""
+    """The tasks, and the one that runs."""
 
     def __init__(self) -> None:
         self.tasks: list[Task] = []
         self.current: Task | None = None
 
     def resume(self, task: Task) -> None:
-        """One turn of a task; raises what it raised."""
+        """Lets a task take one turn; raises what it raised."""
         self.current = task
         task.resume()
         self.current = None
@@ -87,7 +87,7 @@ class Turns:
 
 
 class _Inline(Executor):
-    """Does what is submitted at once, in the thread that submits it."""
+    """Does submitted work at once, in the thread that submits it."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
@@ -103,7 +103,7 @@ class _Inline(Executor):
 
 @contextmanager
 def single_threaded() -> Iterator[None]:
-    """Threads of the kernel do their work where they are asked for it, on every machine as on one with two cores."""
+    """Runs the work of thread pools in the caller's thread, and pretends that every machine has two cores."""
     with ExitStack() as stack:
         for module in ("filestore.threads", "filestore.reading.scan"):
             stack.enter_context(patch(f"{module}.ThreadPoolExecutor", _Inline))

@@ -1,4 +1,4 @@
-"""Changing columns: old files, log records and versions keep reading right, in both modes."""
+"""Changed columns: old files, log records and versions are read correctly, in both modes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ MODES = ("rewrite", "metadata")
 
 
 def kinded(row: Row) -> Row:
-    """A row of a system table, as `follow` has it."""
+    """Returns a row of a system table in the form that `follow` emits."""
     return {"_kind" if name == "rowkind" else name: value for name, value in row.items()}
 
 
@@ -63,7 +63,7 @@ def by_id(found: list[Row]) -> Rows:
 
 @dataclass
 class Model:
-    """A table, and what its rows must be: by key, and by names of now."""
+    """A table and its expected rows: by key, and by present column names."""
 
     table: Table
     dice: random.Random
@@ -162,12 +162,12 @@ class Model:
         assert by_id(replay(reported, ["id"])) == self.rows
 
     def check_keys(self) -> None:
-        """Look-ups, warm after some steps: what is held of a file for former columns is not taken for these."""
+        """Looks keys up, with a warm cache after some steps: cached former columns are not taken for new ones."""
         keys = pl.DataFrame({"id": range(12), "p": ["x", "y"] * 6})
         assert by_id(self.table.get(keys).to_pylist()) == self.rows
 
     def _check_changes(self, version: int) -> None:
-        """What differs from an older version, told in the columns of now."""
+        """Compares the changes since an older version, which have the present columns."""
         then = self.table.filestore.state(version)
         if then.pending():
             return
@@ -179,7 +179,7 @@ class Model:
         assert by_id(replay([*(row | {"_kind": "+I"} for row in before), *map(kinded, reported)], ["id"])) == self.rows
 
     def _check_conditions(self) -> None:
-        """Bounds of older names and types prune nothing that is wanted."""
+        """Statistics of older names and types never prune a wanted row."""
         for column in self.table.definition.schema:
             if pa.types.is_nested(column.type) or column.name == "p":
                 continue
@@ -274,7 +274,7 @@ def put(table: Table, *listed: Row) -> int:
     return table.write(to_arrow(table, listed)).version
 
 
-def test_who_is_shut_out_is_said_before_and_after(store: Store, caplog: pytest.LogCaptureFixture) -> None:
+def test_plan_and_snapshot_name_the_readers_that_are_shut_out(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     table = filled(store, "metadata")
     planned = table.plan_alter(RenameColumn("b", "c"))
     assert table.filestore.state().version == 2, "a plan changes nothing"
@@ -404,7 +404,7 @@ def test_a_value_that_the_reader_s_type_cannot_hold_ends_it(store: Store) -> Non
 
 
 def between(table: Table, *acts: Callable[[Table], object]) -> FaultyStorage:
-    """A storage that lets others act just before an entry of ours is written, once each."""
+    """Opens the table on a storage that lets others act just before an entry of ours is written, once each."""
     waiting = list(acts)
 
     def others_first(call: Call) -> None:
@@ -520,7 +520,7 @@ def test_a_fault_at_any_call_leaves_the_table_whole(mode: str, depth: Depth) -> 
         numbered = [
             (number, call)
             for number, call in enumerate(calls(mode), start=1)
-            if not after or call.operation not in READS  # after which all is as before it
+            if not after or call.operation not in READS  # such a call changes nothing
         ]
         for number, _ in depth.sample(numbered, 5):
             with warehouse() as store:

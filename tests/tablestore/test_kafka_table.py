@@ -1,4 +1,4 @@
-"""Tables that are Kafka topics, without Spark: a real broker, and clients that know nothing of us on the other side."""
+"""Tables that are Kafka topics, without Spark: a real broker, and other Kafka clients on the other side."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_metadata_is_read_and_written(topics: Topics) -> None:
 
 def test_where_readers_begin(topics: Topics) -> None:
     table = topics.table("id BIGINT, at TIMESTAMP METADATA FROM 'timestamp'", KAFKA, 1)
-    day = int(datetime.now(UTC).timestamp()) // 86400 * 86_400_000  # the broker soon forgets what is old
+    day = int(datetime.now(UTC).timestamp()) // 86400 * 86_400_000  # the broker soon deletes old records
     times = pa.array([day + 1000, day + 2000, day + 3000], pa.timestamp("ms", "UTC"))
     table.write(pa.table({"id": [1, 2, 3], "at": times}))
 
@@ -184,7 +184,7 @@ def test_where_readers_begin(topics: Topics) -> None:
     assert caught.value.code == "offset-gone"
     planned = table.scan(["id"])
     table.write(pa.table({"id": [4]}))
-    assert planned.to_arrow().num_rows == 3  # up to the end when it was planned
+    assert planned.to_arrow().num_rows == 3  # the scan ends where the topic ended when it was planned
 
 
 def test_malformed_messages_fail_are_skipped_or_put_aside(topics: Topics) -> None:
@@ -261,14 +261,14 @@ def test_following_continues_until_it_is_stopped(topics: Topics) -> None:
     reader.start()
     until(lambda: len(seen) == 2, what="what was there")
     table.write(pa.table({"id": [1], "v": [None], "_kind": ["-D"]}))
-    until(lambda: len(seen) == 3, what="what came")
+    until(lambda: len(seen) == 3, what="the delete")
     stop.set()
     reader.join(300)
     assert not reader.is_alive()
     assert by_id(seen)[1] == {"v": None, "id": 1, "_kind": "-D"}
     already = threading.Event()
     already.set()
-    assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # what is there is given all the same
+    assert sum(batch.num_rows for batch in table.follow(stop=already)) == 3  # old records are emitted, too
 
 
 def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
@@ -284,7 +284,7 @@ def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
     assert reported() == []
     table.write(pa.table({"id": range(5, 9), "v": ["b"] * 4}))
     with closing(table.follow(["id"], consumer=consumer, stop=lambda: True)) as left:
-        assert next(left).num_rows > 0  # what was not asked beyond was not taken
+        assert next(left).num_rows > 0  # batches that were not read are not consumed
     assert reported(options=latest, mode="changelog") == [5, 6, 7, 8]
     assert reported() == []
     group = Consumer({"bootstrap.servers": topics.broker.bootstrap, "group.id": consumer})
@@ -294,7 +294,7 @@ def test_a_consumer_goes_on_where_it_was(topics: Topics) -> None:
 
 @pytest.mark.parametrize("how", ["consumer", "state"])
 def test_messages_before_the_first_saved_place_are_not_lost(topics: Topics, folder: Path, how: str) -> None:
-    """A reader of ``latest-offset`` that was given nothing began elsewhere each time it was started."""
+    """A reader of ``latest-offset`` that had received nothing began at another offset each time it was started."""
     table = topics.table(KEYED, {"connector": "kafka", "format": "debezium-json"}, 2)
     latest = {"scan.startup.mode": "latest-offset"}
     place: dict[str, Any] = {"consumer": f"report-{uuid.uuid4()}"}
@@ -310,14 +310,14 @@ def test_messages_before_the_first_saved_place_are_not_lost(topics: Topics, fold
     table.write(pa.table({"id": [0], "v": ["before"]}))
     assert ids(follow()) == []
     table.write(pa.table({"id": [1], "v": ["a"]}))
-    begun = follow()  # the call decides where it begins
+    begun = follow()  # the call of `follow` decides where it begins
     table.write(pa.table({"id": [2], "v": ["a"]}))
     assert ids(begun) == [1, 2]
     table.write(pa.table({"id": [3], "v": ["a"]}))
     with closing(follow()) as stopped:
         assert ids([next(stopped)]) == [3]
     table.write(pa.table({"id": [4], "v": ["a"]}))
-    assert ids(follow()) == [3, 4], "the batch that was in hand, and what came since"
+    assert ids(follow()) == [3, 4], "the batch of the stopped reader, and the later one"
 
 
 def test_a_consumers_place_moves_with_each_batch_and_a_gap_is_noticed(topics: Topics) -> None:
@@ -424,7 +424,7 @@ def test_a_follower_finds_new_partitions(topics: Topics) -> None:
     reader.start()
     admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
     topic = table.declaration.topic
-    admin.create_partitions([NewPartitions(topic, 4)])[topic].exception()  # a busy broker may do it and say no
+    admin.create_partitions([NewPartitions(topic, 4)])[topic].exception()  # an error may be reported though it is done
     until(lambda: len(table.offsets()) == 4, what="four partitions")
     foreign = Producer({"bootstrap.servers": topics.broker.bootstrap})
     for partition in range(4):
@@ -494,7 +494,7 @@ def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topic
     table.write(pa.table({"id": [1, 2, 1, 3], "v": ["a", "b", "c", "d"]}))
     table.write(pa.table({"id": [3, 9], "v": [None, None], "_kind": ["-D", "-D"]}))
     reader = table.follow(mode="changelog", state=state, stop=lambda: True)
-    first = next(reader)  # and it is gone before it asks for more
+    first = next(reader)  # the reader is closed before it asks for more
     reader.close()
     seen = reported(stop=lambda: True)
     assert {(row["id"], row["_kind"], row["v"]) for row in first.to_pylist()} <= set(seen)
@@ -510,7 +510,7 @@ def test_upserts_become_complete_changes_and_go_on_after_a_restart(topics: Topic
 
 
 def test_a_task_normalizes_a_range_and_again(topics: Topics, folder: Path) -> None:
-    """As a task of Spark may, each range twice."""
+    """Each range is normalized twice, as a task of Spark may do."""
     table = topics.table(KEYED, UPSERT, 2)
     declaration, ambient = table.declaration, system_ambient()
     spec = spec_of(declaration, str(folder / "state"), None)
@@ -564,7 +564,7 @@ def test_debezium_without_rows_before_becomes_complete(topics: Topics) -> None:
 
 
 def replay(changes: list[tuple[int, str, str]]) -> dict[int, str]:
-    """The rows that sorted changes lead to: of each key what came and did not go."""
+    """Returns the rows that sorted changes lead to: those that were added and not removed."""
     left = Counter((key, value) for key, kind, value in changes if kind[0] == "+")
     left.subtract((key, value) for key, kind, value in changes if kind[0] == "-")
     return {key: value for (key, value), count in left.items() if count}

@@ -78,7 +78,7 @@ def test_a_scan_that_was_overtaken_by_an_expiry_says_so(table: Table) -> None:
 
 
 class Readers:
-    """Threads that read old versions until they are told to stop."""
+    """Threads that read old versions until `stop` is set."""
 
     def __init__(self, store: Store, expected: dict[int, Rows]) -> None:
         self.store = store
@@ -158,7 +158,7 @@ def assert_whole_from(table: Table) -> None:
 
 
 def test_system_tables_begin_at_the_first_retained_version(store: Store) -> None:
-    """The log's entries begin before it, at the checkpoint on which it stands: those versions are gone."""
+    """The log's entries begin earlier, at the checkpoint before that version; system tables leave them out."""
     options = LIFE | {"checkpoint.interval": "5", "snapshot.num-retained.min": "1"}
     table = store.create_table("shop.old", "id BIGINT, v INT", primary_key=["id"], options=options)
     for number in range(8):
@@ -316,14 +316,14 @@ def test_a_lapsed_consumer_is_an_orphan(table: Table) -> None:
 
 
 def overtaken(table: Table) -> None:
-    """Another process replaces all rows, and nobody keeps what they were."""
+    """Another process replaces all rows, and their versions expire."""
     put(table, 8, 9, value=99, overwrite=True)
     put(table, 7, value=99)
     assert table.expire().files
 
 
 def test_a_write_whose_version_expires_while_it_looks_up_begins_again(table: Table) -> None:
-    """It ended with an error of the storage about a file."""
+    """It failed with an error of the storage about a file."""
     put(table, 1, 2, 3)
     ours = sorted_batches(table, to_arrow(table, [{"id": 2, "v": 5}]))
     before = iter((lambda: overtaken(table), lambda: None))

@@ -67,20 +67,20 @@ HISTORIES = st.lists(st.tuples(CHANGES, st.sampled_from(["kinds", "puts", "overw
 
 
 def given_rows(changes: Iterable[tuple[Any, ...]], *, kinds: bool) -> pa.Table:
-    """Changes as rows; without kinds all of them put one."""
+    """Returns changes as rows; without kinds each of them is a put."""
     columns = list(zip(*changes, strict=True))
     table = pa.table([pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=False)], names=SCHEMA.names)
     return table.append_column("_kind", pa.array(columns[-1], pa.string())) if kinds else table
 
 
 def stored(table: Table, version: int | None = None) -> Rows:
-    """The rows of a version, by key."""
+    """Returns the rows of a version, by key."""
     rows = table.scan(version=version).to_arrow().to_pylist()
     return {(row["part"], row["id"]): row for row in rows}
 
 
 def reported(table: Table, after: int, until: int) -> list[dict[str, Any]]:
-    """What the log tells between two versions, in order, and the files where it says that rows were replaced."""
+    """Returns the log's changes between two versions, in order, and the files' changes where rows were replaced."""
     filestore, wanted = table.filestore, table.definition.schema
     walk = Walk(filestore)
     planner = Planner(walk, ResultMode.UPSERT, True, wanted, by_bucket=False)
@@ -97,7 +97,7 @@ def reported(table: Table, after: int, until: int) -> list[dict[str, Any]]:
 
 
 def replayed(state: Rows, changes: Iterable[dict[str, Any]]) -> Rows:
-    """By complete changes: whatever leaves is what was there, and nothing comes where something is."""
+    """Applies complete changes: a removed row must be the stored one, and an added row's key must be free."""
     after, opened = dict(state), None
     for change in changes:
         kind, row = change["_kind"], {name: change[name] for name in SCHEMA.names}
@@ -115,7 +115,7 @@ def replayed(state: Rows, changes: Iterable[dict[str, Any]]) -> Rows:
 
 
 def upserted(state: Rows, changes: Iterable[dict[str, Any]]) -> Rows:
-    """By the last record of each key."""
+    """Applies the last record of each key."""
     after = dict(state)
     for change in changes:
         row = {name: change[name] for name in SCHEMA.names}
@@ -127,7 +127,7 @@ def upserted(state: Rows, changes: Iterable[dict[str, Any]]) -> Rows:
 
 
 def live(table: Table, history: Iterable[tuple[list[tuple[Any, ...]], str]]) -> None:
-    """Writes a history into a table; deletes that its engine refuses are left out."""
+    """Writes a history into a table, without the deletes that its engine refuses."""
     takes = table.definition.options["merge-engine"] != "first-row"
     for changes, how in history:
         rows = given_rows(changes, kinds=how == "kinds" and takes)
@@ -278,7 +278,7 @@ def _two(store: Store, options: dict[str, str]) -> tuple[Table, Table]:
 
 
 def write_while(table: Table, rows: pa.Table, meanwhile: Callable[[], object]) -> None:
-    """Something else is committed between the first attempt's work and its commit."""
+    """Another commit is made between the work of the first attempt and its commit."""
     arranged = sort_rows(conform(rows, table.definition), table.definition).to_batches()
     left = [meanwhile]
 

@@ -1,4 +1,4 @@
-"""write-mode = merge-on-read: runs that are pending, read, folded; the same rows as with merge-on-write."""
+"""write-mode = merge-on-read: pending runs are read and folded; the rows are the same as with merge-on-write."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def put(table: Table, *given: Sequence[Any]) -> None:
 
 
 def overlay_of(table: Table) -> str:
-    """Makes the overlay as Spark does, and gives where it lies."""
+    """Makes the overlay as Spark does, and returns its location."""
     state = table.filestore.state()
     files = table.filestore.table_files(state)
     location = overlay_location(files, state.version)
@@ -202,7 +202,7 @@ class TestPendingRuns:
         assert assert_whole(table) == [{"day": "b", "id": 1, "n": 1}]
 
     def test_a_condition_on_keys_that_the_first_run_does_not_have(self, store: Store) -> None:
-        """The slot was left out, since its first run had no such key."""
+        """The scan left the slot out, since its first run had no such key."""
         table = make(store, **LATER, **NO_LOG, **{"merge-engine": "partial-update"})
         put(table, (2, 0, None))
         table.compact(full=True)
@@ -345,11 +345,11 @@ LATE: dict[str, tuple[dict[str, str], list[tuple[Any, ...]], list[tuple[Any, ...
 
 @pytest.mark.parametrize("case", LATE)
 def test_it_makes_no_difference_when_runs_are_folded(store: Store, case: str) -> None:
-    """Folded at once, the rows were merged as if one commit had brought them."""
+    """Runs that were folded together were merged as if they were one commit."""
     options, given_rows, wanted = LATE[case]
     for number, after in enumerate([(), (0,), (1,), (0, 1)]):
         if 1 in after and case == "a value that only a sum of all fits":
-            continue  # the sum is out of range there, and said to be
+            continue  # the sum is out of range there, which is an error
         table = make(store, f"t{number}", **options, **LATER, **NO_LOG)
         for at, row in enumerate(given_rows):
             put(table, row)
@@ -371,7 +371,7 @@ STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "comp
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))
 def test_merge_on_read_gives_what_merge_on_write_gives(engine: str, steps: list[Any]) -> None:
-    """At every version, by scans, conditions and look-ups, by the overlay, and by every reader after a fold."""
+    """Compares every version, by scans, conditions, look-ups and the overlay, and by every reader after a fold."""
     retracts = engine == "aggregation"
     with warehouse() as store:
         options = {**ENGINES[engine], **NO_LOG, "bucket": "2"}
@@ -408,7 +408,7 @@ def test_folded_and_refused_work_leaves_no_file_behind(orders: Table) -> None:
 
 
 def test_keys_are_found_in_folded_and_pending_slots_at_once(store: Store) -> None:
-    """The parts had their columns in other orders."""
+    """The two parts had their columns in different orders."""
     table = make(store, bucket="4", **LATER)
     put(table, *((n, n, "a") for n in range(20)))
     table.compact(full=True)

@@ -1,4 +1,4 @@
-"""How a writing task of Spark sorts: in memory, or in runs on its disk, of which nothing stays."""
+"""How a writing task of Spark sorts: in memory, or in runs on its disk, which it removes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROWS = 500
 
 @pytest.fixture
 def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Two disks of an executor."""
+    """The two disks of an executor."""
     paths = [tmp_path / "first", tmp_path / "second"]
     for path in paths:
         path.mkdir()
@@ -76,7 +76,7 @@ def test_a_task_that_ends_early_leaves_nothing(files: TableFiles, disks: list[Pa
 def test_a_key_that_is_not_utf_8_is_refused_wherever_it_is_sorted(
     files: TableFiles, disks: list[Path], count: int
 ) -> None:
-    """In runs it was a panic of polars, which Spark tried again in vain."""
+    """In runs polars panicked, and Spark retried the task though it failed each time."""
     texts = keys()[:count]
     texts[-1] = b"b\xff"
     with pytest.raises(InvalidRequest, match="not UTF-8") as caught:

@@ -54,7 +54,7 @@ def table(store: Store) -> Table:
     return make(store)
 
 
-def test_a_late_row_does_not_bring_a_deleted_key_back(table: Table) -> None:
+def test_a_late_row_does_not_restore_a_deleted_key(table: Table) -> None:
     put(table, (1, 5, "a", "+I"))
     put(table, (1, 7, "", "-D"))
     put(table, (1, 6, "late", "+I"))
@@ -111,7 +111,7 @@ def test_many_runs_become_one_and_are_remembered_on(store: Store) -> None:
 
 
 def test_at_the_end_of_the_retention_a_delete_is_still_remembered(store: Store) -> None:
-    """A writer looks keys up in the same runs: none is removed while it may still count."""
+    """A writer looks keys up in the same runs, so none is removed while it may still count."""
     table = make(store, **{"sequence.tombstone-retention": "1 h"})
     put(table, (1, 7, "", "-D"))
     (run,) = remembered(table)
@@ -154,7 +154,7 @@ def test_a_rollback_forgets_deletes_that_it_takes_back(table: Table) -> None:
 
 
 def test_a_rollback_takes_deletes_back_of_keys_that_had_no_row(table: Table) -> None:
-    """Nothing but what is remembered differs then."""
+    """Only the remembered deletes of the two versions differ."""
     put(table, (1, 5, "a", "+I"))
     put(table, (2, 9, "", "-D"))
     assert table.rollback(1).operation is Operation.ROLLBACK
@@ -168,7 +168,7 @@ def test_a_rollback_takes_deletes_back_of_keys_that_had_no_row(table: Table) -> 
     assert [row["id"] for row in assert_whole(table, leftovers=False)] == [1], "the delete is remembered again"
 
 
-def test_a_rollback_does_not_bring_back_what_is_too_old_to_be_remembered(store: Store) -> None:
+def test_a_rollback_does_not_restore_deletes_that_are_too_old_to_be_remembered(store: Store) -> None:
     table = make(store, **{"sequence.tombstone-retention": "1 h"})
     put(table, (1, 7, "", "-D"))
     now = table.opened.ambient.now_ms()
@@ -209,7 +209,7 @@ def test_a_rollback_takes_back_what_others_delete_meanwhile(store: Store, other:
 
 
 def test_the_change_feed_of_a_table_of_nothing_but_tombstones_lacks_late_rows(store: Store) -> None:
-    """The file holds the late row dead, and the version had no change data: all of the file's rows were inserts."""
+    """A file contains the late row as dead, and the version had no change data: all its rows were read as inserts."""
     table = make(store, **{"changelog-producer": "lookup"})
     put(table, (1, 7, "", "-D"))
     put(table, (1, 6, "late", "+I"), (2, 1, "b", "+I"))
@@ -237,7 +237,7 @@ def test_tombstones_outlive_a_wider_sequence(store: Store, mode: str) -> None:
 
 
 def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table) -> None:
-    """Though it changed no file, since the key had no row."""
+    """This holds though the delete changed no file, since the key had no row."""
     put(table, (2, 1, "other", "+I"))
     ours = sorted_batches(table, frame([(1, 6, "late", "+I"), (3, 6, "c", "+I")]))
 
@@ -253,7 +253,7 @@ def test_a_delete_that_another_writer_commits_first_makes_ours_late(table: Table
 
 
 def test_a_row_that_others_delete_and_put_again_first_is_logged_as_theirs(table: Table) -> None:
-    """The log told the delete last, though the key was stored again."""
+    """The log's last record of the key was the delete, though the key was stored again."""
     put(table, (2, 1, "other", "+I"))
     ours = sorted_batches(table, frame([(1, 6, "late", "+I"), (3, 6, "c", "+I")]))
 
@@ -274,7 +274,7 @@ STEP = st.lists(CHANGE, min_size=1, max_size=6) | st.sampled_from(["fold", "comp
 
 
 def after(held: dict[int, Change], change: Change) -> None:
-    """The key's newest change by sequence, deletes among them: null is below all others, of equals the later wins."""
+    """Keeps the key's change with the highest sequence: null is below all others, of equals the later one wins."""
     key, sequence, _, _ = change
     before = held.get(key)
     order = -1 if sequence is None else sequence
@@ -285,7 +285,7 @@ def after(held: dict[int, Change], change: Change) -> None:
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=8))
 def test_the_highest_sequence_wins_whatever_comes_in_which_order(steps: list[Any]) -> None:
-    """With merge on write, with merge on read, whatever is folded or compacted in between."""
+    """This holds with merge on write and merge on read, whatever is folded or compacted in between."""
     with warehouse() as store:
         trigger = {"num-sorted-run.compaction-trigger": "2", "bucket": "2"}
         now = make(store, "now", **trigger)

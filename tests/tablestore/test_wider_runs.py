@@ -1,4 +1,4 @@
-"""Runs that were written before a column was widened: they stay, and are read, merged, checked and overlaid as ever."""
+"""Runs that were written before a column was widened: they are read, merged, checked and overlaid as before."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_change_data_of_runs_from_before_they_were_wider(store: Store) -> None:
 
 
 def test_an_overlay_has_no_narrower_file(store: Store) -> None:
-    """No feature of Delta tells its readers of one."""
+    """Delta has no feature by which readers recognise a file with a narrower type."""
     table = narrow(store)
     put(table, *((n, n) for n in range(5)))
     table.compact(full=True)

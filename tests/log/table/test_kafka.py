@@ -1,4 +1,4 @@
-"""The log in Kafka: the contract of every log, and what only a broker can get wrong. Against a real one."""
+"""The log in Kafka, against a real broker: the contract of every log, and the errors that only a broker can cause."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class TestKafkaLog(LogTransactionTests):
                 assert ids_of(log.read([transaction])) == [number, number]
             return time.monotonic() - begun
 
-        # 0.15 s, longer on a busy machine; with Kafka's own fetch.wait.max.ms it was 10 s each time
+        # it takes 0.15 s, longer on a busy machine; with Kafka's own fetch.wait.max.ms it took 10 s each time
         until(lambda: seconds() < 5.0, "reading that does not wait")
 
     # ------------------------------------------------------------------------------ foreign writers
@@ -258,7 +258,7 @@ class TestKafkaLog(LogTransactionTests):
     def test_a_record_that_the_client_refuses_fails_the_transaction(
         self, log: LogStore, config: LogConfig, tombstones: bool
     ) -> None:
-        """Larger than `message.max.bytes`: it is not even queued, and nothing that stands behind it is."""
+        """The client does not queue a record that is larger than `message.max.bytes`, nor any record behind it."""
         kinds = pa.concat_tables([changes(range(1500)), changes([1500], "-D"), changes(range(1501, 3000))])
         names = ["x" * 1_500_000 if i == 2000 else "x" for i in range(3000)]
         with open_log(replace(config, tombstones=tombstones), system_ambient()) as refusing:
@@ -322,7 +322,7 @@ class TestKafkaLog(LogTransactionTests):
         until(lambda: foreign_ids(config) == [2], "the markers are written")
 
     def test_a_fatal_error_that_the_client_swallows_is_an_error_of_ours(self, config: LogConfig) -> None:
-        """Of 40 fenced writers two: a delivery report came between the fatal error and its exception."""
+        """For 2 of 40 fenced writers a delivery report arrived between the fatal error and its exception."""
         swallowed = SystemError("<method 'flush' of 'cimpl.Producer'> returned NULL without setting an exception")
         with pytest.raises(Unavailable, match="the Kafka client gave up") as caught, translated("flushing", config):
             raise swallowed
@@ -336,5 +336,5 @@ class TestKafkaLog(LogTransactionTests):
 
 
 def _flushed(writer: Any) -> None:
-    """Sends what the writer holds, as time would."""
+    """Sends what the writer holds, as the client does after a while."""
     assert writer._sender.producer.flush(SECONDS) == 0

@@ -1,4 +1,4 @@
-"""The log in Kafka against brokers of their own: one that dies, one that refuses, one that wants passwords."""
+"""The log in Kafka against brokers of these tests: one that dies, one that refuses, one that asks for passwords."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.kafka
 
 
 class TestBrokerCrash:
-    """What a broker that dies must not cost."""
+    """Nothing is lost if a broker dies."""
 
     @pytest.fixture(params=sampled(["true", "false"], 2, test=2), ids=["transactions", "plain"])
     def config(self, mortal_broker: KafkaBroker, request: pytest.FixtureRequest) -> LogConfig:
@@ -77,7 +77,7 @@ class TestBrokerCrash:
 
 
 def test_an_admin_client_from_before_an_election_finds_the_new_leader(mortal_broker: KafkaBroker) -> None:
-    """It keeps the epoch of the leader that it has seen last, and was refused for as long as it lived."""
+    """The client keeps the epoch of the leader that it knows, so brokers refused it for as long as it lived."""
     config = kafka_config(mortal_broker)
     with open_log(config, system_ambient()) as log:
         log.create()
@@ -131,7 +131,7 @@ PASSWORD = "not-a-secret"
 
 @pytest.fixture(scope="module")
 def key_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A broker's key and certificate, by Java's keytool; beside it ``ca.pem``, and a user's in ``user.pem``."""
+    """Makes a broker's key and certificate by Java's keytool; ``ca.pem`` and a user's ``user.pem`` are beside it."""
     folder = tmp_path_factory.mktemp("keys")
     store = folder / "broker.p12"
     common = ["-keystore", str(store), "-storetype", "PKCS12", "-storepass", PASSWORD, "-alias", "broker"]
@@ -149,7 +149,7 @@ def _keytool(*arguments: str) -> None:
 
 
 class StrictBroker(KafkaBroker):
-    """Has listeners with SASL over TLS, SASL alone and certificates; its coordinator soon forgets what has ended."""
+    """Has listeners with SASL over TLS, SASL alone and certificates; it forgets ended transactions soon."""
 
     def __init__(self, folder: Path, key_store: Path) -> None:
         with ExitStack() as stack:
@@ -251,7 +251,7 @@ class TestStrictBroker:
             ({"security.protocol": "carrier-pigeon"}, InvalidRequest, "log-properties"),
         ],
     )
-    def test_what_is_wrong_with_the_settings_is_said(
+    def test_wrong_settings_are_an_error_with_a_code(
         self, config: LogConfig, properties: dict[str, str], kind: type[TableStoreError], code: str
     ) -> None:
         given = {**dict(config.properties), **properties}
@@ -273,7 +273,7 @@ class TestStrictBroker:
             (False, {"security.protocol": "SASL_PLAINTEXT"}, InvalidRequest, "log-settings", "asks for no login"),
         ],
     )
-    def test_why_there_is_no_connection_is_said_at_once(
+    def test_the_reason_why_there_is_no_connection_is_reported_at_once(
         self,
         strict_broker: StrictBroker,
         config: LogConfig,
@@ -297,7 +297,7 @@ class TestStrictBroker:
 
 
 def _declared_at(servers: str, properties: Mapping[str, str]) -> KafkaDeclaration:
-    # 100 s: an answer that comes when the request times out would be noticed
+    # 100 s: the test would notice an answer that arrives when the request times out
     given = {"properties.bootstrap.servers": servers, "properties.socket.timeout.ms": "100000"}
     return declared("id BIGINT", {**KAFKA, **given, **{f"properties.{k}": v for k, v in properties.items()}})
 

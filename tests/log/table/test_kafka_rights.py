@@ -37,7 +37,7 @@ CREATE, WRITE = (
 
 
 class GuardedBroker(KafkaBroker):
-    """Has a second listener where ``ann`` logs in, who may do nothing until she is allowed to."""
+    """Has a second listener where ``ann`` logs in, who has no rights until they are granted."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as trial:
@@ -59,7 +59,7 @@ class GuardedBroker(KafkaBroker):
         }
 
     def options(self) -> dict[str, str]:
-        """Of a table whose log lies there."""
+        """Returns the options of a table whose log is on this broker."""
         login = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}
         login |= {"sasl.username": "ann", "sasl.password": "pw"}
         given = {f"log.kafka.properties.{name}": value for name, value in login.items()}
@@ -74,7 +74,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GuardedBroker]:
 
 @pytest.fixture
 def allow(broker: GuardedBroker) -> Callable[..., None]:
-    """Gives ann these rights and no others."""
+    """Grants ann these rights and no others."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     any_ = AclBindingFilter(
         ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY

@@ -1,4 +1,4 @@
-"""Brokers that do not say their limit on transactions. Without a broker."""
+"""Brokers that do not say their limit on transactions. No broker runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def answered(value: Any) -> Future[Any]:
 
 @dataclass
 class Admin:
-    """A cluster of one broker, which tells those of its settings, or that error. It makes no topics."""
+    """A client of a cluster with one broker, which returns these settings or this error. It creates no topics."""
 
     reported: Mapping[str, ConfigEntry] | KafkaException
 

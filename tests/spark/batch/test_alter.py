@@ -1,4 +1,4 @@
-"""Changed columns in Spark: delta-spark reads both modes, kept writers and streams go on."""
+"""Changed columns in Spark: delta-spark reads both modes, and writers and streams that are open continue."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_delta_reads_what_we_read(lake: SparkStore, store: Store, mode: str) -> 
 
 
 def collected(lake: SparkStore, name: str, checkpoint: Path) -> list[dict[str, Any]]:
-    """What a query gives now; a restarted one goes on where it was."""
+    """Returns what a query emits now; a restarted query continues where it stopped."""
     found: list[dict[str, Any]] = []
 
     def take(frame: DataFrame, _: int) -> None:
@@ -192,7 +192,7 @@ def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: St
 
 @pytest.mark.parametrize("mode", sampled(["metadata", "rewrite"], 2, test=2))
 def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) -> None:
-    """delta-spark reads the change feed since the change; system tables tell all versions in the columns of now."""
+    """delta-spark reads the change feed since the change; system tables show all versions with the present columns."""
     options = {"schema.evolution-mode": mode, "changelog-producer": "lookup"}
     table = store.create_table("shop.t", "id BIGINT, a INT, b STRING", primary_key=["id"], options=options)
     put(table, {"id": 1, "a": 1, "b": "x"}, {"id": 2, "a": 2, "b": "y"})
@@ -205,7 +205,7 @@ def test_changes_of_changed_tables(lake: SparkStore, store: Store, mode: str) ->
         ("update_postimage", 1, 2**40, "z", 5),
         ("update_preimage", 1, 1, "x", None),
     ]
-    for name in ("changes", "audit_log"):  # the log has complete changes where they are looked up
+    for name in ("changes", "audit_log"):  # the log has complete changes if `changelog-producer` is lookup
         found = lake.read(f"shop.t${name}", from_version=1).select("rowkind", "id", "c")
         assert sorted(row.rowkind for row in found.collect()) == ["+U", "-D", "-U"]
         assert ("+U", 1, "z") in [tuple(row) for row in found.collect()]

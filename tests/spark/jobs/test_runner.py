@@ -1,4 +1,4 @@
-"""Every job of ours on a real Spark: errors come back as values, crashes have a name, nothing is left behind."""
+"""Every job of ours on a real Spark: errors are returned as values, crashes have a name, nothing is left behind."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def write(path: str) -> str:
 
 
 def waits_for_ever(path: str) -> None:
-    """Only a cancelled job ends it."""
+    """Waits until its job is cancelled."""
     Path(path).write_text("x")
     until(lambda: not Path(path).exists(), what="that is never", seconds=250)
 
@@ -58,7 +58,7 @@ def test_results_come_in_the_order_of_the_tasks(spark: SparkSession, table: Tabl
 def test_an_error_keeps_its_class_message_and_code_and_stops_the_others(
     spark: SparkSession, table: TableFiles, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two cores: while one task waits for ever, one writes, and then one fails."""
+    """On two cores one task waits for ever, while another one writes, and then one fails."""
     monkeypatch.setattr(runner, "GRACE_S", 0.5)
     waiting, written = str(folder / "waiting"), str(folder / "written")
 
@@ -79,7 +79,7 @@ def test_an_error_keeps_its_class_message_and_code_and_stops_the_others(
 def test_tasks_that_are_at_work_when_another_fails_end_and_leave_nothing(
     spark: SparkSession, table: TableFiles, folder: Path
 ) -> None:
-    """Spark would kill them in the middle of a file, which nobody could remove then."""
+    """Spark would kill them in the middle of a file, and then nobody would remove that file."""
     failing, written = str(folder / "failing"), str(folder / "written")
 
     def work(_: TableFiles, task: str) -> str:
@@ -132,7 +132,7 @@ def test_an_error_that_is_none_of_ours_stays_sparks(spark: SparkSession, table: 
 
 
 def test_ctrl_c_stops_the_job_and_removes_what_it_wrote(spark: SparkSession, table: TableFiles, folder: Path) -> None:
-    """PySpark alone could not cancel it: its connection was in the middle of a call."""
+    """PySpark alone could not cancel the job: its connection was in the middle of a call."""
     waiting, written = str(folder / "waiting"), str(folder / "written")
     tracker = spark.sparkContext.statusTracker()
 
@@ -160,7 +160,7 @@ def test_ctrl_c_stops_the_job_and_removes_what_it_wrote(spark: SparkSession, tab
 
 
 def test_a_job_that_the_user_cancels_is_unavailable(spark: SparkSession, table: TableFiles, folder: Path) -> None:
-    """By the user's own group, which the job has kept."""
+    """The user cancels by a job group, which the runner keeps."""
     waiting, context = str(folder / "waiting"), spark.sparkContext
 
     def work(_: TableFiles, task: str) -> str:
@@ -190,7 +190,7 @@ def test_a_job_that_the_user_cancels_is_unavailable(spark: SparkSession, table: 
 
 
 def pending(lake: SparkStore, store: Store) -> Path:
-    """The file of a pending run of a table with values to merge."""
+    """Returns the file of a pending run of a table with values to merge."""
     options = {"write-mode": "merge-on-read", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     table = store.create_table(
         "shop.m", "id BIGINT, n INT", primary_key=["id"], options={**options, "bucket": "2", "log.system": "none"}
@@ -202,7 +202,7 @@ def pending(lake: SparkStore, store: Store) -> Path:
 
 
 def test_an_overlay_whose_file_is_missing_is_an_error_of_ours(lake: SparkStore, store: Store) -> None:
-    """It was Spark's, and could not be told from a crash."""
+    """It was an error of Spark that looked like a crash."""
     run = pending(lake, store)
     held = run.rename(run.with_suffix(".held"))
     with pytest.raises(TableStoreError, match=run.name) as caught:

@@ -48,7 +48,7 @@ def in_spark(lake: SparkStore, table: KafkaTable) -> SparkKafkaTable:
 
 
 def replayed(rows: list[dict[str, Any]]) -> dict[int, Any]:
-    """The last value of each key; deleted ones are left out."""
+    """Returns the last value of each key without deleted ones."""
     found: dict[int, Any] = {}
     for row in rows:
         found[row["id"]] = row["v"]
@@ -58,7 +58,7 @@ def replayed(rows: list[dict[str, Any]]) -> dict[int, Any]:
 
 
 class Sink:
-    """Takes a stream's batches; may be told to fail at one."""
+    """Collects a stream's batches; fails at one if `fail_at` says so."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
@@ -66,7 +66,7 @@ class Sink:
         self.batches: list[list[dict[str, Any]]] = []
 
     def run(self, stream: DataFrame) -> list[list[dict[str, Any]]]:
-        """What is available now, by batch."""
+        """Returns what is available now, by batch."""
         self.batches.clear()
         writer = stream.writeStream.foreachBatch(self._take).option("checkpointLocation", str(self._checkpoint))
         query = writer.trigger(**NOW).start()
@@ -195,7 +195,7 @@ def test_exactly_once_is_all_or_nothing(lake: SparkStore, topics: Topics) -> Non
     local = topics.table(KEYED, UPSERT, sink_semantic="exactly-once")
     table = in_spark(lake, local)
     good = lake.spark.range(0, 30_000, 1, 2).selectExpr("id", "'a' AS v")
-    with pytest.raises(InvalidRequest, match=r"_kind is '\?'"):  # the last row, when thousands were sent
+    with pytest.raises(InvalidRequest, match=r"_kind is '\?'"):  # the last row, after thousands were sent
         table.write(good.withColumn("_kind", F.expr("IF(id = 29999, '?', '+U')")))
     assert any(end for _, end in local.offsets().values())
     assert topics.records(local, 0, isolation_level="read_committed") == []
@@ -238,7 +238,7 @@ def test_the_rows_of_a_key_are_in_one_task_in_their_order(lake: SparkStore) -> N
 def test_a_task_that_dies_is_tried_again_and_writes_once(
     lake: SparkStore, topics: Topics, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    """Killed in the middle of its transaction, or when that was committed and nobody had heard of it."""
+    """The task is killed in the middle of its transaction, or right after that was committed."""
     local = topics.table(KEYED, UPSERT, sink_semantic="exactly-once")
     write = kafka_sink._write
 
@@ -286,7 +286,7 @@ def test_a_stream_is_admitted_resumed_and_finds_new_partitions(lake: SparkStore,
     assert json.loads(progress.endOffset)["topic"] == local.declaration.topic
     admin = AdminClient({"bootstrap.servers": topics.broker.bootstrap})
     topic = local.declaration.topic
-    admin.create_partitions([NewPartitions(topic, 3)])[topic].exception()  # a busy broker may do it and say no
+    admin.create_partitions([NewPartitions(topic, 3)])[topic].exception()  # an error may be reported though it is done
     until(lambda: len(local.offsets()) == 3, what="three partitions")
     topics.produce(local, [(b'{"id":77}', None)], partition=2)
     assert sink.run(stream) == [[{"id": 77, "v": None, "_kind": "-D"}]]
@@ -328,7 +328,7 @@ def test_a_stream_whose_first_batch_died_begins_where_it_began_and_reports_what_
 
 
 def test_aggregates_of_a_stream_are_upserts_of_their_keys(lake: SparkStore, topics: Topics, folder: Path) -> None:
-    """Plain and windowed: later values of a key replace earlier ones, over restarts."""
+    """Later values of a key replace earlier ones, plain and windowed, also after restarts."""
     clicks = topics.table("page STRING, n INT, at TIMESTAMP(3)", KAFKA, 2)
     plain = topics.table("page STRING, clicks BIGINT, PRIMARY KEY (page) NOT ENFORCED", UPSERT, 2)
     windowed = topics.table(
@@ -439,7 +439,7 @@ def test_a_batch_that_comes_again(lake: SparkStore, topics: Topics, folder: Path
 
 
 def test_complete_changes_in_batches_and_streams(lake: SparkStore, topics: Topics, folder: Path) -> None:
-    """As the local reader gives them; over a batch that failed, a restart, and another session of workers."""
+    """They are the local reader's changes, also after a failed batch, a restart, and in another Spark session."""
     local = topics.table(KEYED, UPSERT)
     table, state = in_spark(lake, local), str(folder / "state")
     with pytest.raises(InvalidRequest) as missing:

@@ -1,4 +1,4 @@
-"""The stream's source without Spark: planned, cut, sent by pickle, read and restarted as Spark would do it."""
+"""The stream's source without Spark: planned, cut, pickled, read and restarted as Spark would do it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS_OF_OLD = ("id", "p", "s", "v")
 
 
 class Stream:
-    """A query: what Spark asks of a source, in its order. Offsets go through JSON and partitions through pickle."""
+    """A query: it calls a source in Spark's order. Offsets pass through JSON and partitions through pickle."""
 
     def __init__(self, table: Table, **options: object) -> None:
         self._options = {
@@ -44,7 +44,7 @@ class Stream:
         self._start()
 
     def restart(self) -> None:
-        """A new driver: the checkpoint has the batch that was planned and not done."""
+        """Starts a new driver: the checkpoint has the batch that was planned and not finished."""
         self.reader = ChangeReader(self._options, TableStoreSource(self._options).schema())
         self._initial: dict[str, Any] | None = None
 
@@ -55,7 +55,7 @@ class Stream:
         return self._initial
 
     def plan(self) -> bool:
-        """Writes the next batch down, if there is one."""
+        """Plans and saves the next batch, if there is one."""
         start, limit = self._start(), self.reader.getDefaultReadLimit()
         assert isinstance(limit, ReadMaxRows | ReadAllAvailable)
         end = self._json(self.reader.latestOffset(start, limit))
@@ -63,7 +63,7 @@ class Stream:
         return self._planned is not None
 
     def batch(self) -> list[Row]:
-        """Reads the batch that is planned."""
+        """Reads the planned batch."""
         assert self._planned is not None
         partitions = pickle.loads(cloudpickle.dumps(list(self.reader.partitions(self._start(), self._planned))))
         found = [row for part in partitions for batch in self.reader.read(part) for row in batch.to_pylist()]
@@ -71,7 +71,7 @@ class Stream:
         return found
 
     def batches(self) -> Iterator[list[Row]]:
-        """All that is there now."""
+        """Reads all that is available now."""
         while self.plan():
             yield self.batch()
             self.reader.commit(self.offset or {})
@@ -129,7 +129,7 @@ def test_any_history_in_batches_of_any_size_with_restarts(
                         stream.restart()
                     found += stream.batch()
         found += [row for batch in stream.batches() for row in batch]
-        # a query keeps the columns that it was planned with, but for one that is started again
+        # a query keeps the columns that it was planned with until it is restarted
         narrow = [{name: row.get(name) for name in COLUMNS_OF_OLD} for row in rows(table)]
         found = [{name: row.get(name) for name in (*COLUMNS_OF_OLD, "_kind")} for row in found]
         if mode == "changelog":
@@ -195,7 +195,7 @@ def test_a_gap_in_the_log_is_jumped_over_exactly_while_the_old_version_is_there(
     assert (stream.offset or {})["rescans"] == (1 if mode == "upsert" else 0), "a changelog does not need the log"
 
 
-def test_a_gap_in_a_version_that_was_taken_in_part_brings_all_rows(
+def test_a_gap_in_a_version_that_was_read_in_part_rereads_all_rows(
     orders: Table, caplog: pytest.LogCaptureFixture
 ) -> None:
     stream = Stream(orders, scan="latest", onLogGap="rescan", maxRowsPerBatch=4)

@@ -1,4 +1,4 @@
-"""`read_stream`: the snapshot, then the log from exactly its offsets; a restart goes on exactly there."""
+"""`read_stream`: the snapshot, then the log from exactly its offsets; a restart continues exactly there."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW = {"availableNow": True}
 
 
 class Sink:
-    """Takes a stream's batches; may be told to fail at one."""
+    """Collects a stream's batches; fails at one if `fail_at` says so."""
 
     def __init__(self, stream: DataFrame, checkpoint: Path) -> None:
         self._stream = stream
@@ -39,7 +39,7 @@ class Sink:
         return writer.option("checkpointLocation", str(self._checkpoint)).trigger(**trigger).start()
 
     def run(self, **trigger: Any) -> list[list[dict[str, Any]]]:
-        """What is available now, by batch; batches without rows are left out."""
+        """Returns what is available now, by batch, without empty batches."""
         self.batches.clear()
         self.start(**(trigger or NOW)).awaitTermination()
         return [self.batches[n] for n in sorted(self.batches) if self.batches[n]]
@@ -62,7 +62,7 @@ def orders(store: Store) -> Table:
 
 @pytest.fixture
 def sink(lake: SparkStore, orders: Table, folder: Path) -> Sink:
-    """Of a stream of the table from its snapshot on."""
+    """Collects a stream of the table from its snapshot on."""
     return Sink(lake.read_stream("shop.orders"), folder / "checkpoint")
 
 
@@ -145,7 +145,7 @@ def test_an_empty_table_is_followed_from_its_first_row(orders: Table, sink: Sink
 
 @pytest.mark.deep
 def test_a_query_that_dies_in_its_first_batch_repeats_that_batch(orders: Table, sink: Sink) -> None:
-    """Its offsets were written down: what was committed since belongs to the next batch."""
+    """The batch's offsets were saved: what was committed since belongs to the next batch."""
     put(orders, *range(10))
     sink.fail_at = 0
     with failing("the sink fails"):
@@ -209,7 +209,7 @@ def test_a_batch_has_at_most_so_many_rows(lake: SparkStore, orders: Table, folde
 def test_an_overwrite_counts_with_the_rows_that_leave_and_those_that_come(
     lake: SparkStore, orders: Table, folder: Path
 ) -> None:
-    """It counted as nothing, since the log has none of its rows: many came in one batch."""
+    """It counted as nothing, since the log has none of its rows, so one batch contained many."""
     sink = Sink(lake.read_stream("shop.orders", scan="latest", max_rows_per_batch=25), folder / "checkpoint")
     sink.run()
     for _ in range(3):

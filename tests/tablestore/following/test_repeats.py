@@ -1,4 +1,4 @@
-"""Repeats in an eventual log are left out: compared with a reader that gets every record."""
+"""Repeats in an eventual log are left out: compared with a reader that returns every record."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tablestore.following.repeats import Repeats
 SCHEMA = pa.schema([("a", pa.int64()), ("b", pa.string()), ("n", pa.int64()), ("_kind", pa.string())])
 KEY = ["a", "b"]
 Record = tuple[int, int | None]
-"""A key, and what it says: the row's value, or None for a delete."""
+"""A key and the row's value, or None for a delete."""
 
 
 def rows_of(records: Sequence[Record]) -> pa.Table:
@@ -34,7 +34,7 @@ def records_of(rows: pa.Table) -> list[Record]:
 
 @dataclass
 class Reader:
-    """Has one bucket's rows."""
+    """Collects one bucket's rows."""
 
     repeats: Repeats
 
@@ -63,7 +63,7 @@ HISTORIES = st.lists(st.tuples(WRITERS, RECORDS), min_size=20, max_size=40)
 def test_a_reader_without_the_repeats_has_the_same_rows_at_any_time(
     history: list[tuple[str, list[Record]]], most_rows: int, most_transactions: int, overwritten: int
 ) -> None:
-    """Whatever writers say in whatever order, and however little is remembered."""
+    """It holds for any records in any order, and however few of them the reader remembers."""
     reader = Reader(Repeats(KEY, 1, most_rows, most_transactions))
     reported_all: dict[int, int | None] = {}
     for number, (writer, records) in enumerate(history):
@@ -88,7 +88,7 @@ def test_an_equal_record_of_another_commit_is_no_repeat() -> None:
 
 @st.composite
 def retries(draw: st.DrawFn) -> tuple[list[Record], list[tuple[str, list[Record]]]]:
-    """A task's records, and what its attempts tell of them in turn: each a part, in batches of any size."""
+    """Draws a task's records, and those that its attempts log in turn: each logs a part, in batches of any size."""
     keys = draw(st.lists(st.integers(0, 40), unique=True, max_size=12))
     task = [(key, draw(st.none() | st.integers(0, 2))) for key in keys]
     reported: list[tuple[str, list[Record]]] = []
@@ -119,7 +119,7 @@ def test_records_that_attempts_repeat_are_returned_once_beside_those_of_other_ke
     assert found == task
 
 
-def test_what_another_said_in_between_is_corrected() -> None:
+def test_what_another_logged_in_between_is_corrected() -> None:
     reader = Reader(Repeats(KEY, 1))
     reader.take("x/0.0", [(1, 1), (2, 1), (3, None)])
     reader.take("y/0.0", [(1, 2), (3, 2)])
@@ -134,16 +134,16 @@ def test_what_comes_last_in_one_batch_comes() -> None:
     assert reader.taken == [(1, 2), (1, 1)]
 
 
-def test_what_another_said_counts_when_it_is_forgotten_itself() -> None:
+def test_what_another_logged_counts_when_it_is_forgotten_itself() -> None:
     reader = Reader(Repeats(KEY, 1, most_rows=4))
     reader.take("x/0.0", [(1, 1), (2, 1)])
     reader.take("y/0.0", [(1, 2), (3, 2)])
-    reader.take("x/0.1", [(4, 1)])  # there is no room for it, until y's are gone
+    reader.take("x/0.1", [(4, 1)])  # there is no room for it until y's records are forgotten
     reader.take("x/0.2", [(1, 1), (2, 1)])
     assert reader.taken == [(1, 1)]
 
 
-def test_what_a_larger_commit_said_counts_though_it_is_not_remembered() -> None:
+def test_what_a_larger_commit_logged_counts_though_it_is_not_remembered() -> None:
     reader = Reader(Repeats(KEY, 1, most_rows=2))
     reader.take("x/0.0", [(1, 1), (2, 1), (3, 1)])
     reader.take("y/0.0", [(4, 2)])

@@ -1,4 +1,4 @@
-"""`follow` in each mode, from each start, through any history: what it gives leads to the table, and is exact."""
+"""`follow` in each mode, from each start, through any history: its changes are exact and lead to the table."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ ROW = st.fixed_dictionaries(
     }
 )
 FEW = settings(max_examples=min(12, settings().max_examples))
-"""For each of many shapes."""
+"""The examples for each of many shapes."""
 
 STEP = st.tuples(
     st.sampled_from(["write", "write", "write", "overwrite", "dynamic", "drop", "compact", "rollback", "alter"]),
@@ -103,12 +103,12 @@ def image(row: Mapping[str, Any]) -> str:
 
 
 def shaped(table: Table, found: Iterable[Row]) -> list[Row]:
-    """Rows of an older version in the columns of now."""
+    """Returns rows of an older version with the present columns."""
     return in_order({name: row.get(name) for name in table.schema.names} for row in found)
 
 
 def applied(before: Iterable[Row], reported: Iterable[Row], *, keyed: bool) -> list[Row]:
-    """The rows after exact changes. What leaves has to be there, exactly so, and what comes has to be new."""
+    """Applies exact changes: a row that is removed must be there, exactly so, and a row that is added must be new."""
     held: list[str] = [image(row) for row in before]
     known = {image(row): row for row in before}
     keys = {tuple(row[name] for name in KEY) for row in before}
@@ -135,7 +135,7 @@ def applied(before: Iterable[Row], reported: Iterable[Row], *, keyed: bool) -> l
 
 
 def check(table: Table) -> None:
-    """Every mode, from every version, with and without its rows."""
+    """Follows in every mode, from every version, with and without its rows."""
     newest, keyed = rows(table), bool(table.definition.primary_key)
     logged = table.definition.options["log.system"] != "none"
     for version in range(table.filestore.state().version + 1):
@@ -175,7 +175,7 @@ HISTORY: list[tuple[str, list[Row], int]] = [
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", sampled(["lookup", "partitioned"], 2, test=2))
 def test_one_history_in_any_mode_from_any_start(store: Store, log_options: dict[str, str], shape: str) -> None:
-    """One that holds all that a table can go through."""
+    """The history contains every kind of change of a table."""
     table = replace(SHAPES[shape], options={**SHAPES[shape].options, **log_options}).create(store)
     for kind, drawn, number in HISTORY:
         do(table, kind, drawn, number)
@@ -233,7 +233,7 @@ def test_change_data_come_in_pairs(store: Store, log_options: dict[str, str]) ->
 
 
 def test_what_an_overwrite_throws_away_unmerged_leaves(store: Store) -> None:
-    """Its change data go from fold to fold, and know nothing of runs that were pending."""
+    """The overwrite's change data are those since the last fold, and do not contain rows of pending runs."""
     table = store.create_table(
         "shop.later",
         "id BIGINT, name STRING",
@@ -267,7 +267,7 @@ GONE = {
 
 @pytest.mark.parametrize("options", list(GONE.values()), ids=list(GONE))
 def test_a_key_that_is_gone_is_a_delete_whatever_took_it_away(store: Store, options: dict[str, str]) -> None:
-    """A ``-U`` that no ``+U`` follows came as it was written, though upserts have ``+I``, ``+U`` and ``-D`` alone."""
+    """A ``-U`` without a ``+U`` was emitted unchanged, though upserts have ``+I``, ``+U`` and ``-D`` alone."""
     table = store.create_table("shop.gone", "id BIGINT, name STRING", primary_key=["id"], options=options)
     put(table, 1, 2, 3)
     before = {"id": [1, 2, 2, 3], "name": ["a", "a", "b", "a"], "_kind": ["-U", "-U", "+U", "-D"]}

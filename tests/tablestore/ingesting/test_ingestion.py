@@ -1,4 +1,4 @@
-"""Debezium topics become tables: against a real broker, with a client of another make as the connector."""
+"""Debezium topics become tables: against a real broker, with another Kafka client as the connector."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def row(key: int, name: str | None, cents: int = 150, at: int = 0) -> dict[str, 
 
 
 class Source:
-    """A topic with a connector before it."""
+    """A topic and the connector that writes it."""
 
     def __init__(self, store: Store, broker: KafkaBroker, partitions: int = 2) -> None:
         self.store = store
@@ -58,7 +58,7 @@ def source(store: Store, kafka_broker: KafkaBroker) -> Iterator[Source]:
 
 
 def test_a_managed_table_is_made_and_kept(source: Source) -> None:
-    """Snapshot, changes, tombstones, a new key of a row; after a restart it goes on, and each change is there once."""
+    """Snapshot, changes, tombstones and a changed key are ingested; after a restart each change is there once."""
     orders = Messages(ORDERS)
     moved = orders.change("d", row(3, "c"), None)
     source.send(
@@ -156,7 +156,7 @@ def test_messages_without_a_schema(source: Source) -> None:
 
 
 def test_of_two_at_once_one_gets_an_error(source: Source) -> None:
-    """Both began at one place: what the slower one brings is there already, or older, and is refused."""
+    """Both began at one offset: the slower one's changes are older than what is there, or equal, and are refused."""
     orders = Messages(ORDERS)
     source.send([orders.change("c", None, row(key, "a")) for key in range(20)])
     fast, slow = source.ingest(), source.ingest()
@@ -172,11 +172,11 @@ def test_of_two_at_once_one_gets_an_error(source: Source) -> None:
 
 
 def test_where_it_begins_is_kept_from_the_start(source: Source) -> None:
-    """Else a start that died would begin at a later end."""
+    """Otherwise a start that died would begin at a later offset."""
     orders = Messages(ORDERS)
     source.send([orders.change("c", None, row(1, "before"))])
     latest = {"scan.startup.mode": "latest-offset"}
-    assert list(source.ingest(source_options=latest).follow(lambda: True)) == [], "nothing came"
+    assert list(source.ingest(source_options=latest).follow(lambda: True)) == [], "nothing was ingested"
     source.send([orders.change("c", None, row(2, "meanwhile"))])
     assert source.ingest(source_options=latest).copy().rows == 1
     assert source.table().scan(["id"]).to_arrow().to_pylist() == [{"id": 2}]
@@ -202,7 +202,7 @@ def test_messages_that_go_before_the_first_commit_are_missed(
 
 
 def test_a_slow_topic_makes_few_versions(source: Source) -> None:
-    """Silence alone is no reason to commit."""
+    """A pause in the topic alone is no reason to commit."""
     orders = Messages(ORDERS)
     source.send([orders.change("c", None, row(0, "a"))])
     source.ingest().copy()

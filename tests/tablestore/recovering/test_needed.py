@@ -1,4 +1,4 @@
-"""Which keys a repair writes: a small log whose writers die at all places, and readers that begin at each version."""
+"""Which keys a repair writes: a small log whose writers die at all steps, and readers that begin at each version."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Version:
 
 
 class Model:
-    """One bucket."""
+    """The log and the table's versions, of one bucket."""
 
     def __init__(self) -> None:
         self.log: list[tuple[Transaction, int, int | None]] = []
@@ -81,7 +81,7 @@ class Model:
         return found
 
     def complete(self, writer: Writer) -> None:
-        """As `LogOrder.completed`."""
+        """Does the same as `LogOrder.completed`."""
         version, state = len(self.versions) - 1, self.versions[-1]
         if writer.completed_at == version:
             return
@@ -123,7 +123,7 @@ class Model:
         return Whose.NAMED if any(transaction is t for t in state.open) else Whose.STRAY
 
     def _contended(self, writer: Writer) -> set[int]:
-        """As `LogOrder._contended`."""
+        """Returns the same as `LogOrder._contended`."""
         own = [n for n, record in enumerate(self.log) if any(record[0] is t for t in writer.own)]
         if not own:
             return set()
@@ -165,7 +165,7 @@ class Model:
         return None
 
     def read_from(self, at: int) -> dict[int, int]:
-        """What a reader holds that has begun at a version: `tablestore/following/tail_run.py`."""
+        """Returns the rows of a reader that began at a version, like `tablestore/following/tail_run.py`."""
         version = self.versions[at]
         rows = dict(version.rows)
         for offset, (transaction, key, value) in enumerate(self.log):
@@ -191,7 +191,7 @@ PASSED_OVER = [
 
 
 @given(STEPS)
-@example(OVERTAKEN).via("a dead repair lies behind a record of the commit")
+@example(OVERTAKEN).via("a dead repair is behind a record of the commit")
 @example(CHANGED).via("a dead repair of a key that its own commit would have changed")
 @example(OUTDATED).via("a dead repair rests on a version that others have changed since")
 @example(PASSED_OVER).via("a reader begins where a writer lives, and leaves out what was committed over a stray")

@@ -1,4 +1,4 @@
-"""Change files of a write across both stores: none of a lost race or a failed attempt stays behind."""
+"""Change files of a write across both stores: lost races and failed attempts leave none behind."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ KINDS = [
 
 
 def parted(store: Store, options: dict[str, str]) -> Table:
-    """Rows of two partitions, some of them dead in their files, and with runs some that no fold has merged."""
+    """Creates rows of two partitions, some dead in their files, and with merge-on-read some in pending runs."""
     columns = "id BIGINT, name STRING, p STRING"
     table = store.create_table(
         "shop.parted", columns, primary_key=["id", "p"], partition_by=["p"], options=REPLACED | options
@@ -101,7 +101,7 @@ def rows_of(p: str, *ids: int, name: str = "a") -> pa.Table:
 
 
 def assert_exact_from(table: Table, first: int) -> None:
-    """Of the versions from that one on, also by a reader that begins there."""
+    """Asserts that change data are exact from the version `first` on, for readers that begin at any version."""
     last = table.filestore.state().version
     found = by_deltalake(table.filestore, first, last)
     assert_exact(table.filestore, found)
@@ -145,7 +145,7 @@ def test_an_overwrite_that_lost_the_race_records_what_it_replaces_then(store: St
     if options.get("changelog-producer") != "input":
         assert_exact_from(table, first)
     overwrite = next(s.version for s in table.snapshots() if s.operation == "OVERWRITE")
-    assert overwrite >= first + 2, "others were faster, before it was told and after"
+    assert overwrite >= first + 2, "others committed during its attempt and right before its commit"
     assert_exact(table.filestore, by_deltalake(table.filestore, overwrite, overwrite))
     assert_whole(table, leftovers=False)
 
@@ -176,7 +176,7 @@ def test_an_overwrite_that_fails_leaves_nothing(store: Store, path: str) -> None
 
 
 def test_a_task_that_fails_takes_its_change_files_along(store: Store) -> None:
-    """The disk is full when the second change file is written; the first one's slot is done by then."""
+    """The disk is full when the second change file is written; the first slot's file is complete by then."""
     table = made(store, "deduplicate")
     fault = FailAt(2, Unavailable("disk full"), operation="open_write", path="_change_data/")
     with pytest.raises(Unavailable):

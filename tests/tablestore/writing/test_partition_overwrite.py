@@ -50,7 +50,7 @@ def sales(store: Store, log_options: dict[str, str]) -> Table:
 
 
 def filled(store: Store, name: str, **options: str) -> Table:
-    """Three days with rows 1 to 3 in each; rows 3 are of another region."""
+    """Creates three days with rows 1 to 3 in each; rows 3 are of another region."""
     table = store.create_table(
         name,
         "id BIGINT, day DATE, region STRING, name STRING",
@@ -94,7 +94,7 @@ def test_a_drop_takes_all_partitions_with_these_values(sales: Table, specs: list
 
 @both_logs
 def test_readers_go_on_over_a_drop(sales: Table) -> None:
-    """One that was at work is told each row that goes, once; one that comes later ends with the same rows."""
+    """A reader that follows gets each removed row once; a reader that starts later ends with the same rows."""
     before = sales.filestore.state().version
     for mode in ("upsert", "changelog"):
         newest = sales.filestore.state().version + 3
@@ -245,7 +245,7 @@ def test_a_bad_spec_as_text(text: str) -> None:
 
 
 def faster(table: Table, act: Callable[[Table], Any]) -> Any:
-    """A writer of the table before whose first commit another process commits."""
+    """Opens the table for a writer before whose first commit another process commits."""
     open_ = True
 
     def between(call: Any) -> None:
@@ -321,7 +321,7 @@ def test_a_compaction_gives_up_partitions_that_were_dropped_meanwhile(sales: Tab
 
 @pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
 def test_a_drop_that_holds_only_for_unchanged_rows_is_decided_again(store: Store, mode: str) -> None:
-    """A run that came meanwhile was dropped with the rest: no file had changed."""
+    """A run that was added meanwhile was dropped with the rest, since no file had changed."""
     sales = filled(store, "shop.sales", **{"write-mode": mode})
     asked: list[int] = []
 

@@ -1,4 +1,4 @@
-"""Rolling back: the rows are those of the older version, for every reader of the files and of the log."""
+"""Rollbacks: the rows are those of the older version, for every reader of the files and of the log."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def put(table: Table, *found: dict[str, Any], overwrite: bool = False) -> int:
 
 
 def reported(table: Table, version: int) -> Rows:
-    """What the log says of one version."""
+    """Returns what the log says of one version."""
     return changes(table, version=version - 1, stop=version)
 
 
@@ -260,7 +260,7 @@ def test_a_rollback_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated
             assert_whole(fresh)
             fresh.rollback(then)
             assert rows(fresh) == expected
-            put(fresh, row(77))  # mends what the log still holds open
+            put(fresh, row(77))  # ends transactions that the log still holds open
             assert_whole(fresh)
             assert not {f.code for f in fresh.examine().findings} - {"orphan"}
 
@@ -270,7 +270,7 @@ def test_a_rollback_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated
 
 @pytest.fixture(scope="module")
 def tagged() -> Iterator[tuple[FileStore, Rows]]:
-    """A table to be copied, whose version 3 lives by its tag only."""
+    """A table that tests copy; its version 3 is kept by a tag only."""
     with memory_folder() as folder:
         options = {"snapshot_num__retained_min": 2, "snapshot_time__retained": "0 ms", "checkpoint_interval": 3}
         store = create(folder / "t", define("id BIGINT, v INT", ["id"], **options), ambient=seeded(1))
@@ -315,7 +315,7 @@ def test_a_rollback_to_a_tag_that_is_deleted_and_expires(tagged: tuple[FileStore
 
 
 def test_the_log_alone_leads_to_the_table(store: Store) -> None:
-    """What a consumer has that applies the topic's records by key, in order."""
+    """A consumer that applies the topic's records by key, in order, has the table's rows."""
     table = make(store)
     then = put(table, *(row(n) for n in range(50)))
     put(table, *(row(n, 2.0) for n in range(0, 50, 3)), *(row(n, _kind="-D") for n in range(1, 50, 3)))

@@ -21,7 +21,7 @@ COLUMNS = "id BIGINT, p STRING, s BIGINT, v DOUBLE, n INT"
 
 @dataclass(slots=True)
 class Version:
-    """What a version holds: rows by key, by columns' first names, and the highest sequence that each key has seen."""
+    """What a version contains: rows by key, by the columns' first names, and the highest sequence of each key."""
 
     rows: dict[Key, Row] = field(default_factory=dict)
     seen: dict[Key, int] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Version:
 
 @dataclass(slots=True)
 class Model:
-    """A table and the dicts that it has to be."""
+    """A table and the dicts that it must equal."""
 
     table: Table
     ordered: bool
@@ -63,7 +63,7 @@ class Model:
         getattr(self, f"_{kind}")(list(drawn), number)
         newest = self.table.filestore.state().version
         while len(self.history) < newest:
-            self.history.append(before)  # a fold that had to come first
+            self.history.append(before)  # a fold that had to precede it
         if len(self.history) == newest:
             self.history.append(self.now.copy())
 
@@ -156,7 +156,7 @@ def made(store: Store, mode: str, write_mode: str, *, partitioned: bool, ordered
     st.booleans(),
     st.booleans(),
 )
-def test_any_version_can_be_brought_back_in_any_history(
+def test_any_version_can_be_restored_in_any_history(
     steps: list[Any], mode: str, write_mode: str, partitioned: bool, ordered: bool
 ) -> None:
     with warehouse() as store:
@@ -171,7 +171,7 @@ def test_any_version_can_be_brought_back_in_any_history(
 
 
 def assert_leads_to(table: Table, expected: list[Row]) -> None:
-    """For all readers whom changes of columns did not shut out."""
+    """Asserts the rows of all readers that support changed columns."""
     table.compact(full=True)
     if not table.definition.features:
         assert assert_whole(table, leftovers=False) == expected

@@ -1,4 +1,4 @@
-"""Rolling back to versions whose runs were not folded: the rows are what a scan of that version gives."""
+"""Rollbacks to versions with pending runs: the rows are those that a scan of that version returns."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make(store: Store, **options: str) -> Table:
 
 
 def put(table: Table, *listed: tuple[Any, ...]) -> int:
-    """Rows of id, n, t and perhaps a kind."""
+    """Writes rows of id, n, t and perhaps a kind."""
     names = [*table.schema.names[:3], "_kind"]
     return table.write(to_arrow(table, [dict(zip(names, row, strict=False)) for row in listed])).version
 
@@ -53,7 +53,7 @@ def shown(table: Table) -> list[tuple[Any, ...]]:
 
 
 def written_then(table: Table) -> int:
-    """A version with folded rows, and three runs upon them."""
+    """Creates a version with folded rows and three pending runs."""
     put(table, (1, 1, "a"), (2, 1, "b"), (4, 1, "d"))
     table.compact(full=True)
     put(table, (1, 5, None), (3, 5, "c"))
@@ -147,7 +147,7 @@ REMOVES = "partial-update.remove-record-on-delete"
         (REMOVES, [f"SET {REMOVES} = false", "SET ignore-delete = true"], [2]),
     ],
 )
-def test_runs_are_merged_as_their_version_said_of_deletes(
+def test_runs_are_merged_with_their_versions_option_for_deletes(
     store: Store, option: str, statements: list[str], left: list[int]
 ) -> None:
     table = make(store, **ENGINES["partial-update"], **{option: "true"})
@@ -188,7 +188,7 @@ def test_runs_live_by_a_tag_or_are_gone(store: Store) -> None:
 
 
 def outrun(table: Table, *acts: Callable[[Table], object]) -> Table:
-    """The table for one whom others are faster than, each once."""
+    """Opens the table for a writer that loses a race to each of the acts."""
     waiting = list(acts)
 
     def others_first(call: Call) -> None:
@@ -256,7 +256,7 @@ def _fail() -> None:
 
 @pytest.mark.parametrize("broken", [b"", None])
 def test_a_run_that_cannot_be_read_leaves_no_file(store: Store, broken: bytes | None) -> None:
-    """The other slot was folded already."""
+    """The fold of the other slot has written its file already."""
     table = make(store)
     then = written_then(table)
     state = table.filestore.state()
@@ -335,7 +335,7 @@ def test_one_that_fails_anywhere_leaves_a_whole_table_and_can_be_repeated(
                 assert found == expected or not orphans(fresh), call
             fresh.rollback(then)
             assert rows(fresh) == expected
-            put(fresh, (77, 1, "mends what the log still holds open"))
+            put(fresh, (77, 1, "ends what the log still holds open"))
             fresh.compact(full=True)
             assert_whole(fresh)
             assert not {f.code for f in fresh.examine().findings} - {"orphan"}

@@ -1,4 +1,4 @@
-"""The same rows in one commit or in several, merged at once or later: the same table, or rows must come in order."""
+"""The same rows in one commit or in several, merged at once or later: the table is the same, or needs rows in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ COLUMNS: dict[str, tuple[str, st.SearchStrategy[Any]]] = {
     "merge_map": ("MAP<STRING, INT>", st.dictionaries(TEXTS, SMALL, max_size=2).map(lambda d: list(d.items()))),
     "nested_update": ("ARRAY<STRUCT<k: INT, w: STRING>>", STRUCTS),
 }
-"""For each function, which is also its column's name, a type and values."""
+"""A type and values for each function, whose name is also its column's."""
 
 NEED_ORDER = [name for name, function in FUNCTIONS.items() if function.ordered]
 NEED_NONE = [name for name, function in FUNCTIONS.items() if not function.ordered]
@@ -76,7 +76,7 @@ def write(table: Table, listed: Sequence[Row]) -> None:
 
 
 def agrees(ordering: str, functions: Sequence[str], listed: list[Row], cuts: list[int], steps: list[str]) -> None:
-    """One commit, and the same rows cut into several with both write modes and folds and compactions in between."""
+    """Compares one commit with the same rows in several, in both write modes, with folds and compactions in between."""
     with warehouse() as store:
         whole = make(store, "whole", ordering, functions)
         write(whole, listed)
@@ -129,13 +129,13 @@ OUT_OF_ORDER = {
     "merge_map": [[("a", 1)], [("a", 2)]],
     "nested_update": [[{"k": 0, "w": "a"}], [{"k": 0, "w": "b"}]],
 }
-"""For each function that needs order two values that tell which came first."""
+"""For each function that needs order, two values that show which of them was first."""
 
 
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @pytest.mark.parametrize("function", NEED_ORDER)
 def test_a_late_row_counts_before_all_that_is_stored(store: Store, function: str, ordering: str) -> None:
-    """Sequences 1, 3, 2: together the last one stands between the others, later before both."""
+    """Of sequences 1, 3, 2 in one commit the last row is merged between the others; in a later commit before both."""
     one, other = OUT_OF_ORDER[function]
     listed = [{"id": 1, "s": s, function: v, "_kind": "+I"} for s, v in ((1, one), (3, None), (2, other))]
     together, apart = (make(store, name, ordering, [function]) for name in ("together", "apart"))

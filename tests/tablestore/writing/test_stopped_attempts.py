@@ -1,6 +1,6 @@
-"""A write that is stopped right before its commit, as often as it tries, while others commit: of every engine and log.
+"""A write stops before its commit, as often as it tries, while others commit: for every engine and log.
 
-Whatever its attempts found, its effect is that of a write that came last, and the log and the change data lead there.
+Whatever its attempts found, its effect is that of the last write, and the log and the change data agree with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def do(table: Table, step: Changes | str) -> None:
 
 
 def stopped(table: Table, waiting: list[Changes | str], other: Table) -> Table:
-    """The table with a writer before each of whose commits one of the waiting steps is taken, and removed."""
+    """Opens the table for a writer; before each of its commits one of the waiting steps is taken, and removed."""
     storage = FaultyStorage(LocalStorage())
 
     def others_first(call: Call) -> None:
@@ -67,7 +67,7 @@ def make(store: Store, name: str, options: Options) -> Table:
 
 
 def assert_led_to(table: Table) -> None:
-    """The log leads to the rows; one with complete changes does so from each version to the next."""
+    """Asserts that the log leads to the rows; complete changes do so from each version to the next."""
     assert_whole(table)
     definition = table.definition
     if definition.options["log.system"] != "none" and definition.log_mode is LogMode.ALL:
@@ -104,7 +104,7 @@ def test_a_stopped_write_counts_as_the_last(
 
 
 def test_a_delete_of_a_row_that_was_written_meanwhile(store: Store) -> None:
-    """The first attempt finds no row, and has nothing for a log with images; the row of the other has to go there."""
+    """The first attempt finds no row and logs no image of it; the log must delete the other writer's row."""
     for number, log in enumerate(LOGS.values()):
         table = make(store, f"t{number}", log)
         do(stopped(table, [[("a", 1, 1, "x", "+I")]], store.table(f"shop.t{number}")), [("a", 1, 1, None, "-D")])

@@ -22,7 +22,7 @@ from tests.writers import on, put, runner, sorted_batches
 
 
 class Watched(FaultyStorage):
-    """A storage that writes commits into the log spy's list of events."""
+    """A storage that records commits in the log spy's list of events."""
 
     def __init__(self, spy: LogSpy) -> None:
         def note(call: Any) -> None:
@@ -34,7 +34,7 @@ class Watched(FaultyStorage):
 
 @pytest.fixture
 def untouched(orders: Table) -> Iterator[None]:
-    """Whatever the test does changes nothing: no version, no row, no file, no open transaction."""
+    """Asserts that the test changes nothing: no version, no row, no file, no open transaction."""
     put(orders, 1, 2, 3)
     version, before = orders.filestore.state().version, rows(orders)
     yield
@@ -71,7 +71,7 @@ def test_the_log_is_asked_for_dead_writers_once(orders: Table, spy: LogSpy) -> N
 
 
 def test_a_write_needs_no_right_to_end_what_hangs(orders: Table, spy: LogSpy, caplog: pytest.LogCaptureFixture) -> None:
-    """Writing another's markers takes the right to ALTER the cluster, which writers need not have."""
+    """Writing markers of another producer needs the right to ALTER the cluster, which writers need not have."""
     spy.failing["end_hanging"] = InvalidRequest("check the broker's ACLs", code="log-not-authorized")
     assert on(orders, LocalStorage()).recover().completed == ()
     assert "readers with read_committed wait" in caplog.text
@@ -113,7 +113,7 @@ def test_a_write_of_an_app_happens_once(orders: Table) -> None:
 
 
 def test_two_attempts_of_one_app_at_once_give_one_commit(orders: Table) -> None:
-    """The second is prepared while the first commits: it finds that out when its turn comes."""
+    """The second one is prepared while the first commits, and finds the commit at its own turn."""
     writer = on(orders, LocalStorage())
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
@@ -200,7 +200,7 @@ def test_rows_that_lose_to_a_later_sequence_are_compensated_in_the_log(store: St
     left = rounds
 
     def between(call: Any) -> None:
-        """Another writer is faster, again and again: rows of ours lose, and some win after all."""
+        """Another writer commits first, again and again: some rows of ours lose, and some win after all."""
         nonlocal left
         if call.operation == "write_new" and call.path.endswith(".json") and not call.done and left:
             left -= 1
@@ -281,7 +281,7 @@ def test_a_failed_commit_leaves_nothing(orders: Table) -> None:
 
 @pytest.mark.parametrize("error", [Unavailable("late"), ConnectionResetError("late")], ids=type)
 def test_a_lost_reply_of_the_commit_is_found_in_the_history(orders: Table, error: Exception) -> None:
-    """Fault test 2: the commit has its effect and its answer is lost; there is exactly one snapshot."""
+    """Fault test 2: the commit has its effect and its reply is lost; there is exactly one snapshot."""
     put(orders, 1, 2)
     fault = FailAt(1, error, operation="write_new", path=".json", after=True)
     writer = on(orders, FaultyStorage(LocalStorage(), fault))
@@ -300,7 +300,7 @@ def test_a_lost_reply_of_the_commit_is_found_in_the_history(orders: Table, error
 
 
 class Retrying(FaultyStorage):
-    """A store whose client repeats a conditional put whose answer was lost, and is told that the file is there."""
+    """A store whose client repeats a conditional put after a lost reply, and learns that the file is there."""
 
     def write_new(self, path: str, data: bytes) -> None:
         if path.endswith(".json") and "_delta_log" in path:
@@ -316,7 +316,7 @@ def test_a_store_that_repeats_a_commit_by_itself_gives_one_snapshot(orders: Tabl
 
 
 def test_when_nobody_knows_everything_stays(orders: Table) -> None:
-    """The commit landed, and the storage is gone: the files must not be removed, since a snapshot names them."""
+    """The commit succeeded, and the storage is gone: the files must not be removed, since a snapshot names them."""
     gone = False
 
     def down(call: Any) -> None:
@@ -365,7 +365,7 @@ def test_a_living_writers_transaction_is_left_alone(orders: Table) -> None:
 
     def run(job: WriteJob) -> Sequence[TaskOutcome]:
         outcomes = runner(orders, 1, 2)(job)
-        on(orders, LocalStorage()).write(runner(orders, 3))  # its first act is to look for the dead
+        on(orders, LocalStorage()).write(runner(orders, 3))  # a writer looks for dead writers first
         assert len(open_in_log(orders)) == 1, "the outer writer's"
         return outcomes
 
