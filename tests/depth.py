@@ -41,10 +41,15 @@ class Depth(StrEnum):
     def of_this_run(cls) -> Depth:
         return cls(os.environ.get("TEST_DEPTH") or cls.TEST)
 
-    def sample(self, cases: Iterable[T], count: int) -> list[T]:
-        """Returns `count` of the cases in their order, the first and the last among them; a deep run has all."""
+    def sample(self, cases: Iterable[T], count: int, deep: int = 1) -> list[T]:
+        """Returns `count` of the cases in their order, the first and the last among them; a deep run has all.
+
+        With `deep`, a deep run has only one in so many, from a random one on.
+        """
         found = list(cases)
-        return found if self is Depth.DEEP else [found[at] for at in sorted(_first(len(found), count))]
+        if self is Depth.DEEP:
+            return found[random.randrange(min(deep, len(found) or 1)) :: deep]
+        return [found[at] for at in sorted(_first(len(found), count))]
 
     def counting(self, every: int, deep: int = 1) -> Iterator[int]:
         """Returns 1, 2, 3 and so on, or one in `every` of them; in a deep run one in `deep`, from a random one on."""

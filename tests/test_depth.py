@@ -28,6 +28,12 @@ def test_a_shallow_count_leaves_numbers_out() -> None:
     assert list(itertools.islice(Depth.DEEP.counting(5), 4)) == [1, 2, 3, 4]
 
 
+def test_a_deep_sample_may_leave_cases_out_but_in_the_end_has_each() -> None:
+    assert {tuple(Depth.DEEP.sample("abcde", 1, deep=2)) for _ in range(200)} == {("a", "c", "e"), ("b", "d")}
+    assert Depth.DEEP.sample("a", 1, deep=2) == ["a"]
+    assert Depth.DEEP.sample("", 1, deep=2) == []
+
+
 def test_a_deep_count_may_leave_numbers_out_but_in_the_end_has_each() -> None:
     begun = {tuple(itertools.islice(Depth.DEEP.counting(9, deep=3), 3)) for _ in range(200)}
     assert begun == {(1, 4, 7), (2, 5, 8), (3, 6, 9)}

@@ -395,9 +395,10 @@ CASES = [(name, log, fault) for name, how in OPERATIONS.items() for log in how.l
 def test_an_operation_that_fails_anywhere(name: str, log: str, fault: str, depth: Depth) -> None:
     with made(OPERATIONS[name], log) as template, memory_folder() as folder:
         matrix = Matrix(OPERATIONS[name], template, folder, FAULTS[fault])
-        calls = range(1, matrix.calls() + 1)[:: 3 if FAULTS[fault].keeps else 1]
-        for number in depth.sample(calls, 4 if depth is Depth.FAST else 6):
-            matrix.fail_at(number)
+        calls = range(1, matrix.calls() + 1)
+        chosen = depth.sample(calls, 4 if depth is Depth.FAST else 6, deep=6 if FAULTS[fault].keeps else 2)
+        for place, number in enumerate(chosen):
+            matrix.fail_at(number, by_all=depth is not Depth.DEEP or place % 4 == 0)
 
 
 @contextmanager
@@ -478,14 +479,20 @@ class Matrix:
         self._operation.rival(table)
         return rows(table)
 
-    def fail_at(self, number: int) -> None:
-        """Runs the operation with a fault at that call, and then once more without."""
+    def fail_at(self, number: int, *, by_all: bool) -> None:
+        """Runs the operation with a fault at that call, and then once more without.
+
+        Args:
+            number: The number of the call, from 1.
+            by_all: Whether all readers read the table, the log's among them; otherwise ours alone does between the two
+                runs, and after them only ours and the log's.
+        """
         location = self._copy(str(number))
         fault = self._fault.at(number)
         rival_ran, unknown = self._act(location, fault)
         key = contents(location), rival_ran, unknown
         if key not in self._seen:
-            self._seen[key] = self._checked(location, rival_ran, unknown=unknown)
+            self._seen[key] = self._checked(location, rival_ran, unknown=unknown, by_all=by_all)
         if not fault.leaves_files and not unknown:
             left = set(self._seen[key].orphans) - self._orphans
             assert left == set(), f"left behind after a failed {fault.failed}"
@@ -504,9 +511,9 @@ class Matrix:
             unknown = isinstance(error, CommitUnknown)
         return rival.ran, unknown
 
-    def _checked(self, location: Path, rival_ran: bool, *, unknown: bool) -> Seen:
-        eventual = "log.consistency" in self._operation.options
-        found = self._whole(location, strays=eventual and (unknown or self._fault.kills))
+    def _checked(self, location: Path, rival_ran: bool, *, unknown: bool, by_all: bool) -> Seen:
+        strays = "log.consistency" in self._operation.options and (unknown or self._fault.kills)
+        found = self._whole(location, log=by_all and not strays, others=by_all)
         if self._operation.rival is not None and not rival_ran:
             self._rival(location)
         self._operation.act(self._opened(location, ambient=self._ambient(2)))
@@ -515,19 +522,20 @@ class Matrix:
         table.recover()  # a repetition that finds nothing left to do, as of a drop, leaves the log to the next writer
         assert open_in_log(table) == []
         table.remove_orphans(timedelta(0), dry_run=False)
-        assert self._whole(location) == Seen(self._allowed[-1], [])
+        assert self._whole(location, log=True, others=by_all) == Seen(self._allowed[-1], [])
         return found
 
-    def _whole(self, location: Path, *, strays: bool = False) -> Seen:
+    def _whole(self, location: Path, *, log: bool, others: bool) -> Seen:
         """The doctor finds no problem, readers see the same allowed rows, and `orphans` lists what nothing names.
 
         Args:
             location: The table.
-            strays: Whether an eventual log may have records of a dead writer, or of one whose outcome is unknown, that
-                nobody has repaired yet.
+            log: Whether the log is read. An eventual log may have records of a dead writer, or of one whose outcome is
+                unknown, that nobody has repaired yet.
+            others: Whether polars and delta-rs read the table.
         """
         table = self._opened(location)
-        found = assert_same_rows(table, log=self._operation.log_is_whole and not strays)
+        found = assert_same_rows(table, log=log and self._operation.log_is_whole, others=others)
         report = assert_healthy(table.filestore)
         assert found in self._allowed
         listed = {finding.path for finding in report.findings if finding.code == "orphan"}
