@@ -36,6 +36,11 @@ class Call:
     path: str
     done: bool
 
+    @property
+    def only_reads(self) -> bool:
+        """Whether the call has no effect, so that a failure after it leaves what a failure before it leaves."""
+        return self.operation in ("read", "open_read", "exists", "walk", "list_names")
+
 
 Hook = Callable[[Call], None]
 

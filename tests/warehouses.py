@@ -112,7 +112,16 @@ def assert_whole(table: Table, *, leftovers: bool = True) -> list[Row]:
 
 
 def assert_same_rows(table: Table, *, log: bool = True, others: bool = True) -> list[Row]:
-    """Every reader sees the same rows, and the log, if it is read, leads to them; gives the rows."""
+    """Every reader sees the same rows, and the log leads to them.
+
+    Args:
+        table: The table.
+        log: Whether the log is read.
+        others: Whether polars and delta-rs read the table, too, and not only we.
+
+    Returns:
+        The rows.
+    """
     found = rows(table)
     state = table.filestore.state()
     if others and not state.pending():

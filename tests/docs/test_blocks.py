@@ -16,6 +16,7 @@ from tablestore.cli import app
 from tests.cli.programs import ROOT
 from tests.docs.pages import PAGES, PageRun, blocks_of, matches, needs_kafka, needs_spark
 from tests.servers.kafka import KafkaBroker
+from tests.servers.spark import SHORT_LIVED_JVM
 from tests.test_architecture import PACKAGES
 
 WITH_BLOCKS = [page for page in PAGES if any(block.language in ("python", "bash") for block in blocks_of(page))]
@@ -44,8 +45,7 @@ def test_the_blocks_of_a_page_that_uses_kafka_run(
 @pytest.mark.timeout(900)
 def test_the_blocks_of_the_pages_that_use_spark_run(tmp_path: Path, kafka_broker: KafkaBroker) -> None:
     """In a process of their own, as a user runs them: paths are relative, and Spark starts where they begin."""
-    # the JVM's first compiler alone: the program ends before the second has paid for itself
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    environment = os.environ | SHORT_LIVED_JVM | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "tests.docs.pages", kafka_broker.bootstrap, *SPARK],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,

@@ -10,9 +10,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SETTINGS", "start_spark"]
+__all__ = ["SETTINGS", "SHORT_LIVED_JVM", "start_spark"]
 
 ROOT = Path(__file__).parent.parent.parent
+
+# The JVM's first compiler alone: a program that ends soon does so before the second has paid for itself.
+SHORT_LIVED_JVM = {"JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
 
 SETTINGS = {
     "spark.master": "local[2,3]",  # two cores, and three attempts for a task

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tablestore import Store
 from tablestore.spark import spark_session
-from tests.servers.spark import ROOT
+from tests.servers.spark import ROOT, SHORT_LIVED_JVM
 
 
 @pytest.mark.spark
@@ -28,7 +28,7 @@ def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) 
     (foreign / "python3").symlink_to(Path(sys.base_prefix) / "bin" / "python3")  # without any of our packages
     left_out = ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
     environment = {name: value for name, value in os.environ.items() if name not in left_out}
-    environment |= {"PATH": f"{foreign}:{os.environ['PATH']}", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1"}
+    environment |= SHORT_LIVED_JVM | {"PATH": f"{foreign}:{os.environ['PATH']}"}
     done = subprocess.run(
         [sys.executable, str(ROOT / "tests" / "spark" / "plain_session.py"), store.target],
         cwd=folder,

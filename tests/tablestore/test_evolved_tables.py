@@ -217,11 +217,7 @@ def test_a_fault_at_any_call_of_a_change_that_folds_leaves_the_table_whole(depth
         alter(counted, CHANGES, TableRewrite, fold)
         calls = counted.storage.calls  # type: ignore[attr-defined]
     for error, after in ((Unavailable("the storage is away"), False), (Killed(), True)):
-        numbered = [
-            (number, call)
-            for number, call in enumerate(calls, start=1)
-            if not after or call.operation not in ("read", "open_read", "exists", "list_names")  # the same as before it
-        ]
+        numbered = [(number, call) for number, call in enumerate(calls, start=1) if not (after and call.only_reads)]
         for number, _ in depth.sample(numbered, 8):
             with warehouse() as store:
                 table = waiting(store)

@@ -45,9 +45,6 @@ from tests.warehouses import Row, assert_same_rows, open_in_log, rows, to_arrow,
 Act = Callable[[Table], object]
 
 
-READS = {"read", "open_read", "exists", "walk", "list_names"}
-
-
 @dataclass(slots=True)
 class Failure(FailAt):
     """Notes which call fails; then, if nothing can be removed any more, every deletion fails, too.
@@ -61,7 +58,7 @@ class Failure(FailAt):
     def __call__(self, call: Call) -> None:
         if self.fired and self.keeps and call.operation == "delete" and not call.done:
             raise Unavailable("injected: nothing can be removed")
-        if self.after and call.operation in READS and not self.fired:
+        if self.after and call.only_reads and not self.fired:
             return
         before = self.fired
         try:
@@ -484,8 +481,8 @@ class Matrix:
 
         Args:
             number: The number of the call, from 1.
-            by_all: Whether all readers read the table, the log's among them; otherwise ours alone does between the two
-                runs, and after them only ours and the log's.
+            by_all: Whether all readers read the table, the log's among them, and the doctor examines it before it is
+                recovered; otherwise ours alone does until then, and ours and the log's at the end.
         """
         location = self._copy(str(number))
         fault = self._fault.at(number)
@@ -518,7 +515,8 @@ class Matrix:
             self._rival(location)
         self._operation.act(self._opened(location, ambient=self._ambient(2)))
         table = self._opened(location)
-        assert rows(table) == self._allowed[-1]
+        found_again = self._whole(location, log=True, others=True).rows if by_all else rows(table)
+        assert found_again == self._allowed[-1]
         table.recover()  # a repetition that finds nothing left to do, as of a drop, leaves the log to the next writer
         assert open_in_log(table) == []
         table.remove_orphans(timedelta(0), dry_run=False)
