@@ -1,4 +1,4 @@
-"""Every operation that commits, with a failure at every call of the storage and of the log.
+"""Every operation that commits, with a failure at the calls of the storage and of the log, one after the other.
 
 A failure is an error before or after the call's effect, an error after which nothing can be removed, or a death after
 the effect: a death before a call leaves what a death after the call before it leaves. A call that only reads has no
