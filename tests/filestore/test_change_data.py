@@ -108,6 +108,21 @@ def test_a_delete_that_has_all_values_of_the_row_deletes_it(folder: Path) -> Non
     assert_healthy(store)
 
 
+def test_deletes_between_puts_do_not_move_the_kinds_of_their_changes(folder: Path) -> None:
+    """Whether a key is stored is known for all rows of a chunk, and asked for puts only: deletes stand between them."""
+    store = feed(folder)
+    write(store, [{"id": 1, "v": "a"}, {"id": 2, "v": "a"}])
+    write(store, [{"id": 0, "_kind": "-D"}, {"id": 1, "v": "b"}, {"id": 2, "_kind": "-D"}, {"id": 3, "v": "b"}])
+    assert changes(store, 2) == [
+        ("update_preimage", {"id": 1, "v": "a"}),
+        ("delete", {"id": 2, "v": "a"}),
+        ("update_postimage", {"id": 1, "v": "b"}),
+        ("insert", {"id": 3, "v": "b"}),
+    ]
+    assert_exact(store, by_deltalake(store))
+    assert_healthy(store)
+
+
 def test_a_row_that_was_the_same_is_none_once_another_commit_changed_it(folder: Path) -> None:
     store = feed(folder)
     write(store, [{"id": n, "v": "a"} for n in range(6)])

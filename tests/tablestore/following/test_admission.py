@@ -103,6 +103,21 @@ class Records:
                 yield pa.table({"n": pa.array(found, pa.int64())})
 
 
+def numbers(piece: LogPiece, log: Records) -> list[int]:
+    return [n for rows in piece.rows(log) for n in rows["n"].to_pylist()]  # type: ignore[arg-type]
+
+
+def test_a_batch_that_begins_within_a_range_begins_at_its_own_record() -> None:
+    """A range without other records is narrowed, so nothing of it is skipped; one with others is read, and skipped."""
+    log = Records([[(4, 0), (3, 2)], [(2, 0)]])
+    whole = LogPiece.of(0, FromLog(1, tuple(log.transactions)), define("n BIGINT"))
+    for start, skipped in enumerate([0, 0, 0, 0, 0, 1, 2, 0, 0]):
+        part = whole.part(start, 9)
+        assert numbers(part, log) == list(range(start, 9))
+        assert part.skip == skipped
+        assert numbers(part.part(1, 9 - start), log) == list(range(start + 1, 9))
+
+
 @given(RANGES, st.data())
 def test_a_part_of_the_log_has_exactly_its_records(drawn: list[list[tuple[int, int]]], data: st.DataObject) -> None:
     log = Records(drawn)
@@ -111,11 +126,9 @@ def test_a_part_of_the_log_has_exactly_its_records(drawn: list[list[tuple[int, i
     start = data.draw(st.integers(0, log.count))
     end = data.draw(st.integers(start, log.count))
     part = piece.part(start, end)
-    assert [n for rows in part.rows(log) for n in rows["n"].to_pylist()] == list(range(start, end))  # type: ignore[arg-type]
+    assert numbers(part, log) == list(range(start, end))
     inner = data.draw(st.integers(0, end - start))
     log.reads = 0
-    assert [n for rows in part.part(inner, end - start).rows(log) for n in rows["n"].to_pylist()] == list(  # type: ignore[arg-type]
-        range(start + inner, end)
-    )
+    assert numbers(part.part(inner, end - start), log) == list(range(start + inner, end))
     if all(r.end - r.start == r.count for t in log.transactions for r in t.ranges):
         assert log.reads == end - start - inner, "nothing else is read"

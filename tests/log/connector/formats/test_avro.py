@@ -413,6 +413,15 @@ def test_lists_that_claim_more_elements_than_bytes_end_at_once() -> None:
     assert [m.index for m in found.malformed] == [0, 2, 3]
 
 
+def test_the_highest_bit_of_a_decimal_is_its_sign() -> None:
+    """And no other bit, however many bytes the writer used."""
+    schema = pa.schema([pa.field("d", pa.decimal128(5, 1), nullable=False)])
+    numbers = {b"\x3f": "6.3", b"\x40": "6.4", b"\x7f": "12.7", b"\x80": "-12.8", b"\xbf": "-6.5", b"\xc0": "-6.4"}
+    wider = {b"\x00\x80": "12.8", b"\x40\x00": "1638.4", b"\xbf\xff": "-1638.5", b"\xff\x7f": "-12.9"}
+    found = opened("avro", schema).decode([whole(len(data)) + data for data in numbers | wider])
+    assert found.rows["d"].to_pylist() == [Decimal(text) for text in (numbers | wider).values()]
+
+
 def test_decimals_with_too_many_digits_are_malformed() -> None:
     schema = pa.schema([pa.field("d", pa.decimal128(3, 1), nullable=False)])
     found = opened("avro", schema).decode([b"\4\3\xe7", b"\4\3\xe8", b"\0", b"\2\xff", whole(17) + b"\0" * 17])

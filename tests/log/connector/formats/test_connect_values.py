@@ -94,6 +94,7 @@ def slow_decimal(number: int, scale: int, kind: pa.DataType) -> Any:
 @given(numbers=st.lists(NUMBERS, max_size=20), scale=st.integers(-40, 40), kind=KINDS)
 @example(numbers=[-129, -128, -127, 127, 128], scale=0, kind=pa.int8())
 @example(numbers=[-(2**63) - 1, -(2**63), 2**63 - 1, 2**63], scale=0, kind=pa.int64())
+@example(numbers=[-25, -15, -6, -5, -4, 4, 5, 6, 15, 25], scale=3, kind=pa.decimal128(10, 2))  # half up
 def test_any_decimal_in_any_column(numbers: list[int], scale: int, kind: pa.DataType) -> None:
     column, bad = decimal_column(unscaled(pa.array(map(base64_of, numbers), pa.string())), scale, kind)
     column.validate(full=True)
@@ -162,6 +163,7 @@ def slow_moment(number: int, per_second: int) -> dt.datetime | None:
     numbers=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-(10**14), 10**14), max_size=20),
     kind=st.sampled_from([NTZ, LTZ, pa.date32()]),
 )
+@example(name="io.debezium.time.NanoTimestamp", numbers=[-1001, -1000, -999, -1, 0, 1, 999], kind=NTZ)  # before 1970
 def test_any_instant_in_any_column(name: str, numbers: list[int], kind: pa.DataType) -> None:
     for number, value in zip(numbers, one(kind, schema_of("int64", name), numbers), strict=True):
         moment = slow_moment(number, UNITS[name])
