@@ -11,7 +11,8 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     URL,
@@ -37,9 +38,13 @@ from filestore.refused import refused
 from filestore.sqlite_files import Connection as SqliteConnection
 from filestore.sqlite_files import is_refusal, open_sqlite, why_refused
 
+if TYPE_CHECKING:
+    from alembic.config import Config as AlembicConfig
+
 __all__ = [
     "CATALOG_FILE",
     "default_database_url",
+    "downgrade",
     "is_there",
     "locks_of",
     "migrate",
@@ -113,17 +118,51 @@ def migrate(engine: Engine, locks: NameLocks) -> None:
     known = _revisions()
     if _revision(engine) == known[-1]:
         return
+    with locks.hold(_MIGRATION_LOCK):
+        _check_known(_revision(engine), known)
+        _use_write_ahead_log(engine)
+        with _alembic(engine) as (command, config):
+            command.upgrade(config, "head")
+
+
+def downgrade(engine: Engine, locks: NameLocks, revision: str) -> None:
+    """Changes the schema back to that of an older version, in one transaction. REQUIRES: no other process uses it.
+
+    Args:
+        engine: The catalog's database.
+        locks: Its locks.
+        revision: The newest revision that the older version knows, as in "0002".
+
+    Raises:
+        InvalidRequest: ``unknown-revision``.
+        Unsupported: ``catalog-newer``.
+        Unavailable: the database is locked or cannot be written.
+    """
+    known = _revisions()
+    with locks.hold(_MIGRATION_LOCK):
+        current = _revision(engine)
+        _check_known(current, known)
+        older = [each for each in known if current is not None and each <= current]
+        if revision not in older:
+            raise InvalidRequest(
+                f"there is no revision {revision!r} to downgrade to from {current}: choose one of {older}",
+                code="unknown-revision",
+            )
+        with _alembic(engine) as (command, config):
+            command.downgrade(config, revision)
+
+
+@contextmanager
+def _alembic(engine: Engine) -> Iterator[tuple[ModuleType, AlembicConfig]]:
+    """Yields Alembic's commands, which then run in one transaction, so that an error changes nothing."""
     import alembic.command
     from alembic.config import Config
 
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
-    with locks.hold(_MIGRATION_LOCK):
-        _check_known(_revision(engine), known)
-        _use_write_ahead_log(engine)
-        with writing(engine) as connection:
-            config.attributes["connection"] = connection
-            alembic.command.upgrade(config, "head")
+    with writing(engine) as connection:
+        config.attributes["connection"] = connection
+        yield alembic.command, config
 
 
 @contextmanager

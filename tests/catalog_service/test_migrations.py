@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import alembic.command
 import pytest
@@ -11,14 +13,18 @@ from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import Engine, insert, inspect, text
 
-from catalog_service.engine import MIGRATIONS, default_database_url, locks_of, migrate, open_engine, writing
-from catalog_service.schema import METADATA
+from catalog_service import downgrade as downgraded
+from catalog_service.engine import MIGRATIONS, default_database_url, downgrade, locks_of, migrate, open_engine, writing
+from catalog_service.lease_wire import LeaseRequest
+from catalog_service.schema import LOG_DEBTS, METADATA
 from catalog_service.service import open_service
-from catalog_service.wire import CreateDatabase
+from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.errors import Corrupt, InvalidRequest, Unsupported
 from tests.catalog_service.faults import AMBIENT
 from tests.processes import PROCESSES
+from tests.servers.postgres import PostgresServer
 
 
 def config() -> Config:
@@ -140,3 +146,117 @@ def start(warehouse: str, number: int, barrier: object, results: object) -> None
     except Exception as error:
         results.put(repr(error))
         raise
+
+
+# ---------------------------------------------------------------------------------------------- both databases
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
+def database(request: pytest.FixtureRequest, warehouse: str) -> str:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        return default_database_url(warehouse)
+    server: PostgresServer = request.getfixturevalue("server")
+    server.empty()
+    return server.url
+
+
+def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str, warehouse: str) -> None:
+    service = open_service(warehouse, database)
+    service.create_database(CreateDatabase(name="shop", comment="ä"))
+    for name in ("orders", "items"):
+        service.create_table("shop", CreateTable.of(name, "id BIGINT", options={"log.system": "none"}))
+        service.acquire_lease("shop", name, LeaseRequest(owner="me", seconds=60))
+    service.close()
+    engine = open_engine(database)
+    locks = locks_of(engine, AMBIENT)
+    with writing(engine) as connection:
+        debt = {"definition": "{}", "created_at_ms": 1, "retry_at_ms": 2}
+        connection.execute(insert(LOG_DEBTS).values(table_id="gone", database="shop", name="gone", **debt))
+    head = rows_of(engine)
+    assert {name: len(rows) for name, rows in head.items()} == {
+        "alembic_version": 1,
+        "databases": 1,
+        "leases": 2,
+        "log_debts": 1,
+        "tables": 2,
+    }
+    revisions = [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()]
+    assert revisions[-1] == "0001"
+    for revision in revisions:  # one step down after another
+        downgrade(engine, locks, revision)
+        older = rows_of(engine)
+        assert older.pop("alembic_version") == [{"version_num": revision}]
+        for name, rows in older.items():  # what the older schema has a place for is as it was
+            assert rows == [{key: row[key] for key in rows[0]} for row in head[name]], (revision, name)
+    assert set(older) == {"databases", "log_debts", "tables"}
+    for revision in [*reversed(revisions), "head"]:
+        with writing(engine) as connection:
+            newer = config()
+            newer.attributes["connection"] = connection
+            alembic.command.upgrade(newer, revision)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+    assert rows_of(engine) == head | {"leases": []}
+    for revision in revisions:  # from the newest revision to each older one and back, in one step
+        downgrade(engine, locks, revision)
+        migrate(engine, locks)
+        assert rows_of(engine) == head | {"leases": []}
+    with writing(engine) as connection:  # whole away, and from nothing
+        nothing = config()
+        nothing.attributes["connection"] = connection
+        alembic.command.downgrade(nothing, "base")
+    assert rows_of(engine) == {"alembic_version": []}
+    migrate(engine, locks)
+    assert {name for name, rows in rows_of(engine).items() if rows} == {"alembic_version"}
+    locks.close()
+    engine.dispose()
+
+
+def test_a_downgrade_removes_only_what_an_older_version_cannot_read(database: str, warehouse: str) -> None:
+    service = open_service(warehouse, database)
+    service.create_database(CreateDatabase(name="shop"))
+    service.create_table("shop", CreateTable.of("orders", "id BIGINT", options={"log.system": "none"}))
+    topic = {"connector": "kafka", "topic": "t", "topic.check": "false", "value.format": "json"}
+    topic["properties.bootstrap.servers"] = "broker:9092"
+    service.create_table("shop", CreateTable.of("clicks", "id BIGINT", options=topic))
+    service.close()
+    downgraded.main([database, "0003"])
+    assert sorted(row["name"] for row in rows_at(database, "tables")) == ["clicks", "orders"]
+    downgraded.main([database, "0002"])
+    assert [row["name"] for row in rows_at(database, "tables")] == ["orders"]
+    service = open_service(warehouse, database)
+    assert [table.name for table in service.list_tables("shop").tables] == ["orders"]
+    service.close()
+
+
+def test_a_downgrade_to_a_revision_that_is_not_there(database: str, warehouse: str) -> None:
+    open_service(warehouse, database).close()
+    downgraded.main([database, "0002"])
+    for revision in ("0003", "9", "base"):
+        with pytest.raises(SystemExit, match=r"choose one of \['0001', '0002'\]"):
+            downgraded.main([database, revision])
+
+
+def rows_at(database: str, table: str) -> list[dict[str, Any]]:
+    engine = open_engine(database)
+    rows = rows_of(engine)[table]
+    engine.dispose()
+    return rows
+
+
+def rows_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """All rows of all tables, in the order of their first columns."""
+    with engine.connect() as connection:
+        found = {}
+        for name in inspect(connection).get_table_names():
+            order = "database, name" if name == "tables" else "1"
+            rows = connection.execute(text(f"SELECT * FROM {name} ORDER BY {order}"))
+            found[name] = [dict(row) for row in rows.mappings()]
+        return found

@@ -30,8 +30,7 @@ def server() -> Iterator[PostgresServer]:
 @pytest.fixture
 def database(server: PostgresServer) -> str:
     """Empty."""
-    server.ask("DROP SCHEMA public CASCADE")
-    server.ask("CREATE SCHEMA public")
+    server.empty()
     return server.url
 
 

@@ -50,25 +50,39 @@ class PostgresServer:
             cursor = connection.execute(statement, values)
             return cursor.fetchall() if cursor.description else []
 
+    def empty(self) -> None:
+        """Drops everything in its database."""
+        self.ask("DROP SCHEMA public CASCADE")
+        self.ask("CREATE SCHEMA public")
+
     def __enter__(self) -> Self:
-        binaries = self._binaries()
-        data, log = self._folder / "data", self._folder / "log"
+        binaries, data = self._binaries(), self._folder / "data"
         init = [binaries / "initdb", "-D", data, "-U", "postgres", "--auth=trust", "--encoding=utf8", "--no-sync"]
         subprocess.run(init, check=True, capture_output=True, cwd=self._folder, **self._as)
-        command = [binaries / "postgres", "-D", data, "-k", self._folder, "-c", "listen_addresses=", "-c", "fsync=off"]
-        with log.open("wb") as output:
+        self._command = [str(binaries / "postgres"), "-D", str(data), "-k", str(self._folder)]
+        self._command += ["-c", "listen_addresses=", "-c", "fsync=off"]
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Starts it, for the first time or after `stop`, and waits until it answers."""
+        log = self._folder / "log"
+        with log.open("ab") as output:
             self._process = subprocess.Popen(
-                command, cwd=self._folder, stdout=output, stderr=output, preexec_fn=_die_with_parent, **self._as
+                self._command, cwd=self._folder, stdout=output, stderr=output, preexec_fn=_die_with_parent, **self._as
             )
         until(self._answers, what=f"PostgreSQL answers; its log is {log}")
-        return self
+
+    def stop(self, how: signal.Signals = signal.SIGINT) -> None:
+        """Stops it: SIGINT rolls its transactions back and ends its connections, SIGQUIT is a crash."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait(300)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._process is not None
-        self._process.send_signal(signal.SIGQUIT)
-        self._process.wait(300)
+        self.stop(signal.SIGQUIT)
         shutil.rmtree(self._folder)
 
     def _answers(self) -> bool:

@@ -37,3 +37,10 @@ def upgrade() -> None:
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
         sa.Column("retry_at_ms", sa.BigInteger, nullable=False),
     )
+
+
+def downgrade() -> None:
+    # IMPORTANT: only the catalog's rows are lost. The files and topics of its tables stay.
+    op.drop_table("log_debts")
+    op.drop_table("tables")
+    op.drop_table("databases")

@@ -18,3 +18,7 @@ def upgrade() -> None:
         sa.Column("owner", sa.String(200), nullable=False),
         sa.Column("expires_at_ms", sa.BigInteger, nullable=False),
     )
+
+
+def downgrade() -> None:
+    op.drop_table("leases")
