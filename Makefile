@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 
-.PHONY: help env jars demo test test-fast test-deep coverage mutants check format bench lock clean needs
+.PHONY: help env jars versitygw demo test test-fast test-deep coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ env: $(BIN)/.installed  ## Make .venv from requirements.lock (once, about 2 minu
 jars: env  ## Fetch Delta's and Kafka's jars (once, about 1 minute)
 	@$(BIN)/python -m tablestore.jars
 
+versitygw: env  ## Build an S3 server for the tests (once, with Go, about 3 minutes)
+	@$(BIN)/python -m tests.servers.s3
+
 demo: env  ## Show what a table store does, on this machine
 	@$(BIN)/python -m tablestore.jars delta
 	@$(BIN)/tablestore demo $(ARGS)
@@ -34,22 +37,27 @@ demo: env  ## Show what a table store does, on this machine
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
 WORKERS ?= $(shell expr $(CORES) + 3)
+# Without Go its tests are skipped: then this says so and goes on.
+VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
+	@$(VERSITYGW)
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
-	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark" $(ARGS)
+	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark and not s3" $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
+	@$(VERSITYGW)
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches
+	@$(VERSITYGW)
 	@rm -rf .coverage; mkdir .coverage; status=0; \
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=1; \
 	$(BIN)/coverage combine --quiet; $(BIN)/coverage report --show-missing; exit $$status

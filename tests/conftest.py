@@ -16,6 +16,7 @@ from tablestore import Store
 from tests.depth import DEPTH, Depth, Share
 from tests.folders import memory_folder
 from tests.servers.kafka import KafkaBroker
+from tests.servers.s3 import MotoServer, NotBuilt, S3Endpoint, VersityServer
 from tests.servers.spark import start_spark
 from tests.warehouses import warehouse
 
@@ -33,6 +34,7 @@ settings.load_profile(DEPTH)
 
 # A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
+MARK_OF_FIXTURE |= {"moto": "s3", "versity": "s3", "s3_server": "s3"}
 PLAIN_ID = pytest.StashKey[str]()
 
 
@@ -68,8 +70,16 @@ def _group(item: pytest.Item) -> str | None:
     for fixture in ("mortal_broker", "kafka_broker"):
         if fixture in fixtures:
             return fixture
+    if "versity" in fixtures or _value(item, "s3_server") == "versity":
+        return "versity"
     own = item.get_closest_marker("kafka") or item.get_closest_marker("spark")
     return module if own else None
+
+
+def _value(item: pytest.Item, fixture: str) -> object:
+    """Which value of a parametrized fixture the test has; None if it does not use the fixture."""
+    call = getattr(item, "callspec", None)
+    return call.params.get(fixture) if call is not None else None
 
 
 def _is_run(item: pytest.Item) -> bool:
@@ -148,3 +158,26 @@ def spark() -> Iterator[SparkSession]:
     session = start_spark()
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[MotoServer]:
+    """One moto server for all tests of a process, which use buckets of their own: `MotoServer.new_bucket`."""
+    with MotoServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def versity() -> Iterator[VersityServer]:
+    """One versitygw server for all tests, which use buckets of their own; tests are skipped if it was not built."""
+    try:
+        with VersityServer() as server:
+            yield server
+    except NotBuilt as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture(params=["moto", "versity"])
+def s3_server(request: pytest.FixtureRequest) -> S3Endpoint:
+    """Both S3 servers, one after the other."""
+    return request.getfixturevalue(request.param)

@@ -36,7 +36,8 @@ from filestore.errors import Unavailable
 from filestore.model.rowkind import KIND_COLUMN
 from log.table.systems import open_log
 from tablestore import Table
-from tests.servers.kafka import KafkaBroker, die_with_the_parent
+from tests.servers.kafka import KafkaBroker
+from tests.servers.system import die_with_the_parent
 from tests.waiting import until
 
 BUCKETS, KEYS = 4, 200_000

@@ -11,14 +11,11 @@ so start it in a thread that outlives its use.
 
 from __future__ import annotations
 
-import ctypes
 import os
-import random
 import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
 import uuid
 from base64 import urlsafe_b64encode
@@ -29,12 +26,11 @@ from typing import Self
 
 from log.kafka import producers
 from tablestore.jars import find_java, kafka_jars
+from tests.servers.system import die_with_the_parent, free_ports
 
 START_SECONDS = 300.0  # machines may be busy
 STOP_SECONDS = 60.0
-PORTS = range(20_000, 32_000)  # below the ports that the system hands out to clients, so a restart finds its own free
 NEVER_MS = 2_147_483_647
-PR_SET_PDEATHSIG = 1
 API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
 
 
@@ -52,7 +48,7 @@ class KafkaBroker:
     ) -> None:
         self.folder = folder
         self.log = folder / "kafka.log"
-        self._port, self._controller_port = _free_ports(2)
+        self._port, self._controller_port = free_ports(2)
         self._scram = dict(scram or {})
         self._settings = self._base_settings() | dict(settings or {})
         self._running: subprocess.Popen[bytes] | None = None
@@ -200,37 +196,7 @@ def _answers(port: int) -> bool:
     return len(reply) == 10 and struct.unpack(">iih", reply)[1:] == (1, 0)
 
 
-def _free_ports(count: int) -> list[int]:
-    chance = random.SystemRandom()  # not the seeded one: two test runs must not choose the same ports
-    ports: list[int] = []
-    while len(ports) < count:
-        port = chance.choice(PORTS)
-        if port not in ports and _is_free(port):
-            ports.append(port)
-    return ports
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as trial:
-        trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            trial.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
-
-
 def forget_producers() -> None:
     """Closes the producers that this process keeps for later: they would try to reach a broker that has ended."""
     with producers._lock:
         producers._idle.clear()
-
-
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def die_with_the_parent() -> None:
-    """As the ``preexec_fn`` of a child: Linux kills the child when the thread that started it ends."""
-    # it runs between fork and exec, where a library must not be loaded
-    if _LIBC is not None:
-        _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
