@@ -261,6 +261,15 @@ def test_a_function_against_a_loop(
     agrees()
 
 
+@pytest.mark.parametrize(("case", "wanted"), [("min", 1.0), ("max", math.nan)])
+@pytest.mark.parametrize("numbers", [(math.nan, 1.0), (1.0, math.nan)], ids=str)
+def test_a_nan_is_above_all_numbers(case: str, wanted: float, numbers: tuple[float, float]) -> None:
+    fields = {"s": FieldMerge("last_non_null_value", ignore_retract=True), "v": field_of(case)}
+    spec = MergeSpec(MergeEngine.AGGREGATION, Deletes.RETRACT, None, fields)
+    rows = [{"k": 0, "s": None, "v": number, "kind": "+I"} for number in numbers]
+    assert same(merged(spec, {}, rows, pa.float64())[0][1], wanted)
+
+
 @pytest.mark.parametrize(
     ("case", "kind", "changes", "wanted"),
     [

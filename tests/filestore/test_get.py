@@ -112,6 +112,16 @@ def test_an_empty_text_is_in_no_partition(folder: Path) -> None:
     assert get(store, asked).to_pylist() == [{"p": "a", "id": 1, "v": 1}]
 
 
+def test_every_key_is_found_alone(folder: Path) -> None:
+    """The first and the last ones of files and row groups, too, in Parquet and in the cache."""
+    with tiny_row_groups():
+        store = create(folder / "t", definition_of([pa.int64()], 0, 1))
+        write(store, [row_of((n,), n) for n in range(6)])
+        for cached in (False, True, True, True):
+            for n in range(6):
+                assert get(store, pa.table({"k0": [n]}), ["k0", "v"], cached=cached).to_pylist() == [{"k0": n, "v": n}]
+
+
 def test_nothing_asked_nothing_given(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT, v INT", ["id"]))
     none = pa.table({"id": pa.array([], pa.int64())})

@@ -178,6 +178,7 @@ def test_a_filter_spares_row_groups(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert denied > 380, "a filter lets about one of a hundred pass"
     assert [found(2 * n + 1) for n in range(0, 400, 7)] == [[n] for n in range(0, 400, 7)]
     assert found(*range(1, 800)) == list(range(400)), "many probes do not ask it"
+    assert [found(2 * n, 2 * n + 1) for n in range(1, 400, 40)] == [[n] for n in range(1, 400, 40)], "one is enough"
 
 
 def test_row_groups_between_the_probes_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

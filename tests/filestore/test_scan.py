@@ -354,6 +354,15 @@ def test_only_files_and_row_groups_that_hold_a_wanted_row_are_read(
     assert groups < holding(ordered, "1 = 1")[1]
 
 
+def test_a_file_with_nulls_and_values_is_read_for_either(folder: Path) -> None:
+    store = create(folder / "t", define("id BIGINT, v BIGINT"))
+    for version, values in enumerate(([1, None], [None, None], [3, 4])):
+        write(store, [{"id": 10 * version + n, "v": value} for n, value in enumerate(values)])
+    for where, wanted in {"v IS NULL": [1, 10, 11], "v IS NOT NULL": [0, 20, 21]}.items():
+        assert len(plan_scan(store.state(), None, where).files) == 2, where
+        assert sorted(scanned(store, where).column("id").to_pylist()) == wanted, where
+
+
 def test_a_literal_may_be_on_the_left_side_of_a_comparison(folder: Path) -> None:
     store = create(folder / "t", define("id BIGINT"))
     for ids in ([0, 1, 2], [3, 4, 5], [0, 5]):

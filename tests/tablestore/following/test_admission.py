@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from filestore.model.log_range import LogRange, LogTransaction
@@ -26,6 +26,7 @@ VERSIONS = st.lists(st.lists(st.tuples(st.integers(1, 9), st.booleans()), max_si
 
 
 @given(VERSIONS, st.integers(1, 12), st.none() | st.integers(1, 3))
+@example([[(1, False)]] * 3, 12, 1)
 def test_batches_take_everything_once_and_no_more_than_they_may(
     drawn: list[list[tuple[int, bool]]], rows: int, versions: int | None
 ) -> None:
