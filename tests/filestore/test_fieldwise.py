@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest
@@ -330,6 +330,7 @@ def rank(row: Row, order: Sequence[str]) -> list[tuple[bool, int]]:
     ),
     st.integers(0, 8),
 )
+@example([{"k": 0, "g": 1, "a": 1, "h": 1, "i": None, "b": 1, "c": 1, "_kind": "+I"}], 0)
 def test_sequence_groups_against_a_loop(changes: list[Row], cut: int) -> None:
     spec = define(GROUPED_COLUMNS, ["k"], **GROUPED_OPTIONS).merging
     assert spec.deletes is Deletes.RETRACT
