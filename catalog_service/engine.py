@@ -28,8 +28,8 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
-from sqlalchemy.pool import ConnectionPoolEntry
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
 from catalog_service.locks import AdvisoryLocks, FileLocks, NameLocks
 from filestore.ambient import Ambient
@@ -58,6 +58,8 @@ CATALOG_FILE = "catalog.db"
 SQLITE_BUSY_S = 10.0
 _MIGRATION_LOCK = "_migration"  # cannot be a database's name: those begin with a letter
 _VERSION_TABLE = "alembic_version"
+_UNCHANGED = "nothing was changed"
+_UNKNOWN = "the change may have been made or not"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -102,7 +104,7 @@ def is_there(database_url: str) -> bool:
 def locks_of(engine: Engine, ambient: Ambient) -> NameLocks:
     """The locks for a catalog: they cover all machines that can use its database."""
     if engine.dialect.name == "postgresql":
-        return AdvisoryLocks(_open_server(engine.url, pool_size=1, max_overflow=0), ambient)
+        return AdvisoryLocks(_open_server(engine.url, poolclass=NullPool), ambient)
     return FileLocks(Path(f"{engine.url.database}-locks"), ambient)
 
 
@@ -184,14 +186,20 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """Opens a transaction for changes: it applies all of them or none.
 
     Raises:
-        Unavailable: ``catalog-locked``, ``catalog-read-only``, ``catalog-unavailable``; nothing was changed.
+        Unavailable: ``catalog-locked``, ``catalog-read-only``, ``catalog-unavailable``; nothing was changed, unless the
+            sentence says that it may have been.
+        IntegrityError: a row contradicts another one; nothing was changed.
     """
-    with (
-        _translated(engine),
-        engine.connect().execution_options(tablestore_write=True) as connection,
-        connection.begin(),
-    ):
-        yield connection
+    done = False
+    try:
+        with engine.connect().execution_options(tablestore_write=True) as connection, connection.begin():
+            yield connection
+            done = True
+    except IntegrityError:
+        raise  # it is about rows, and the repository knows which
+    except SQLAlchemyError as error:
+        # The connection may have been lost after the server had committed.
+        raise _meaning(error, engine, _UNKNOWN if done else _UNCHANGED) from error
 
 
 def now_ms(engine: Engine) -> ColumnClause[int]:
@@ -222,9 +230,10 @@ def _parse(database_url: str) -> URL:
     return url
 
 
-def _open_server(url: URL, **pool: int) -> Engine:
+def _open_server(url: URL, **pool: Any) -> Engine:
     # These notice a lost server within seconds; TCP's own time-outs take minutes.
     arguments = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
+    arguments["tcp_user_timeout"] = 25_000  # TCP sends no keepalives while a request is not acknowledged
     try:
         return create_engine(
             url,
@@ -333,13 +342,12 @@ def _check_known(revision: str | None, known: Sequence[str]) -> None:
 def _translated(engine: Engine) -> Iterator[None]:
     try:
         yield
-    except DBAPIError as error:
-        raise _meaning(error.orig or error, engine) from error
     except SQLAlchemyError as error:
-        raise _unavailable(engine, error) from error
+        raise _meaning(error, engine) from error
 
 
-def _meaning(error: BaseException, engine: Engine) -> TableStoreError:
+def _meaning(error: BaseException, engine: Engine, effect: str = _UNCHANGED) -> TableStoreError:
+    error = (error.orig if isinstance(error, DBAPIError) else None) or error
     where = engine.url.render_as_string()
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
@@ -357,11 +365,6 @@ def _meaning(error: BaseException, engine: Engine) -> TableStoreError:
         )
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return Corrupt(f"{where} is not a catalog: {error}; restore it from a backup", code="catalog-corrupt")
-    return _unavailable(engine, error)
-
-
-def _unavailable(engine: Engine, error: BaseException) -> Unavailable:
     return Unavailable(
-        f"the catalog's database {engine.url.render_as_string()} did not answer: {error}; nothing was changed; retry",
-        code="catalog-unavailable",
+        f"the catalog's database {where} did not answer: {error}; {effect}; retry", code="catalog-unavailable"
     )

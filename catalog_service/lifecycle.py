@@ -21,6 +21,11 @@ Rule 4. Files and logs are removed only after a committed transaction has set th
         is undone: if the catalog does not answer, nothing is removed.
 Rule 5. A database is dropped with its tables in one transaction (all DROPPING at once); the removals follow.
 
+Rule 6. A process can lose a lock without ending (`catalog_service.locks`), and another one then finishes its row. So it
+        checks the lock before each step on logs and files, and a row changes only from the states that the step
+        expects. A creation that finds its lock lost stops; if its row is gone by then, it takes the name's lock again
+        and removes what it wrote late.
+
 A table with a connector is only its row: it appears and disappears in one SQL statement, and its topic stays as it is.
 
 A Kafka cluster that does not answer must not block a name for ever: the files are removed, the row moves to
@@ -38,7 +43,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from catalog_service.locks import NameLocks
+from catalog_service.locks import LOCK_LOST, NameLocks, lock_lost
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow, managed
 from catalog_service.tables import TableSteps
@@ -116,19 +121,24 @@ class Lifecycle:
             InvalidRequest: the brokers or the topic of a table with a connector are not as declared.
             Unavailable: a server or the storage does not answer.
         """
-        with self.locks.hold(_key(database, name)):
-            row = self.repository.table(database, name)
-            if row is not None and row.state is State.ACTIVE:
-                return row, False
-            if row is not None and (row.state is State.DROPPING or row.definition != definition):
-                self._discard(row)
-                row = None
-            if isinstance(definition, KafkaDeclaration):
-                return self._declare(database, name, definition), True
-            if row is None:
-                row = self._begin(database, name, definition)
-            self._build(row)
-            return replace(row, state=State.ACTIVE), True
+        begun: TableRow | None = None
+        try:
+            with self.locks.hold(_key(database, name)):
+                row = self.repository.table(database, name)
+                if row is not None and row.state is State.ACTIVE:
+                    return row, False
+                if row is not None and (row.state is State.DROPPING or row.definition != definition):
+                    self._discard(row)
+                    row = None
+                if isinstance(definition, KafkaDeclaration):
+                    return self._declare(database, name, definition), True
+                begun = row or self._begin(database, name, definition)
+                self._build(begun)
+                return replace(begun, state=State.ACTIVE), True
+        except Unavailable as error:
+            if begun is not None and error.code == LOCK_LOST:
+                self._remove_late_writes(begun)
+            raise
 
     def drop_table(self, database: str, name: str) -> bool:
         """Drops a table, or completes a drop; returns whether there was anything to drop.
@@ -177,7 +187,11 @@ class Lifecycle:
         now_ms = self.ambient.now_ms()
         row = TableRow(database, name, self.ambient.new_id(), State.CREATING, definition, now_ms)
         self._require_own_topic(row)
-        row = replace(row, keeps_topic=self.steps.check_new(self.identity(row), definition))
+        try:
+            row = replace(row, keeps_topic=self.steps.check_new(self.identity(row), definition))
+        except AlreadyExists:
+            self._check(row)  # what is there may be a table that another process has just created
+            raise
         try:
             self.repository.add_table(row)
         except Exception:
@@ -201,6 +215,26 @@ class Lifecycle:
         others = (o for o in self.repository.tables_with_option("log.kafka.topic") if o.table_id != row.table_id)
         return next((other for other in others if shares_topic(managed(row), other.definition)), None)
 
+    def _check(self, row: TableRow) -> None:
+        """Raises `Unavailable` (``lock-lost``) if another process may be working at the table."""
+        self.locks.check(_key(row.database, row.name))
+
+    def _remove_late_writes(self, row: TableRow) -> None:
+        """Removes what a creation wrote after another process had taken its lock and undone it."""
+        try:
+            with self.locks.hold(_key(row.database, row.name)):
+                other = self.repository.leftover(row.database, row.name)
+                if other is not None and other.table_id == row.table_id:
+                    return  # the row says what is left to do
+                if _log_can_wait(managed(row)):
+                    self._drop_log(row)
+                if other is None:
+                    self.steps.delete_files(self.identity(row))
+                if self.repository.database(row.database) is None:
+                    self.steps.delete_database_folder(layout.join(self.warehouse, row.database))
+        except TableStoreError as error:
+            logger.warning("files of %s.%s (%s) may be left: %s", row.database, row.name, row.table_id, error)
+
     def _build(self, row: TableRow) -> None:
         table, definition = self.identity(row), managed(row)
         try:
@@ -209,14 +243,17 @@ class Lifecycle:
             self._undo(row, keep_log=True)
             raise
         try:
+            self._check(row)
             self.steps.create_log(table, definition)
         except Exception as error:
             # A topic that appeared since check_new belongs to another catalog: it stays.
             self._undo(row, keep_log=isinstance(error, AlreadyExists))
             raise
         try:
+            self._check(row)
             self.steps.create_files(table, definition)
-            self.repository.set_state(row, State.ACTIVE)
+            if not self.repository.set_state(row, State.ACTIVE):
+                raise lock_lost(_key(row.database, row.name), "another process has undone the creation")
         except Exception:
             self._undo(row, keep_log=False)
             raise
@@ -225,6 +262,8 @@ class Lifecycle:
         try:
             self._discard(row, keep_log=keep_log)
         except TableStoreError as error:
+            if error.code == LOCK_LOST:
+                raise  # whatever failed before: another process decides what becomes of the row
             logger.warning("creation of %s.%s is undone later: %s", row.database, row.name, error)
 
     def _discard(self, row: TableRow, *, keep_log: bool = False) -> TableStoreError | None:
@@ -235,8 +274,9 @@ class Lifecycle:
         if isinstance(row.definition, KafkaDeclaration):
             self.repository.remove_table(row, debt_due_ms=None)
             return None
-        if row.state is not State.DROPPING:
-            self.repository.set_state(row, State.DROPPING)
+        self._check(row)
+        if row.state is not State.DROPPING and not self.repository.set_state(row, State.DROPPING):
+            return None  # it was never added, or is removed
         debt = None
         try:
             # a table that lost its topic to another one may be removed later by a process that does not know of that
@@ -247,6 +287,7 @@ class Lifecycle:
                 raise
             logger.warning("the log of %s.%s is dropped later: %s", row.database, row.name, error)
             debt = error
+        self._check(row)
         self.steps.delete_files(self.identity(row))
         due_ms = None if debt is None else self.ambient.now_ms() + DEBT_RETRY_MS
         self.repository.remove_table(row, debt_due_ms=due_ms)
@@ -282,8 +323,9 @@ class Lifecycle:
         for table in self.repository.table_names(name):
             with self.locks.hold(_key(name, table)):
                 # in any state: a creation that began before the drop may just have ended
-                if (left := self.repository.leftover(name, table)) is not None:
-                    self._discard(left)
+                left = self.repository.leftover(name, table)
+                if left is not None and self.repository.drop_with_database(left):
+                    self._discard(replace(left, state=State.DROPPING))
         self.steps.delete_database_folder(layout.join(self.warehouse, name))
         self.repository.remove_database(name)
         return f"completed the drop of database {name}"

@@ -5,6 +5,10 @@ step. A lock ends with its process, so a row that is not ACTIVE and whose lock i
 the process that gets the lock may finish it at once. A lease with a time-out would allow that a minute later, and
 wrongly where a slow step outlives the lease or clocks differ.
 
+A lock in PostgreSQL can also end before its process, with the session that has it: the server restarts, or an
+administrator ends the session. So a holder calls `NameLocks.check` before each step outside of the database, and every
+change of a row names the state that it changes (`catalog_service.repository`).
+
 Locks nest in one order only: a database, then a table of it. No process locks two tables at once.
 """
 
@@ -25,15 +29,24 @@ from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from filestore.ambient import Ambient
-from filestore.errors import Unavailable
+from filestore.errors import Unavailable, Unsupported
 from filestore.refused import refused
 
-__all__ = ["AdvisoryLocks", "FileLocks", "NameLocks"]
+__all__ = ["LOCK_LOST", "AdvisoryLocks", "FileLocks", "NameLocks", "lock_lost"]
 
 logger = logging.getLogger(__name__)
 
+LOCK_LOST = "lock-lost"
 WAIT_S = 30.0
 _POLL_S = 0.02
+_POOL_PROBES = 4
+# A lock of 64 bits is stored as two halves, and objsubid = 1 says so.
+_IS_HELD = """
+    SELECT count(*) FROM pg_locks
+    WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid() AND objsubid = 1
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+    AND (CAST(classid AS BIGINT) << 32) | CAST(objid AS BIGINT) = :key
+"""
 
 
 class NameLocks(Protocol):
@@ -52,6 +65,21 @@ class NameLocks(Protocol):
     def try_hold(self, name: str) -> Iterator[bool]:
         """Holds the name's lock if it is free; yields whether it was."""
         yield False
+
+    def check(self, name: str) -> None:
+        """Checks that the lock, which a block here holds, was not lost. REQUIRES: it is held.
+
+        Raises:
+            Unavailable: ``lock-lost``: another process may hold it now, so the block must change nothing more.
+        """
+
+    def start(self) -> None:
+        """Prepares what locking needs, so that a database that cannot lock is refused at once.
+
+        Raises:
+            Unsupported: ``database-pooling``.
+            Unavailable: the database does not answer.
+        """
 
     def close(self) -> None:
         """Releases what locking needs."""
@@ -93,6 +121,12 @@ class FileLocks:
             if handle is not None:
                 self._release(name, handle)
 
+    def check(self, name: str) -> None:
+        """Does nothing: a lock is part of an open file, which only this process closes."""
+
+    def start(self) -> None:
+        """Does nothing: the folder is created with the first lock."""
+
     def close(self) -> None:
         """Does nothing: no lock is kept."""
 
@@ -131,7 +165,7 @@ class AdvisoryLocks:
     excludes the process's own threads.
 
     Args:
-        engine: An engine with one connection.
+        engine: An engine without a pool, so that a session ends when it is closed.
         ambient: It makes the pauses between attempts.
         wait_s: How many seconds to wait for a lock.
     """
@@ -141,7 +175,7 @@ class AdvisoryLocks:
         self._ambient = ambient
         self._wait_s = wait_s
         self._turn = threading.Lock()
-        self._held: set[str] = set()
+        self._held: dict[str, Connection] = {}  # each name with the session that locked it
         self._session: Connection | None = None
 
     @contextmanager
@@ -165,6 +199,25 @@ class AdvisoryLocks:
             if held:
                 self._release(name)
 
+    def check(self, name: str) -> None:
+        """Asks the server, since a session that ended on its side looks open here."""
+        with self._turn:
+            session = self._held[name]
+            if session is not self._session:
+                raise lock_lost(name, "its session has ended")
+            try:
+                found = session.scalar(text(_IS_HELD), {"key": _key_of(name)})
+            except SQLAlchemyError as error:
+                self._end_session()
+                raise lock_lost(name, error) from error
+            if not found:
+                raise lock_lost(name, "its session has it no more")
+
+    def start(self) -> None:
+        """Opens the session, unless it is open."""
+        with self._turns("connect"):
+            self._ready("connect")
+
     def close(self) -> None:
         """Ends the session, and with it every lock."""
         with self._turn:
@@ -172,48 +225,94 @@ class AdvisoryLocks:
         self._engine.dispose()
 
     def _acquire(self, name: str) -> bool:
-        with self._turn:
+        with self._turns(name):
             if name in self._held:
                 return False
+            session = self._ready(name)
             try:
-                if self._session is not None and not self._held:
-                    # An idle session may be gone. A session with locks is not replaced silently.
-                    self._ask("SELECT 1")
-            except SQLAlchemyError:
-                self._end_session()
-            try:
-                got = bool(self._ask("SELECT pg_try_advisory_lock(:key)", key=_key_of(name)))
+                got = bool(session.scalar(text("SELECT pg_try_advisory_lock(:key)"), {"key": _key_of(name)}))
             except SQLAlchemyError as error:
                 self._end_session()
-                raise Unavailable(
-                    f"cannot lock {name!r} in the catalog's database: {error}", code="catalog-unavailable"
-                ) from error
+                raise _cannot_lock(name, error) from error
             if got:
-                self._held.add(name)
+                self._held[name] = session
             return got
 
     def _release(self, name: str) -> None:
         with self._turn:
-            self._held.discard(name)
+            session = self._held.pop(name)
+            if session is not self._session:
+                return  # the server released it when it lost the session
             try:
-                if self._session is not None:
-                    self._ask("SELECT pg_advisory_unlock(:key)", key=_key_of(name))
+                session.scalar(text("SELECT pg_advisory_unlock(:key)"), {"key": _key_of(name)})
             except SQLAlchemyError as error:
                 # The server releases the locks of a session that it lost, also those of other threads here, as it
                 # would if each had a connection.
                 logger.warning("the session of the catalog's locks is lost: %s", error)
                 self._end_session()
 
-    def _ask(self, statement: str, **values: int) -> object:
-        if self._session is None:
-            self._session = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-        return self._session.scalar(text(statement), values)
+    @contextmanager
+    def _turns(self, name: str) -> Iterator[None]:
+        """Waits no longer for other threads than for a lock: each may wait for a server that does not answer."""
+        if not self._turn.acquire(timeout=self._wait_s):
+            raise _cannot_lock(name, "it has not answered other requests")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _ready(self, name: str) -> Connection:
+        """Returns a session that is alive; a new one, if the last one is gone."""
+        try:
+            if self._session is not None and not any(held is self._session for held in self._held.values()):
+                self._session.scalar(text("SELECT 1"))  # an idle session may be gone
+        except SQLAlchemyError:
+            self._end_session()
+        try:
+            if self._session is None:
+                session = self._connect()
+                try:
+                    self._require_sessions(session)
+                except BaseException:
+                    session.close()
+                    raise
+                self._session = session
+        except SQLAlchemyError as error:
+            raise _cannot_lock(name, error) from error
+        return self._session
+
+    def _connect(self) -> Connection:
+        return self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+    def _require_sessions(self, session: Connection) -> None:
+        """Raises `Unsupported` if a proxy gives each transaction any of its connections: a lock would have no owner.
+
+        A proxy shows by the process id that it announced to the client instead of the server's. With a pool by session
+        two clients have two server processes, and each keeps its own.
+        """
+        announced = getattr(getattr(session.connection.dbapi_connection, "info", None), "backend_pid", None)
+        if announced is None or announced == _backend_of(session):
+            return
+        with self._connect() as other:
+            seen = [(_backend_of(session), _backend_of(other)) for _ in range(_POOL_PROBES)]
+        one, two = ({pair[side] for pair in seen} for side in (0, 1))
+        if len(one) > 1 or len(two) > 1 or one == two:
+            raise Unsupported(
+                f"a proxy before the catalog's database {self._engine.url.render_as_string()} (such as PgBouncer) "
+                "pools by transaction or by statement, and the catalog's locks need sessions: set pool_mode = session "
+                "for this database, or connect to PostgreSQL itself",
+                code="database-pooling",
+            )
 
     def _end_session(self) -> None:
         session, self._session = self._session, None
         if session is not None:
             session.invalidate()
             session.close()
+
+
+def _backend_of(session: Connection) -> object:
+    return session.scalar(text("SELECT pg_backend_pid()"))
 
 
 def _key_of(name: str) -> int:
@@ -225,6 +324,28 @@ def _is_same_file(handle: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(handle), os.stat(path))
     except FileNotFoundError:
         return False
+
+
+def _cannot_lock(name: str, reason: object) -> Unavailable:
+    return Unavailable(
+        f"cannot lock {name!r} in the catalog's database: {_text_of(reason)}; retry",
+        code="catalog-unavailable",
+    )
+
+
+def lock_lost(name: str, reason: object) -> Unavailable:
+    """The error of a block whose lock another process may hold."""
+    return Unavailable(
+        f"the lock of {name!r} in the catalog's database was lost ({_text_of(reason)}), and this request stopped "
+        "half-way: retry, which completes or undoes it",
+        code=LOCK_LOST,
+    )
+
+
+def _text_of(reason: object) -> str:
+    """What the server said, without the statement that SQLAlchemy adds."""
+    said = getattr(reason, "orig", None) or reason
+    return " ".join(str(said).split())
 
 
 def _busy(name: str, wait_s: float) -> Unavailable:

@@ -1,4 +1,8 @@
-"""Reads and writes the catalog's rows; no other module has SQL. Each method is one transaction."""
+"""Reads and writes the catalog's rows; no other module has SQL. Each method is one transaction.
+
+A change of a table's row names the table's UUID and the states that it may change, so that a process which lost the
+lock of a name without noticing changes nothing that another process has done since.
+"""
 
 from __future__ import annotations
 
@@ -175,37 +179,58 @@ class Repository:
             return bool(connection.scalar(query))
 
     def add_table(self, row: TableRow) -> None:
-        """Adds a table; raises `NotFound` unless the database is ACTIVE. REQUIRES: the name's lock, no row there."""
-        with writing(self._engine) as connection:
-            _require_active(connection, row.database, to_write=True)
-            connection.execute(
-                insert(TABLES).values(
-                    database=row.database,
-                    name=row.name,
-                    table_id=row.table_id,
-                    state=row.state,
-                    definition=encode_definition(row.definition),
-                    created_at_ms=row.created_at_ms,
-                    connector=connector_of(row.definition),
-                    keeps_topic=row.keeps_topic,
-                )
-            )
+        """Adds a table. REQUIRES: the name's lock.
 
-    def set_state(self, row: TableRow, state: State) -> None:
-        """Moves a table to another state. REQUIRES: the name's lock."""
+        Raises:
+            NotFound: ``database-not-found``: the database is not ACTIVE.
+            AlreadyExists: ``table-exists``: another process had the lock meanwhile.
+        """
+        values = {
+            "database": row.database,
+            "name": row.name,
+            "table_id": row.table_id,
+            "state": row.state,
+            "definition": encode_definition(row.definition),
+            "created_at_ms": row.created_at_ms,
+            "connector": connector_of(row.definition),
+            "keeps_topic": row.keeps_topic,
+        }
+        try:
+            with writing(self._engine) as connection:
+                _require_active(connection, row.database, to_write=True)
+                connection.execute(insert(TABLES).values(values))
+        except IntegrityError as error:
+            raise AlreadyExists(
+                f"table {row.name!r} exists already in database {row.database!r}", code="table-exists"
+            ) from error
+
+    def set_state(self, row: TableRow, state: State) -> bool:
+        """Moves a table to another state, and returns whether it could. REQUIRES: the name's lock.
+
+        A table that another process drops, or has removed, never becomes ACTIVE.
+        """
+        states = [State.CREATING, State.ACTIVE] if state is State.ACTIVE else list(State)
+        here = (TABLES.c.table_id == row.table_id) & TABLES.c.state.in_(states)
         with writing(self._engine) as connection:
-            connection.execute(update(TABLES).where(TABLES.c.table_id == row.table_id).values(state=state))
+            return connection.execute(update(TABLES).where(here).values(state=state)).rowcount > 0
+
+    def drop_with_database(self, row: TableRow) -> bool:
+        """Moves a table to DROPPING, and returns whether it could: not if its database is in use (again)."""
+        dropping = exists().where(DATABASES.c.name == row.database, DATABASES.c.state == State.DROPPING)
+        here = (TABLES.c.table_id == row.table_id) & dropping
+        with writing(self._engine) as connection:
+            return connection.execute(update(TABLES).where(here).values(state=State.DROPPING)).rowcount > 0
 
     def remove_table(self, row: TableRow, *, debt_due_ms: int | None) -> None:
-        """Removes a table's row, which frees its name.
+        """Removes a table's row, which frees its name. It may be gone: then another process has completed the drop.
 
         Args:
             row: The table. REQUIRES: the name's lock.
             debt_due_ms: When to try again to delete its log; None if the log is gone.
         """
         with writing(self._engine) as connection:
-            connection.execute(delete(TABLES).where(TABLES.c.table_id == row.table_id))
-            if debt_due_ms is not None:
+            removed = connection.execute(delete(TABLES).where(TABLES.c.table_id == row.table_id)).rowcount
+            if removed and debt_due_ms is not None:
                 connection.execute(
                     insert(LOG_DEBTS).values(
                         table_id=row.table_id,
@@ -242,7 +267,11 @@ class Repository:
     # ------------------------------------------------------------------------------------------ leases
 
     def acquire_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
-        """Grants a table's lease; returns None if another owner has one that has not expired. REQUIRES: its row."""
+        """Grants a table's lease; returns None if another owner has one that has not expired.
+
+        Raises:
+            NotFound: ``table-not-found``: the table was dropped meanwhile.
+        """
         now = now_ms(self._engine)
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         granted = {"owner": owner, "expires_at_ms": now + int(seconds * 1000)}
@@ -253,8 +282,11 @@ class Repository:
             .on_conflict_do_update(index_elements=[LEASES.c.table_id], set_=granted, where=free)
             .returning(LEASES)
         )
-        with writing(self._engine) as connection:
-            return _lease(connection.execute(statement).one_or_none())
+        try:
+            with writing(self._engine) as connection:
+                return _lease(connection.execute(statement).one_or_none())
+        except IntegrityError as error:
+            raise NotFound(f"table {table_id} was dropped just now", code="table-not-found") from error
 
     def renew_lease(self, table_id: str, owner: str, seconds: float) -> LeaseRow | None:
         """Extends a lease, also one that expired and that nobody took; None if the owner does not have it."""

@@ -23,7 +23,7 @@ from catalog_service.listening import DEFAULT_HOST, DEFAULT_PORT, Settings, boun
 from catalog_service.request_metrics import REQUEST_METRICS
 from catalog_service.service import open_service
 from catalog_service.stopping import RunningRequests
-from filestore.errors import Unavailable
+from filestore.errors import TableStoreError, Unavailable
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "BrokerPolicy", "Settings", "run", "serving"]
 
@@ -42,6 +42,7 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
 
     Raises:
         InvalidRequest: ``token-empty``, ``bad-token``, ``token-needed``, ``tls-files``.
+        Unsupported: ``database-pooling``, or those of `open_service`.
         Unavailable: ``port-in-use``, or those of `open_service`.
     """
     settings = settings or Settings()
@@ -117,6 +118,11 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
         service = open_service(
             *warehouse_and_database(warehouse, settings.database), broker_policy=settings.broker_policy
         )
+        try:
+            service.check_locks()
+        except TableStoreError:
+            service.close()
+            raise
         app = create_app(service, settings.token)
         config = uvicorn.Config(
             app,

@@ -118,6 +118,10 @@ class CatalogService:
         self._lifecycle.locks.close()
         self._engine.dispose()
 
+    def check_locks(self) -> None:
+        """Raises `Unsupported` (``database-pooling``) if a proxy before the database makes locks impossible."""
+        self._lifecycle.locks.start()
+
     def check_ready(self) -> None:
         """Raises `Unavailable` if the database does not answer."""
         self._repository.ping()

@@ -135,14 +135,19 @@ class ManagedTables:
         FileStore.create(self._storage, table.location, definition, table.table_id, self._ambient, identity)
 
     def drop_log(self, table: TableIdentity, definition: TableDefinition) -> None:
-        """Deletes the log; a log that was never created is no error."""
+        """Deletes the log; a log that was never created is no error.
+
+        An embedded log is in the table's folder, which may be another table's by now, as in `delete_files`.
+        """
+        if definition.options["log.system"] == "embedded" and not self._may_remove(table):
+            return
         with self._log(table, definition) as log:
             if log is not None:
                 log.drop()
 
     def delete_files(self, table: TableIdentity) -> None:
         """Deletes the folder, also one that a half-done creation or removal left."""
-        if self._table_id_at(table.location) in (None, table.table_id):
+        if self._may_remove(table):
             self._storage.delete_tree(table.location)
 
     def delete_database_folder(self, location: str) -> None:
@@ -175,11 +180,12 @@ class ManagedTables:
                 code="table-replaced",
             ) from error
 
-    def _table_id_at(self, location: str) -> str | None:
+    def _may_remove(self, table: TableIdentity) -> bool:
+        """Whether its folder is its own, and not one of a table that was created there since."""
         try:
-            return FileStore.open(self._storage, location, self._ambient).state().table_id
+            return FileStore.open(self._storage, table.location, self._ambient).state().table_id == table.table_id
         except (NotFound, Corrupt):
-            return None  # there is nothing, or what a half-done creation or removal left
+            return True  # there is nothing, or what a half-done creation or removal left
 
     @contextmanager
     def _log(self, table: TableIdentity, definition: TableDefinition) -> Iterator[LogStore | None]:

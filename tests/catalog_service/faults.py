@@ -11,16 +11,16 @@ from typing import Any
 
 from sqlalchemy import event, select
 
-from catalog_service.engine import default_database_url, migrate, open_engine
+from catalog_service.engine import default_database_url, locks_of, migrate, open_engine
 from catalog_service.lifecycle import Lifecycle
-from catalog_service.locks import FileLocks
+from catalog_service.locks import FileLocks, NameLocks
 from catalog_service.repository import Repository
 from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, State
 from catalog_service.service import CatalogService
 from catalog_service.tables import ManagedTables
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import system_ambient
-from filestore.errors import AlreadyExists, InvalidRequest, Unavailable
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from filestore.model.definition import TableDefinition
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
@@ -128,7 +128,8 @@ class TopicLog:
 
     def identity(self) -> dict[str, str]:
         self._broker_policy()
-        assert self._topic.exists()
+        if not self._topic.exists():
+            raise NotFound("there is no such topic", code="log-not-found")
         return {"system": "kafka", "topic": self._topic.name, "topic_id": "t", "cluster_id": "c"}
 
 
@@ -151,11 +152,17 @@ class TestTables(ManagedTables):
             yield TopicLog(self.topics, topic or f"{table.identifier}.{table.table_id}")
 
 
-def running_service(warehouse: str, fault: Fault | None = None, wait_s: float = 30.0) -> CatalogService:
-    """A service that has been running for a while: it does not recover at its start."""
-    engine = open_engine(default_database_url(warehouse))
-    event.listen(engine, "connect", _without_fsync)
-    locks = FileLocks(Path(f"{engine.url.database}-locks"), AMBIENT, wait_s)
+def running_service(
+    warehouse: str, fault: Fault | None = None, wait_s: float = 30.0, database: str | None = None
+) -> CatalogService:
+    """A service that has been running for a while: it does not recover at its start. By default it uses SQLite."""
+    engine = open_engine(database or default_database_url(warehouse))
+    locks: NameLocks
+    if database is None:
+        event.listen(engine, "connect", _without_fsync)
+        locks = FileLocks(Path(f"{engine.url.database}-locks"), AMBIENT, wait_s)
+    else:
+        locks = locks_of(engine, AMBIENT)
     migrate(engine, locks)
     striker = Striker(fault)
     repository, steps = Faulty(Repository(engine), striker), Faulty(TestTables(warehouse), striker)
@@ -231,9 +238,9 @@ def _run(warehouse: str, action: str, log: str, fault: Fault) -> None:
 # ------------------------------------------------------------------------------------------ the doctor
 
 
-def check(warehouse: str) -> list[str]:
+def check(warehouse: str, database: str | None = None) -> list[str]:
     """Asserts that every table is whole and that there is nothing else; returns the tables as ``db.table``."""
-    engine = open_engine(default_database_url(warehouse))
+    engine = open_engine(database or default_database_url(warehouse))
     repository = Repository(engine)
     with engine.connect() as connection:
         databases = connection.execute(select(DATABASES)).all()

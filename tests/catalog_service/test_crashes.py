@@ -26,6 +26,7 @@ CREATE = ("table", "check_new", "add_table", "create_log", "create_files", "set_
 DROP = ("table", "set_state", "drop_log", "delete_files", "remove_table")
 DROP_DATABASE = (
     "mark_database_dropping",
+    "drop_with_database",
     "drop_log",
     "delete_files",
     "remove_table",
@@ -39,7 +40,10 @@ STEPS = [
     *(("drop", log, method, 1) for log in LOGS for method in DROP),
     # its two tables have one log of each kind
     *(("drop-database", "both", method, 1) for method in DROP_DATABASE),
-    *(("drop-database", "both", method, 2) for method in ("drop_log", "delete_files", "remove_table")),
+    *(
+        ("drop-database", "both", method, 2)
+        for method in ("drop_with_database", "drop_log", "delete_files", "remove_table")
+    ),
 ]
 
 
