@@ -32,6 +32,7 @@ from tablestore import Store, Table
 from tests.depth import Depth, sampled
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.processes import PROCESSES
+from tests.servers.postgres import PostgresServer
 from tests.waiting import until
 
 AMBIENT = system_ambient()
@@ -383,10 +384,29 @@ def _sleep(target: str, folder: str, reported: Any) -> None:
 
 
 @pytest.mark.slow
-def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store, tmp_path: Path) -> None:
+def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store) -> None:
+    _compact_while_writing(store, [(target, 0), (target, 0)])
+
+
+@pytest.mark.slow
+def test_compactors_of_two_hosts_share_postgresql(tmp_path: Path) -> None:
+    """Each host has a service of its own, the database is common, and the clock of one is an hour late."""
+    warehouse = str(tmp_path / "warehouse")
+    with (
+        PostgresServer() as server,
+        serving(warehouse, database=server.url) as one,
+        serving(warehouse, database=server.url) as two,
+        tablestore.connect(one) as store,
+    ):
+        store.create_database("shop")
+        _compact_while_writing(store, [(one, 0), (two, -3600)])
+
+
+def _compact_while_writing(store: Store, hosts: list[tuple[str, int]]) -> None:
+    """Runs a compactor at each catalog with a clock that is wrong by so many seconds: none does another's work."""
     tables = [worn(store, f"shop.t{n}") for n in range(3)]
     ended, reported = PROCESSES.Event(), PROCESSES.Queue()
-    workers = [PROCESSES.Process(target=_compete, args=(target, ended, reported)) for _ in range(2)]
+    workers = [PROCESSES.Process(target=_compete, args=(*host, ended, reported)) for host in hosts]
     for worker in workers:
         worker.start()
     for v in range(12):
@@ -408,7 +428,7 @@ def test_two_compactors_never_do_the_same_work_at_once(target: str, store: Store
         assert len(sorted_runs(table.files(), table.definition)) < 3
 
 
-def _compete(target: str, ended: Any, reported: Any) -> None:
+def _compete(target: str, skew_s: int, ended: Any, reported: Any) -> None:
     work: list[tuple[float, float, str]] = []
     errors: list[str | None] = []
 
@@ -419,8 +439,9 @@ def _compete(target: str, ended: Any, reported: Any) -> None:
         return done
 
     duty = Duty("compaction", 1.0, COMPACTION.due, perform)
+    ambient = replace(AMBIENT, now_ms=lambda: AMBIENT.now_ms() + 1000 * skew_s)
     with connect(target) as catalog:
-        worker = compactor(catalog)
+        worker = Compactor(catalog, LocalStorage(), ambient, (), 60)
         while not ended.is_set():
             errors += [_reported(outcome) for outcome in worker.run(duty)]
     reported.put({"work": work, "outcomes": errors})
