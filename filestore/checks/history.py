@@ -24,14 +24,12 @@ from filestore.delta.actions import (
     PARTITIONS_PARAMETER,
     WRITER_FEATURE,
     Action,
-    check_protocol,
     file_key,
     slot_of,
 )
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.delta.vectors import vector_file
-from filestore.errors import Unsupported
 from filestore.layout import decode_path
 from filestore.model.files import DeletionVector
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
@@ -101,7 +99,7 @@ def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Colle
 
 def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     """The state at a checkpoint. The version's own entry names only its changes, and its change data."""
-    state = _from_checkpoint(log, number)
+    state = _from_checkpoint(log, history.findings, number)
     if state is not None:
         entry = log.commit(number)
         lives = Lifetimes.begin(state, () if entry is None else entry.actions)
@@ -126,11 +124,11 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
             version=number,
         )
         _note_references(history, entry)
-        return _from_checkpoint(log, number)
+        return _from_checkpoint(log, findings, number)
     if before is not None and number != before.version + 1:
         findings.add(Invariant.VERSION_GAP, f"version {number} follows version {before.version}", version=number)
         _note_references(history, entry)
-        return _from_checkpoint(log, number)
+        return _from_checkpoint(log, findings, number)
     after = _checked_step(history, before, entry)
     if after is not None and (lost := check_changes(log, findings, before or after, after, entry)) is not None:
         history.lost_changes[number] = lost
@@ -174,11 +172,14 @@ def _note_schemas(history: History, before: TableState | None, after: TableState
         history.schemas.setdefault(path, after.definition.schema)
 
 
-def _from_checkpoint(log: DeltaLog, number: int) -> TableState | None:
+def _from_checkpoint(log: DeltaLog, findings: Findings, number: int) -> TableState | None:
+    """The state that a checkpoint holds; None if there is none, or none that can be read."""
     try:
         return log.checkpoint(number) if number in log.checkpoints() else None
-    except (*BROKEN, pa.ArrowException, OSError):
-        return None  # the check of the checkpoint reports it
+    except (*BROKEN, pa.ArrowException, OSError) as error:
+        message = f"the checkpoint of version {number} cannot be read: {error}"
+        findings.add(Invariant.CHECKPOINT, message, version=number)
+        return None
 
 
 def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | None:
@@ -192,10 +193,6 @@ def _state_at(log: DeltaLog, findings: Findings, version: int) -> TableState | N
 
 def _check_first(findings: Findings, entry: Commit) -> None:
     protocol: Mapping[str, Any] = next((a["protocol"] for a in entry.actions if "protocol" in a), {})
-    try:
-        check_protocol(protocol)
-    except Unsupported as error:
-        findings.add(Invariant.PROTOCOL, f"version {entry.version}: {error.message}", version=entry.version)
     versions = protocol.get("minReaderVersion"), protocol.get("minWriterVersion")
     if versions != (3, 7) or WRITER_FEATURE not in protocol.get("writerFeatures", ()):
         findings.add(
@@ -322,15 +319,8 @@ def _check_apps(findings: Findings, entry: Commit) -> None:
 
 
 def _check_checkpoint(log: DeltaLog, findings: Findings, state: TableState) -> None:
-    version = state.version
-    try:
-        stored = log.checkpoint(version)
-    except (*BROKEN, pa.ArrowException, OSError) as error:
-        findings.add(
-            Invariant.CHECKPOINT,
-            f"the checkpoint of version {version} cannot be read: {error}",
-            version=version,
-        )
+    version, stored = state.version, _from_checkpoint(log, findings, state.version)
+    if stored is None:
         return
     compared = [column.name for column in fields(TableState) if column.compare]
     differing = [name for name in compared if getattr(stored, name) != getattr(state, name)]

@@ -20,7 +20,7 @@ from filestore.operations.alter import alter
 from filestore.table import FileStore
 from tests.tables import read, write
 
-__all__ = ["DAMAGES", "Damage", "edit_entry"]
+__all__ = ["DAMAGES", "Damage", "edit_entry", "on_add", "on_entry"]
 
 _TWICE = [{"txn": {"appId": "job", "version": 1, "lastUpdated": 0}}] * 2
 Actions = list[dict[str, Any]]

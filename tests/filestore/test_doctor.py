@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from filestore import layout
 from filestore.delta.state import TableState
 from filestore.doctor import Invariant, Severity, examine
 from filestore.errors import NotFound
@@ -17,7 +18,7 @@ from filestore.model.snapshot import Operation
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.depth import sampled
-from tests.filestore.surgery import DAMAGES, Damage
+from tests.filestore.surgery import DAMAGES, Damage, on_add, on_entry
 from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, prepare, reopen, seeded, write
 
@@ -62,6 +63,59 @@ def test_damage_is_found(whole: dict[str, FileStore], folder: Path, code: Invari
         assert {f.code for f in report.findings} == {code}
     else:
         assert not report.healthy
+
+
+@pytest.mark.parametrize(
+    ("damage", "code", "words"),
+    [
+        (
+            lambda store: [unlink(store, layout.log_entry_path(0)), *(unlink_checkpoint(store, n) for n in (2, 4))],
+            Invariant.VERSION_GAP,
+            "the oldest entry is of version 1, and there is no checkpoint: entries were lost",
+        ),
+        (
+            lambda store: [unlink(store, layout.log_entry_path(0)), spoil_checkpoint(store, 2)],
+            Invariant.CHECKPOINT,
+            "the checkpoint of version 2 cannot be read: ",
+        ),
+        (
+            on_entry(0, lambda actions: actions[1]["protocol"]["readerFeatures"].append("geometry")),
+            Invariant.LOG_ENTRY,
+            "the table needs the Delta feature 'geometry', which this version of Tablestore does not know: use a later",
+        ),
+        (
+            on_add(lambda add: add.update(partitionValues=add["partitionValues"] | {"q": "z"})),
+            Invariant.FILE_ACTION,
+            "has partition values {'p': ",
+        ),
+        (
+            on_add(lambda add: add.update(deletionVector="none")),
+            Invariant.LOG_ENTRY,
+            "cannot be read: ",
+        ),
+    ],
+    ids=["no checkpoint", "spoilt first checkpoint", "unknown feature", "partition value too many", "vector"],
+)
+def test_the_doctor_says_what_is_wrong_with_the_log(
+    whole: dict[str, FileStore], folder: Path, damage: Damage, code: Invariant, words: str
+) -> None:
+    shutil.copytree(whole["none"].location, folder / "t")
+    store = FileStore.open(LocalStorage(), str(folder / "t"), seeded(4))
+    damage(store)
+    messages = [f.message for f in examine(reopen_blind(store)).findings if f.code is code]
+    assert any(words in message for message in messages), messages
+
+
+def unlink(store: FileStore, path: str) -> None:
+    (Path(store.location) / path).unlink()
+
+
+def unlink_checkpoint(store: FileStore, version: int) -> None:
+    unlink(store, layout.checkpoint_path(version))
+
+
+def spoil_checkpoint(store: FileStore, version: int) -> None:
+    (Path(store.location) / layout.checkpoint_path(version)).write_bytes(b"PAR1xxxxPAR1")
 
 
 def reopen_blind(store: FileStore) -> FileStore:
