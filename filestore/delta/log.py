@@ -167,11 +167,6 @@ class DeltaLog:
             )
         return versions[found - 1]
 
-    def snapshots(self, limit: int | None = None, before: int | None = None) -> list[Snapshot]:
-        """Reads snapshots, newest first: at most `limit`, all older than version `before`."""
-        versions = [v for v in reversed(self.versions()) if before is None or v < before]
-        return [self._required(v).snapshot() for v in versions[:limit]]
-
     def version_to_follow(self, timestamp_ms: int) -> int:
         """Returns the version after which a reader follows to get all that was committed later than that time.
 

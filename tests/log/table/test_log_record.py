@@ -49,6 +49,12 @@ def test_rows_survive_json(rows: pa.Table) -> None:
     assert same(result, rows)
 
 
+def test_rows_with_floats_that_json_lacks_stay_between_others() -> None:
+    values = [1.5, float("inf"), None, float("-inf"), -0.0]
+    rows = pa.table({"n": pa.array(range(5), pa.int64()), "x": pa.array(values, pa.float64())})
+    assert decode_rows(encode_rows(rows), rows.schema).to_pylist() == rows.to_pylist()
+
+
 @no_deadline
 @given(tables(), st.data())
 def test_changes_survive_messages_among_strangers(rows: pa.Table, data: st.DataObject) -> None:

@@ -97,8 +97,10 @@ class _Parts:
             schema = _spelled(members.get("schema", "null"))
         except UnicodeDecodeError as error:
             self.malformed[place] = f"not UTF-8: {error.reason} at byte {error.start}"
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             self.malformed[place] = str(error)
+        except RecursionError:
+            self.malformed[place] = "not JSON: nested too deeply"
         else:
             if members["payload"] == "null":
                 self.empty(schema, np.array([place]))

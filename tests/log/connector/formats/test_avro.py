@@ -340,6 +340,7 @@ def test_names_are_resolved() -> None:
         (record(("id", record(("x", "int")))), "column 'id' is int64, and the writer's Avro schema has record"),
         ({"type": "record", "name": "l", "fields": [{"name": "next", "type": ["null", "l"]}]}, "holds itself"),
         ({"type": "nonsense"}, "an Avro schema cannot be read"),
+        ("long", "the writer's Avro schema is long, and rows are records"),
     ],
 )
 def test_schemas_that_columns_cannot_be_read_from_make_their_messages_malformed(schema: Any, reason: str) -> None:
@@ -427,3 +428,26 @@ def test_decimals_with_too_many_digits_are_malformed() -> None:
     found = opened("avro", schema).decode([b"\4\3\xe7", b"\4\3\xe8", b"\0", b"\2\xff", whole(17) + b"\0" * 17])
     assert found.rows["d"].to_pylist() == [Decimal("99.9"), Decimal("-0.1")]
     assert [m.index for m in found.malformed] == [1, 2, 4]
+
+
+def test_an_integer_or_a_symbol_out_of_range_makes_its_message_malformed() -> None:
+    """Both are written as 64 bits."""
+    enum = {"type": "enum", "name": "e", "symbols": ["A", "B"]}
+    assert confluent(record(("a", "int")), {"a": 1 << 31}, columns=pa.schema([("a", pa.int64())])) == (
+        "a: out of the range of int"
+    )
+    for symbol in (2, -1):
+        written = confluent(
+            record(("a", enum)), {"a": symbol}, columns=pa.schema([("a", pa.string())]), written=record(("a", "int"))
+        )
+        assert written == "a: out of the range of enum"
+
+
+def test_a_type_may_be_wrapped_in_another_object() -> None:
+    columns, plain_ = pa.schema([("a", pa.int64())]), record(("a", "long"))
+    assert confluent(record(("a", {"type": {"type": "long"}})), {"a": 5}, columns=columns, written=plain_) == [{"a": 5}]
+
+
+def test_times_in_maps_are_in_milliseconds_too() -> None:
+    schema = pa.schema([("m", pa.map_(pa.string(), pa.timestamp("us")))])
+    assert in_milliseconds(schema).field("m").type == pa.map_(pa.string(), pa.timestamp("ms"))

@@ -284,3 +284,62 @@ def test_a_batch_gives_what_its_messages_give(bad: list[bytes], order: list[int]
     assert whole.tombstones.tolist() == [i for i, found in enumerate(alone) if len(found.tombstones)]
     assert [bad.index for bad in whole.malformed] == [i for i, found in enumerate(alone) if found.malformed]
     assert [bad.reason for bad in whole.malformed] == [bad.reason for found in alone for bad in found.malformed]
+
+
+# --------------------------------------------------------------------------------------- dates, scales, schemas
+
+
+def test_a_moment_is_a_date_only_at_midnight() -> None:
+    declared = schema_of("int64", "org.apache.kafka.connect.data.Timestamp")
+    day = 86_400_000
+    assert one(pa.date32(), declared, [3 * day, None, -day, 5]) == [
+        dt.date(1970, 1, 4),
+        None,
+        dt.date(1969, 12, 31),
+        "after.c: 5 as org.apache.kafka.connect.data.Timestamp is no date32[day]",
+    ]
+
+
+@pytest.mark.parametrize("scale", ["300", "-300"])
+def test_of_decimals_with_a_scale_beyond_all_digits_only_zero_is_read(scale: str) -> None:
+    declared = schema_of("bytes", DECIMAL, parameters={"scale": scale})
+    zero, bad, missing = one(pa.decimal128(10, 2), declared, [base64_of(0), base64_of(7), None])
+    assert (zero, missing) == (Decimal(0), None)
+    assert bad == f"after.c: Bw== as {DECIMAL} is no decimal128(10, 2)"
+
+
+def test_a_scale_that_is_no_number_counts_as_none() -> None:
+    declared = schema_of("bytes", DECIMAL, parameters={"scale": "many"})
+    assert one(pa.decimal128(10, 2), declared, [base64_of(7)]) == [Decimal(7)]
+
+
+def test_a_field_without_a_name_is_named() -> None:
+    document = json.loads(message({"c": (schema_of("int64"), 1)}))
+    del document["schema"]["fields"][1]["fields"][0]["field"]
+    (bad,) = decoded({"c": pa.int64()}, [json.dumps(document).encode()]).malformed
+    assert bad.reason == "member 'schema': schema has a field without a name"
+
+
+@pytest.mark.parametrize(("depth", "reason"), [(700, "a schema that is nested too deeply"), (5000, "not JSON: nested")])
+def test_a_schema_that_is_nested_too_deeply_is_named(depth: int, reason: str) -> None:
+    nested = b'{"type":"array","items":' * depth + b'{"type":"int64"}' + b"}" * depth
+    (bad,) = decoded({"c": pa.int64()}, [b'{"schema":' + nested + b',"payload":{"after":{"c":1},"op":"c"}}']).malformed
+    assert reason in bad.reason
+
+
+def test_messages_with_spaces_between_their_members_are_read_in_order() -> None:
+    messages = [message({"c": (schema_of("int64"), n)}) for n in range(4)]
+    messages[1] = b" " + messages[1]
+    found = decoded({"c": pa.int64()}, messages)
+    assert (found.rows["c"].to_pylist(), found.index.tolist()) == ([0, 1, 2, 3], [0, 1, 2, 3])
+
+
+def test_messages_that_have_no_members_or_no_payload_are_named() -> None:
+    messages = [b"{}", b"{1:2}", b' {"payload":null, "schema":null}', b' {"payload":null, "schema":{"type":"int64"}}']
+    found = decoded({"c": pa.int64()}, messages)
+    assert found.tombstones.tolist() == [2]
+    assert {bad.index: bad.reason for bad in found.malformed} == {
+        0: "member 'payload' is missing: the message has no schema, so debezium-json.schema-include is false",
+        1: "not JSON: a member without a name before character 2",
+        3: "a Debezium message has no payload, and no null value",
+    }

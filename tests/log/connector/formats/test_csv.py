@@ -224,3 +224,12 @@ def test_types_that_csv_lacks() -> None:
     assert check_csv_type(pa.map_(pa.string(), pa.string()))
     assert check_csv_type(pa.list_(pa.list_(pa.int8())))
     assert check_csv_type(pa.list_(pa.int8())) is None
+
+
+def test_without_quotes_no_text_may_have_an_end_of_line() -> None:
+    format_ = opened("csv", texts([]).schema, disable_quote_character="true", escape_character="\\")
+    with pytest.raises(InvalidRequest, match="'c0' has a text with an end of line, or one that") as caught:
+        format_.encode(texts([("a\nb", "c")]))
+    assert caught.value.code == "format-value"
+    (bad,) = format_.decode([b"a\nb,c"]).malformed
+    assert bad.reason == "an end of line inside a message"

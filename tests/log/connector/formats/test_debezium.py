@@ -216,3 +216,17 @@ def test_what_is_written() -> None:
 def test_unknown_metadata_names_what_there_is() -> None:
     with pytest.raises(InvalidRequest, match=r"no metadata 'source\.db': it has schema, ingestion-timestamp"):
         opened("debezium-json", SCHEMA).decode([], ["source.db"])
+
+
+def test_the_schema_of_maps_is_written() -> None:
+    schema = pa.schema([("m", pa.map_(pa.string(), pa.int64()))])
+    row = pa.table({"m": pa.array([[("a", 1)]], schema.field("m").type)})
+    (message,) = opened("debezium-json", schema, schema_include="true").encode(row)
+    (column,) = json.loads(message)["schema"]["fields"][1]["fields"]
+    assert column == {
+        "type": "map",
+        "keys": {"type": "string", "optional": False},
+        "values": {"type": "int64", "optional": True},
+        "optional": True,
+        "field": "m",
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import math
+import re
 from decimal import Decimal
 from typing import Any
 
@@ -186,6 +187,33 @@ def test_documents_that_are_nested_too_deeply_are_malformed() -> None:
     found = opened("json", SCHEMA).decode([b'{"id":1}', *[b'{"id":3,' + d[1:] for d in deep], b'{"id":2}'])
     assert {0, 1, 4} <= set(found.index.tolist())
     assert 3 in [m.index for m in found.malformed]
+
+
+def test_each_depth_is_read_or_named_too_deep() -> None:
+    """Python's limit is exceeded while the document is parsed or, some levels earlier, while the text is made."""
+    depths = range(800, 1000)
+    found = opened("json", SCHEMA).decode([b'{"id":3,"name":' + b"[" * d + b"]" * d + b"}" for d in depths])
+    assert {m.reason for m in found.malformed} == {"not JSON: nested too deeply"}
+    assert sorted([*found.index.tolist(), *(m.index for m in found.malformed)]) == list(range(len(depths)))
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.float64(), "true"),
+        (pa.float64(), "[1]"),
+        (pa.float64(), '"abc"'),
+        (pa.float64(), "1e999"),
+        (pa.float32(), "1e39"),
+        (pa.binary(), "1"),
+        (pa.date32(), "true"),
+        (pa.map_(pa.string(), pa.int32()), "[1]"),
+        (pa.time32("s"), "1"),
+    ],
+)
+def test_a_value_of_another_type_is_named(kind: pa.DataType, value: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(f'c: {value} is no {kind}')}$"):
+        column_value(load(value.encode()), kind, "c")
 
 
 def test_broken_messages_spoil_no_others() -> None:

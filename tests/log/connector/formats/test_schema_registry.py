@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import json
 import pickle
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
+import trustme
 
 from filestore.errors import InvalidRequest, NotFound, TableStoreError, Unavailable
 from log.connector.formats.avro.schema_registry import SchemaRegistry
@@ -143,6 +146,18 @@ def test_the_next_server_is_asked_if_one_does_not_answer(server: Server) -> None
     assert registry.schema(registry.register("s", '"int"')) == '"int"'
     with pytest.raises(Unavailable, match="does not answer"):
         SchemaRegistry(gone).schema(1)
+
+
+def test_an_authority_of_its_own(server: Server, tmp_path: Path) -> None:
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    url = server.url.replace("http:", "https:")
+    trusting = SchemaRegistry(url, ca_location=str(tmp_path / "ca.pem"))
+    assert trusting.schema(trusting.register("s", '"long"')) == '"long"'
+    with pytest.raises(Unavailable, match=r"the schema registry does not answer: .*certificate verify failed"):
+        SchemaRegistry(url).register("s", '"int"')
 
 
 def test_secrets_are_not_shown(server: Server) -> None:
