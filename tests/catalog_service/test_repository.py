@@ -11,6 +11,7 @@ from catalog_service.engine import default_database_url, migrate, open_engine
 from catalog_service.locks import FileLocks
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow
+from filestore.errors import AlreadyExists, NotFound
 from tests.catalog_service.faults import AMBIENT
 from tests.tables import define
 
@@ -48,3 +49,57 @@ def test_an_empty_database_that_was_not_dropped_stays(repository: Repository) ->
     """Another process may have finished the drop, and created the database again."""
     repository.remove_database("shop")
     assert repository.database("shop") is not None
+
+
+# ---------------------------------------------------------------------------------------------- after a lost lock
+
+
+def row_of(table_id: str, state: State = State.CREATING) -> TableRow:
+    return TableRow("shop", "orders", table_id, state, define("id BIGINT"), 1)
+
+
+def test_a_table_that_another_process_drops_never_becomes_active(repository: Repository) -> None:
+    row = row_of("a")
+    repository.add_table(row)
+    assert repository.set_state(row, State.DROPPING)
+    assert not repository.set_state(row, State.ACTIVE)
+    assert repository.leftover("shop", "orders").state is State.DROPPING
+    repository.remove_table(row, debt_due_ms=None)
+    assert not repository.set_state(row, State.ACTIVE)
+    assert not repository.set_state(row, State.DROPPING)
+    repository.remove_table(
+        row, debt_due_ms=5
+    )  # another process has completed the drop, and knows whether a log is left
+    assert repository.log_debts() == []
+
+
+def test_a_creation_that_may_have_been_committed_becomes_active_again(repository: Repository) -> None:
+    row = row_of("a")
+    repository.add_table(row)
+    assert repository.set_state(row, State.ACTIVE)
+    assert repository.set_state(row, State.ACTIVE)
+
+
+def test_a_table_of_a_database_that_was_made_again_is_not_dropped_with_the_old_one(repository: Repository) -> None:
+    row = row_of("a", State.ACTIVE)
+    repository.add_table(row)
+    assert not repository.drop_with_database(row)
+    repository.mark_database_dropping("shop", cascade=True)
+    assert repository.drop_with_database(row)
+    assert repository.leftover("shop", "orders").state is State.DROPPING
+
+
+def test_names_that_are_taken(repository: Repository) -> None:
+    repository.add_table(row_of("a"))
+    with pytest.raises(AlreadyExists) as caught:
+        repository.add_table(row_of("b"))
+    assert caught.value.code == "table-exists"
+    with pytest.raises(AlreadyExists) as caught:
+        repository.add_database(DatabaseRow("shop", State.ACTIVE, None, 1))
+    assert caught.value.code == "database-exists"
+
+
+def test_a_lease_of_a_table_that_was_just_dropped(repository: Repository) -> None:
+    with pytest.raises(NotFound) as caught:
+        repository.acquire_lease("gone", "me", 60)
+    assert caught.value.code == "table-not-found"
