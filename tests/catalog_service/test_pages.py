@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import httpx
 import pytest
@@ -112,3 +113,11 @@ def test_a_name_is_refused_or_safe_everywhere(text: str) -> None:
 @given(st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,99}", fullmatch=True))
 def test_good_names_are_folded(text: str) -> None:
     assert fold_name("table", text) == text.lower() == fold_name("table", text.upper())
+
+
+@pytest.mark.parametrize("value", [[1, "scope"], [2, "scope", "a"], [1, "scope", ""], [1, 2, "a"], {"1": 2}, 7])
+def test_other_json_is_no_token(value: object) -> None:
+    token = base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+    with pytest.raises(InvalidRequest, match="this service did not issue that page_token") as caught:
+        decode_token("scope", token)
+    assert caught.value.code == "bad-page-token"

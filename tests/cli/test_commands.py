@@ -431,7 +431,9 @@ FILES = {
     "ragged.csv": ("id,status\n1,A\n2,B,C\n", "line 3 has 3 fields, and the header names 2 columns"),
     "empty.csv": ("", "it is empty: the first line has the names of the columns"),
     "cut.json": ('{"id": 1}\n{"id": 2,\n', "line 2 is not a JSON object: '{\"id\": 2,'"),
+    "number.json": ('{"id": 1}\n7\n', "line 2 is not a JSON object: '7'"),
     "values.json": ("[1, 2]", "it is neither one JSON object on each line nor one array of objects"),
+    "no.parquet": ("PAR1", "no.parquet cannot be read: "),
     "float.json": ('{"id": 1}\n{"id": 1.5}\n', "and 1.5 in row 1 (the first is 0) does not fit"),
 }
 

@@ -20,7 +20,7 @@ from catalog_service.server import serving
 from compaction.choice import sorted_runs
 from compaction.compact import plan_compaction
 from compaction.compactor import Compactor, Outcome
-from compaction.duties import COMPACTION, DUTIES, Duty, LeaseCheck
+from compaction.duties import COMPACTION, DUTIES, FOLD, TOMBSTONES, Duty, LeaseCheck
 from compaction.lease import leased
 from filestore.ambient import system_ambient
 from filestore.delta.state import TableState
@@ -101,6 +101,36 @@ def test_it_compacts_what_needs_it_and_nothing_else(store: Store, catalog: Catal
         wear(table, v)
     assert [o.table for o in worker.run(COMPACTION)] == ["shop.orders"], "it sees what was written since"
     assert not table.examine().problems
+
+
+def test_it_folds_pending_runs(store: Store, catalog: Catalog) -> None:
+    options = OPTIONS | {"write-mode": "merge-on-read"}
+    table = store.create_table("shop.orders", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    for v in range(3):
+        wear(table, v)
+    assert table.filestore.state().pending()
+    worker = compactor(catalog)
+    (outcome,) = worker.run(FOLD)
+    assert (outcome.duty, outcome.done) == ("fold", "version 4: 100 rows folded")
+    assert not table.filestore.state().pending()
+    assert list(worker.run(FOLD)) == []
+
+
+def test_it_forgets_old_deletes(store: Store, catalog: Catalog) -> None:
+    options = OPTIONS | {"sequence.field": "v", "sequence.tombstone-retention": "1 d"}
+    table = store.create_table("shop.orders", "id BIGINT, v BIGINT", primary_key=["id"], options=options)
+    for n in range(3):
+        table.write([{"id": n, "v": n, "_kind": "-D"}])
+    worker = compactor(catalog)
+    (outcome,) = worker.run(TOMBSTONES)
+    assert (outcome.duty, outcome.done) == ("tombstones", "version 4: tombstones merged or forgotten")
+    assert list(worker.run(TOMBSTONES)) == []
+
+
+def test_a_duty_that_another_process_has_done_reports_nothing(store: Store, catalog: Catalog) -> None:
+    table = worn(store, writes=1).opened
+    for duty in (FOLD, TOMBSTONES, COMPACTION):
+        assert duty.perform(table, lambda: None) is None
 
 
 def test_leases_are_given_back(store: Store, catalog: Catalog) -> None:

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from compaction.compact import compact_table
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.checks.report import Invariant
 from filestore.commit.proposal import AppVersion
 from filestore.doctor import examine
-from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
+from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound, Unavailable
 from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
@@ -530,3 +531,27 @@ def test_a_tag_that_is_made_while_versions_expire_names_one_that_can_be_read(
         else:
             assert found == "snapshot-expired"
         assert_healthy(reopen(store))
+
+
+def test_a_consumers_file_that_is_damaged_is_named(folder: Path) -> None:
+    store = table(folder)
+    Consumer(store, "x").register(5)
+    path = Path(store.location) / layout.consumer_path("x")
+    for content in ("{", "[]", '{"id": "x"}'):
+        path.write_text(content)
+        with pytest.raises(Corrupt, match=r"is no consumer's file \(.*\): remove it") as caught:
+            Consumer(store, "x").position()
+        assert caught.value.code == "bad-consumer"
+    path.with_name("notes.md").write_text("")
+    found = {Path(f.path or "").name: f.code for f in examine(store).findings}
+    assert found == {path.name: Invariant.FOREIGN_FILE, "notes.md": Invariant.FOREIGN_FILE}
+
+
+def test_a_hold_ends_once(folder: Path) -> None:
+    store = table(folder)
+    consumer = Consumer(store, "x").register(5)
+    other = Consumer(store, "y").register(5)
+    for _ in range(2):
+        consumer.release()
+        assert [hold.id for hold in consumers_of(store)] == ["y"]
+    other.release()

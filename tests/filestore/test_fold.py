@@ -285,3 +285,20 @@ def test_nulls_inside_of_a_struct(folder: Path, value: Any) -> None:
     else:
         write(store, [{"id": 1, "s": value}])
         assert read(store) == [{"id": 1, "s": value}]
+
+
+def test_a_row_that_loses_to_a_delete_and_wins_after_it_is_logged_again(folder: Path) -> None:
+    """The log has the writes in the order of their commits: the former winners are behind the row."""
+    store = create(folder / "t", define(COLUMNS, ["id"], sequence_field="s"))
+    write(store, [{"id": n, "s": 5, "v": 0} for n in range(3)])
+    logged: list[Any] = []
+
+    def log(_: Any, rows: pa.Table) -> None:
+        logged.append(rows.select(["id", KIND_COLUMN]).to_pylist())
+
+    second = prepare(store, [{"id": n, "s": 4, "v": 1} for n in range(3)], log=log)
+    write(store, [{"id": 1, "s": 1, "v": 2}], overwrite=True)
+    second.commit()
+    assert logged == [[], [{"id": n, KIND_COLUMN: "+U"} for n in range(3)]]
+    assert read(store) == [{"id": n, "s": 4, "v": 1} for n in range(3)]
+    assert_healthy(store)

@@ -55,6 +55,8 @@ def test_a_name_near_to_nothing_lists_all() -> None:
         ("sequence.field", " "),
         ("changelog-producer", "full"),
         ("changelog-producer.compaction-interval", "1"),
+        ("file.bloom-filter.fpp", "1.0"),
+        ("file.bloom-filter.fpp", "0.0"),
     ],
 )
 def test_a_wrong_value_says_what_is_expected(name: str, value: str) -> None:

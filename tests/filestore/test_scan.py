@@ -526,6 +526,9 @@ def test_null_structs_keep_their_not_null_fields(folder: Path) -> None:
         (pl.all() > 3, InvalidRequest, "one by one"),
         (pl.col("^i.*$") > 3, InvalidRequest, "one by one"),
         ("t > 'yesterday'", InvalidRequest, "parse"),
+        ("nofunc(id) = 1", InvalidRequest, "unsupported function 'nofunc'"),
+        ("id = :a", InvalidRequest, "is not allowed in a condition"),
+        ("read_csv('x') = 1", InvalidRequest, "is not allowed in a condition"),
     ],
     ids=str,
 )

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from filestore.errors import NotFound
+from filestore import layout
+from filestore.delta.log import Commit, show_time
+from filestore.errors import Corrupt, NotFound
 from filestore.storage import LocalStorage
 from filestore.table import FileStore
 from tests.folders import memory_folder
@@ -104,3 +106,25 @@ def test_history_pages(store: FileStore) -> None:
 def test_there_is_no_table(folder: Path) -> None:
     with pytest.raises(NotFound, match="there is no table"):
         FileStore.open(LocalStorage(), str(folder / "nix"), seeded())
+
+
+def test_a_time_beyond_the_calendar_is_shown_as_a_number() -> None:
+    assert show_time(0) == "1970-01-01T00:00:00+00:00"
+    assert show_time(10**18) == f"{10**18} ms since 1970"
+
+
+def test_a_log_that_lost_its_beginning_is_corrupt(folder: Path) -> None:
+    store = create(folder / "t", define(COLUMNS, ["id"]))
+    write(store, [{"id": 1, "v": 1}])
+    (Path(store.location) / layout.log_entry_path(0)).unlink()
+    with pytest.raises(Corrupt, match="has neither version 0 nor a checkpoint") as caught:
+        store.delta_log.oldest()
+    assert caught.value.code == "version-gap"
+    with pytest.raises(NotFound, match="has expired; the oldest that is left is 1: take a later time") as gone:
+        store.delta_log.version_to_follow(0)
+    assert gone.value.code == "snapshot-expired"
+
+
+def test_an_entry_of_a_foreign_writer_may_lack_its_info() -> None:
+    entry = Commit(7, ({"add": {}},))
+    assert (entry.commit_id, entry.timestamp_ms) == (None, None)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from filestore.errors import Corrupt, Unavailable
+from tablestore import jars
 from tablestore.jars import DELTA, KAFKA, cache_root, find_java, jars_of, main
 
 JAVA_17 = """echo 'openjdk version "17.0.15" 2025-04-15' >&2"""
@@ -141,6 +142,24 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert cache_root() == Path("/shared/tablestore")
     monkeypatch.setenv("TABLESTORE_CACHE", "~/own")
     assert cache_root() == tmp_path / "own"
+
+
+def test_the_command_fetches_what_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fetched: list[str] = []
+    monkeypatch.setattr(jars, "jars_of", lambda jar_set: fetched.append(jar_set.name))
+    assert (main(["kafka"]), main([])) == (0, 0)
+    assert fetched == ["kafka", "delta", "kafka"]
+    assert capsys.readouterr().err == ""
+
+
+def test_each_twentieth_jar_is_reported(tools: Tools, tmp_path: Path) -> None:
+    line = "Downloaded from central: https://repo/a-{}.jar (1 kB)"
+    plugin = "Downloaded from central: https://repo/a.pom (1 kB)"
+    lines = "\n".join(f"echo '{line.format(n)}'; echo '{plugin}'" for n in range(45))
+    tools(java=JAVA_17, mvn=f"{lines}\n{GOOD_MAVEN}")
+    reports: list[str] = []
+    jars_of(SMALL, reports.append, tmp_path)
+    assert reports[1:-1] == ["  20 jars so far…", "  40 jars so far…"]
 
 
 def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
