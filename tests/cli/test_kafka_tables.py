@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import uuid
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from tablestore import Store, Table
+from tablestore import KafkaTable, Store, Table
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
 from tests.servers.kafka import KafkaBroker
@@ -67,6 +69,38 @@ def test_a_follower_of_a_topic_learns_which_option_needs_versions(run: Run, opti
     result = run("follow", "shop.pay", *option)
     assert result.exit_code == 2
     assert f"Invalid value for {option[0]}: a Kafka topic has no versions" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ((), {}),
+        (("--scan", "latest"), {"scan.startup.mode": "latest-offset"}),
+        (("--scan", "full"), {"scan.startup.mode": "earliest-offset"}),
+        (
+            ("--timestamp", "1970-01-01T00:00:07Z"),
+            {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": "7000"},
+        ),
+        (("--scan", "latest", "--timestamp", "1970-01-01T00:00:07Z"), None),
+    ],
+)
+def test_where_a_follower_of_a_topic_begins(
+    run: Run, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], expected: dict[str, str] | None
+) -> None:
+    asked: list[dict[str, str]] = []
+
+    def follow(self: KafkaTable, *, options: dict[str, str], **_: Any) -> Generator[pa.RecordBatch]:
+        asked.append(options)
+        yield from ()
+
+    monkeypatch.setattr(KafkaTable, "follow", follow)
+    create(run, "properties.bootstrap.servers=127.0.0.1:1", "topic.check=false")
+    result = run("follow", "shop.pay", *options)
+    if expected is None:
+        assert result.exit_code == 2
+        assert "Invalid value for --timestamp: --scan latest cannot be combined" in " ".join(result.stderr.split())
+    else:
+        assert (result.exit_code, asked) == (0, [expected]), result.stderr
 
 
 def test_a_declaration_that_does_not_hold_is_reported(run: Run) -> None:

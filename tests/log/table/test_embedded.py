@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from filestore.ambient import system_ambient
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
+from filestore.errors import AlreadyExists, Corrupt, InvalidRequest, NotFound, Unavailable
 from filestore.sqlite_files import Connection, open_sqlite
 from log.table.embedded import segments
 from log.table.embedded.store import EmbeddedLog
@@ -114,6 +115,31 @@ class TestEmbeddedLog(LogTransactionTests):
             assert log.open_transactions() == []
             with log.tail({0: 0}) as tail:
                 assert ids_of(event for event in tail.poll(0) if isinstance(event, LogBatch)) == [1, 2]
+
+    def test_a_partition_that_is_damaged_is_named(self, log: LogStore, config: LogConfig) -> None:
+        log.end([prepared(log, config, 0, changes([1]))], commit=True)
+        log.close()
+        path = Path(config.location) / "bucket-00000.sqlite"
+        path.write_bytes(b"no database" * 1000)
+        words = rf"^the log's partition {path} is damaged: file is not a database"
+        with open_log(config, system_ambient()) as again, pytest.raises(Corrupt, match=words) as caught:
+            again.end_offsets()
+        assert caught.value.code == "log-corrupt"
+
+    def test_a_partition_that_another_process_locks_is_busy(
+        self, log: LogStore, config: LogConfig, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(segments, "BUSY_SECONDS", 0.01)
+        path = Path(config.location) / "bucket-00000.sqlite"
+        with closing(sqlite3.connect(path, isolation_level=None)) as other, open_log(config, system_ambient()) as again:
+            other.execute("BEGIN IMMEDIATE")
+            writer = again.begin(transaction_id(config))
+            words = rf"^the log's partition {path} cannot be used now \(database is locked\): retry later"
+            with pytest.raises(Unavailable, match=words) as caught:
+                writer.append(0, changes([1]))
+                writer.prepare()
+            assert caught.value.code == "log-unavailable"
+            other.execute("ROLLBACK")
 
     def test_another_tables_log_in_the_folder_is_a_clear_error(self, log: LogStore, config: LogConfig) -> None:
         other = EmbeddedLog(replace(config, table_id="another"), system_ambient())
