@@ -37,12 +37,11 @@ demo: env  ## Show what a table store does, on this machine
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
 WORKERS ?= $(shell expr $(CORES) + 3)
-# Without Go its tests are skipped: then this says so and goes on.
+# It takes three minutes, so only whole deep runs build it. Where it is not built its tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
-	@$(VERSITYGW)
 	@$(PYTEST) $(ARGS)
 
 test-fast: env  ## Run the tests that need no server and little time
@@ -52,7 +51,7 @@ test-fast: env  ## Run the tests that need no server and little time
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
-	@$(VERSITYGW)
+	@$(if $(SHARE),,$(VERSITYGW))
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data

@@ -20,5 +20,5 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     locks        locks of databases' and tables' names   names        the rule for names of databases and tables
     definitions  requests and stored rows as table definitions; answers: stored rows as wire models
     repository   the only SQL                            schema       its tables
-    engine       connections, migrations, SQL errors
+    engine       connections, migrations, SQL errors     downgrade    takes migrations back, as a command
 """

@@ -344,8 +344,8 @@ def lock_lost(name: str, reason: object) -> Unavailable:
 
 def _text_of(reason: object) -> str:
     """What the server said, without the statement that SQLAlchemy adds."""
-    said = getattr(reason, "orig", None) or reason
-    return " ".join(str(said).split())
+    cause = getattr(reason, "orig", None) or reason
+    return " ".join(str(cause).split())
 
 
 def _busy(name: str, wait_s: float) -> Unavailable:

@@ -43,7 +43,7 @@ from filestore.model.bounds import check_comment
 from filestore.model.change_text import parse_change
 from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.connector.declaration import KafkaDeclaration
 
 __all__ = ["CatalogService", "open_service"]

@@ -20,7 +20,7 @@ from filestore.model.log_mode import retention_note
 from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import alter
 from filestore.refused import refused
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 from filestore.table import FileStore
 from log.connector.declaration import KafkaDeclaration
 from log.table.retention import RetentionChange

@@ -20,7 +20,7 @@ from compaction.lease import leased
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, NotFound, TableStoreError
 from filestore.metrics.meter import NO_METER, Meter
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 from managed_table.opened import OpenedTable
 
 __all__ = ["Compactor", "Outcome"]

@@ -15,13 +15,13 @@ from filestore.commit.proposal import Proposal
 from filestore.commit.protocol import Begin, Observer, commit_operation, metadata_only
 from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, Corrupt, NotFound
+from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.retention.holds import holds
 from filestore.retention.rules import expired, is_retained
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["FileStore"]
 
@@ -33,7 +33,7 @@ class FileStore:
 
     Args:
         storage: The storage of the table.
-        location: The table's root folder, a local path.
+        location: The table's root folder: a path, or a URL that the storage serves.
         ambient: Clock, ids, chance.
     """
 
@@ -246,6 +246,7 @@ class FileStore:
         from deltalake.exceptions import DeltaError
 
         try:
-            deltalake.DeltaTable(self.location).create_checkpoint()
-        except (DeltaError, OSError) as error:
+            options = self.storage.delta_options()
+            deltalake.DeltaTable(self.location, storage_options=options or None).create_checkpoint()
+        except (DeltaError, OSError, TableStoreError) as error:
             logger.warning("no checkpoint of %s: %s", self.location, error)

@@ -15,7 +15,7 @@ from filestore.ambient import Ambient
 from filestore.errors import NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.definition import TableDefinition
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 from filestore.table import FileStore
 from log.table.store import LogConfig
 from log.table.systems import open_log

@@ -20,7 +20,8 @@ from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.model.table_options import TableOptions
-from filestore.storage import LocalStorage, Storage
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
 from log.connector.options import CONNECTOR
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable

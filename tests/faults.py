@@ -6,7 +6,7 @@ for the death of the process: after it every call raises, so that no handler of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +18,7 @@ import log.table.retention
 import log.table.session
 import tablestore.recovering.republish
 from filestore.errors import TableStoreError
-from filestore.storage import FileInfo, Storage
+from filestore.storage.interface import FileInfo, ReadableFile, Storage
 from log.table.systems import open_log
 
 __all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "faulty_logs"]
@@ -101,8 +101,14 @@ class FaultyStorage:
     def replace(self, path: str, data: bytes) -> None:
         self._do("replace", path, lambda: self.inner.replace(path, data))
 
-    def open_read(self, path: str) -> pa.NativeFile:
-        return self._do("open_read", path, lambda: self.inner.open_read(path))
+    def open_read(self, path: str) -> ReadableFile:
+        return self._do("open_read", path, lambda: self.inner.open_read(path))  # type: ignore[no-any-return]
+
+    def local_path(self, path: str) -> str | None:
+        return self.inner.local_path(path)
+
+    def delta_options(self) -> dict[str, str]:
+        return self.inner.delta_options()
 
     def open_write(self, path: str) -> pa.NativeFile:
         sink = self._do("open_write", path, lambda: self.inner.open_write(path))
@@ -122,6 +128,10 @@ class FaultyStorage:
 
     def delete(self, path: str) -> None:
         self._do("delete", path, lambda: self.inner.delete(path))
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def delete_tree(self, path: str) -> None:
         self._do("delete_tree", path, lambda: self.inner.delete_tree(path))

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tests.faults import Call, FaultyStorage
 
 __all__ = ["interleave"]

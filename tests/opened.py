@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from filestore.ambient import Ambient
 from filestore.metrics.meter import Meter
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 from filestore.table import FileStore
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable

@@ -32,7 +32,8 @@ from filestore.model.snapshot import Operation
 from filestore.model.sql import parse_columns
 from filestore.operations.replaced_rows import ReplacedRows, changes_in_threads
 from filestore.sorting.order import sort_rows
-from filestore.storage import LocalStorage, Storage
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from filestore.writing.fold import fold, rebase_slot
 from filestore.writing.slot_result import ChangeSink, written_files

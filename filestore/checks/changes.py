@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from filestore.changelog.images import change_schema
-from filestore.checks.report import Findings, Invariant
+from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.actions import CHANGE_FEED_PROPERTY, Action, file_key, slot_of
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
-from filestore.errors import NotFound, TableStoreError
+from filestore.errors import Corrupt, InvalidRequest, NotFound, Unsupported
 from filestore.files.columns import stored_schema
+from filestore.files.parquet import ParquetReader
 from filestore.layout import join
 from filestore.model.changelog import CHANGE_TYPE_COLUMN, ChangelogProducer, ChangeType
 from filestore.model.definition import TableDefinition
@@ -32,8 +31,8 @@ __all__ = ["BROKEN", "check_changes", "check_lost_changes"]
 
 Counts = Counter[str]
 
-BROKEN = (KeyError, TypeError, AttributeError, ValueError, TableStoreError)
-"""The errors of reading an entry that does not conform to FORMAT.md."""
+BROKEN = (KeyError, TypeError, AttributeError, ValueError, Corrupt, NotFound, InvalidRequest, Unsupported)
+"""The errors of reading an entry that does not conform to FORMAT.md. A storage that does not answer is no damage."""
 
 _MERGING = (Operation.WRITE, Operation.FOLD)
 _REPLACING = (Operation.OVERWRITE, Operation.DROP_PARTITION, Operation.ROLLBACK)
@@ -105,18 +104,17 @@ def _types(log: DeltaLog, definition: TableDefinition, action: Mapping[str, Any]
     """Counts each type of change in a file, or returns a text that says what is wrong. `NotFound` if it is missing."""
     counts: Counts = Counter()
     try:
-        with log.storage.open_read(join(log.location, file_key(action))) as source:
-            if source.size() != action["size"]:
-                return f"has {source.size()} bytes, the log says {action['size']}"
-            parquet = pq.ParquetFile(source)
-            stored = {f.name: f.type for f in parquet.schema_arrow}
+        with ParquetReader(log.storage, join(log.location, file_key(action))) as parquet:
+            if parquet.size != action["size"]:
+                return f"has {parquet.size} bytes, the log says {action['size']}"
+            stored = {f.name: f.type for f in parquet.arrow_schema}
             if stored != {f.name: f.type for f in stored_schema(change_schema(definition), definition.schema)}:
                 return f"has columns {', '.join(stored)}, or other types than the table"
-            for group in range(parquet.num_row_groups):
-                types = parquet.read_row_group(group, [CHANGE_TYPE_COLUMN], use_threads=False).column(0)
+            for group in range(len(parquet.group_rows)):
+                types = parquet.read(group, [CHANGE_TYPE_COLUMN]).column(0)
                 counts.update({pair["values"]: pair["counts"] for pair in pc.value_counts(types).to_pylist()})
-    except (pa.ArrowException, OSError) as error:
-        return f"is not readable Parquet: {error}"
+    except Corrupt as error:
+        return f"is not readable Parquet: {cause_of(error)}"
     unknown = sorted(str(kind) for kind in set(counts) - set(ChangeType))
     return f"has {CHANGE_TYPE_COLUMN} {unknown[0]!r}" if unknown else counts
 

@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from filestore.checks.filters import check_filters
-from filestore.checks.report import Findings, Invariant
+from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.vectors import positions
-from filestore.errors import Corrupt, NotFound, TableStoreError
+from filestore.errors import Corrupt, NotFound, Unsupported
+from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.model.schema import Schema
@@ -42,24 +42,25 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
     sound = _check_vector(table, file, findings)
     try:
         with table.storage.open_read(table.path(file.path)) as source:
-            if source.size() != file.size:
-                message = f"{file.path} has {source.size()} bytes, the log says {file.size}"
+            if source.size != file.size:
+                message = f"{file.path} has {source.size} bytes, the log says {file.size}"
                 findings.add(Invariant.FILE_SIZE, message, file.path)
-            readable = _FileCheck(table, file, findings, written).run(pq.ParquetFile(source))
+        with ParquetReader(table.storage, table.path(file.path)) as parquet:
+            readable = _FileCheck(table, file, findings, written).run(parquet)
         if readable:
             check_filters(table, file, findings)
         return readable and sound
     except NotFound:
         findings.add(Invariant.FILE_MISSING, f"{file.path} is in the table, but not on storage", file.path)
-    except (pa.ArrowException, OSError, Corrupt) as error:
-        findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {error}", file.path)
+    except Corrupt as error:
+        findings.add(Invariant.FILE_UNREADABLE, f"{file.path} is not readable Parquet: {cause_of(error)}", file.path)
     return False
 
 
 def _check_vector(table: TableFiles, file: DataFile, findings: Findings) -> bool:
     try:
         dead = positions(table.storage, table.location, file.vector)
-    except (TableStoreError, OSError, ValueError) as error:
+    except (Corrupt, NotFound, Unsupported, ValueError) as error:
         findings.add(Invariant.VECTOR, f"the deletion vector of {file.path}: {error}", file.path)
         return False
     if file.vector is not None and not len(dead):
@@ -88,9 +89,9 @@ class _FileCheck:
         self._written = written
         self._claims = _Claims({}, "{}")
 
-    def run(self, parquet: pq.ParquetFile) -> bool:
+    def run(self, parquet: ParquetReader) -> bool:
         """Checks the file; returns whether the key columns are correct."""
-        stored = {f.name: f.type for f in parquet.schema_arrow}
+        stored = {f.name: f.type for f in parquet.arrow_schema}
         wanted = self._wanted(stored)
         try:
             self._claims = _Claims(wanted, self._file.stats)
@@ -258,8 +259,8 @@ def _value(claimed: Any, kind: pa.DataType) -> Any:
     return float(claimed) if pa.types.is_floating(kind) else claimed
 
 
-def _groups(parquet: pq.ParquetFile, columns: Sequence[str]) -> Iterator[pa.Table]:
-    for group in range(parquet.num_row_groups):
-        rows = parquet.read_row_group(group, use_threads=False).select(columns)
+def _groups(parquet: ParquetReader, columns: Sequence[str]) -> Iterator[pa.Table]:
+    for group in range(len(parquet.group_rows)):
+        rows = parquet.read(group).select(columns)
         if rows.num_rows:
             yield rows

@@ -10,7 +10,7 @@ from filestore.checks.report import Findings, Invariant
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt
 from filestore.retention.holds import is_lapsed, read_hold
-from filestore.storage import FileInfo
+from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
 __all__ = ["Leftover", "check_leftovers", "leftovers"]

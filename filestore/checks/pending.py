@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from filestore.checks.report import Findings, Invariant
+from filestore.checks.report import Findings, Invariant, cause_of
 from filestore.delta.actions import RUN_DOMAIN, TOMBSTONES_DOMAIN, pending_run
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import NotFound
+from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import stored_schema
+from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.model.files import PendingRun, Tombstones
 from filestore.model.rowkind import KIND_COLUMN, RowKind
@@ -77,18 +77,17 @@ def check_run_names(findings: Findings, before: TableState | None, after: TableS
 
 def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]) -> Iterator[str]:
     try:
-        with table.storage.open_read(table.path(run.path)) as source:
-            if source.size() != run.size:
-                yield f"has {source.size()} bytes, the log says {run.size}"
-            parquet = pq.ParquetFile(source)
-            if not has_columns(parquet.schema_arrow):
-                yield f"has columns {parquet.schema_arrow.names}, or types, that the table did not have"
+        with ParquetReader(table.storage, table.path(run.path)) as parquet:
+            if parquet.size != run.size:
+                yield f"has {parquet.size} bytes, the log says {run.size}"
+            if not has_columns(parquet.arrow_schema):
+                yield f"has columns {parquet.arrow_schema.names}, or types, that the table did not have"
             else:
                 yield from _wrong_rows(table, run, parquet)
     except NotFound:
         yield "is named by the log, but is not on storage"
-    except (pa.ArrowException, OSError) as error:
-        yield f"is not readable Parquet: {error}"
+    except Corrupt as error:
+        yield f"is not readable Parquet: {cause_of(error)}"
 
 
 def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> bool:
@@ -119,14 +118,14 @@ def _is_or_was(kind: pa.DataType, stored: pa.DataType) -> bool:
     return bool(kind == stored) or is_wider(kind, stored)
 
 
-def _wrong_rows(table: TableFiles, run: Run, parquet: pq.ParquetFile) -> Iterator[str]:
+def _wrong_rows(table: TableFiles, run: Run, parquet: ParquetReader) -> Iterator[str]:
     keys = table.definition.sort_key
-    if parquet.metadata.num_rows != run.rows:
-        yield f"has {parquet.metadata.num_rows} rows, the log says {run.rows}"
+    if parquet.footer.num_rows != run.rows:
+        yield f"has {parquet.footer.num_rows} rows, the log says {run.rows}"
     first: Key | None = None
     last: Key | None = None
-    for group in range(parquet.num_row_groups):
-        rows = parquet.read_row_group(group, use_threads=False)
+    for group in range(len(parquet.group_rows)):
+        rows = parquet.read(group)
         lowest, highest = key_at(rows, keys, 0), key_at(rows, keys, rows.num_rows - 1)
         repeats = ~changes(rows, keys) if isinstance(run, PendingRun) else np.zeros(rows.num_rows - 1, dtype=np.bool_)
         if (last is not None and lowest < last) or not (ascending(rows, keys) | repeats).all():

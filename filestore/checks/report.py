@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-__all__ = ["Finding", "Findings", "Invariant", "Report", "Severity"]
+__all__ = ["Finding", "Findings", "Invariant", "Report", "Severity", "cause_of"]
 
 
 class Severity(StrEnum):
@@ -136,3 +136,8 @@ class Report:
     def healthy(self) -> bool:
         """Whether every invariant holds."""
         return not self.problems
+
+
+def cause_of(error: Exception) -> BaseException:
+    """Returns what Parquet's reader said of a damaged file: a finding says itself what to do."""
+    return error.__cause__ or error

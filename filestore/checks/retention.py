@@ -13,7 +13,7 @@ from filestore.errors import TableStoreError
 from filestore.retention.history import history_of
 from filestore.retention.lifetimes import Retained
 from filestore.retention.rules import RETENTION_DOMAIN, TAG_DOMAIN, Tag, first_retained, is_retained, tags_of
-from filestore.storage import FileInfo
+from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
 __all__ = ["check_reach", "check_retained_files", "check_retention"]

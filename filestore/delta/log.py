@@ -15,7 +15,7 @@ from filestore.delta.actions import LOG_OFFSET_APP, POSITION_APP, Action, decode
 from filestore.delta.state import TableState, snapshot_of
 from filestore.errors import Corrupt, NotFound
 from filestore.model.snapshot import Snapshot
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["Commit", "DeltaLog", "show_time"]
 
@@ -218,8 +218,8 @@ class DeltaLog:
     def checkpoint(self, version: int) -> TableState:
         """Reads the state that a checkpoint holds."""
         path = layout.join(self.location, layout.checkpoint_path(version))
-        with self.storage.open_read(path) as file:
-            rows = pq.read_table(file).to_pylist(maps_as_pydicts="strict")
+        with self.storage.open_read(path) as source, source.part([(0, source.size)]) as part:
+            rows = pq.read_table(part.file).to_pylist(maps_as_pydicts="strict")
         actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
         info = [a for a in self._required(version).actions if "commitInfo" in a]
         return TableState.initial(version, [*actions, *info])

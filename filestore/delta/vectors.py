@@ -18,7 +18,7 @@ from pyroaring import BitMap64
 from filestore.errors import Corrupt, Unsupported
 from filestore.layout import join, vector_path
 from filestore.model.files import DeletionVector
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["VectorFileBuilder", "bitmap", "positions", "vector_file"]
 
@@ -84,9 +84,10 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
         Corrupt: the length, checksum, magic number or cardinality differs from what the commit says.
     """
     path = join(location, vector_file(vector))
-    with storage.open_read(path) as file:
+    start, size = vector.offset or 0, vector.size + 8
+    with storage.open_read(path) as source, source.part([(start, min(start + size, source.size))]) as part:
         # seeking behind the end would raise another error
-        record = file.read_at(vector.size + 8, vector.offset) if vector.offset < file.size() else b""
+        record = part.file.read_at(size, start) if start < source.size else b""
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
     data = record[4:-4]

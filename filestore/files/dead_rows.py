@@ -11,7 +11,7 @@ from pyroaring import BitMap64
 from filestore.delta.vectors import bitmap
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["DeadRows", "dead_rows_of"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import polars as pl
 import pyarrow as pa
@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 from filestore.contexts import Closing
 from filestore.errors import Corrupt, NotFound
 from filestore.files.bloom import BloomFilter
-from filestore.storage import Storage
+from filestore.storage.interface import ByteRange, FilePart, ReadableFile, Storage
 
-__all__ = ["ParquetReader", "readable"]
+__all__ = ["ParquetReader", "column_ranges", "footer_range", "readable"]
+
+_FOOTER_END = 8  # the footer's length and a magic number (Parquet format, "File format")
 
 
 class ParquetReader(Closing):
@@ -32,9 +34,19 @@ class ParquetReader(Closing):
     def __init__(self, storage: Storage, path: str) -> None:
         self._path = path
         self._source = storage.open_read(path)
-        with readable(path):
-            self._file = pq.ParquetFile(self._source)
+        self._open = ExitStack()
+        try:
+            with readable(path):
+                self._file = pq.ParquetFile(self._open.enter_context(_with_footer(self._source)).file)
+        except BaseException:
+            self.close()
+            raise
         self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
+
+    @property
+    def size(self) -> int:
+        """The size of the file in bytes."""
+        return self._source.size
 
     @property
     def footer(self) -> pq.FileMetaData:
@@ -64,22 +76,68 @@ class ParquetReader(Closing):
 
     def read(self, group: int, columns: Sequence[str] | None = None) -> pa.Table:
         """Reads a row group; all columns if None."""
+        names = None if columns is None else list(columns)
         with readable(self._path):
-            return self._file.read_row_group(group, None if columns is None else list(columns), use_threads=False)
+            if self._source.whole:
+                return self._file.read_row_group(group, names, use_threads=False)
+            with self._source.part(column_ranges(self.footer, group, columns)) as part:
+                return pq.ParquetFile(part.file, metadata=self.footer).read_row_group(group, names, use_threads=False)
 
     def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
         """Reads the Bloom filter of a leaf column of a row group, if it has one of a known kind."""
         chunk = self.footer.row_group(group).column(leaf)
         if chunk.bloom_filter_offset is None or chunk.bloom_filter_length is None:
             return None
-        with readable(self._path):
-            self._source.seek(chunk.bloom_filter_offset)
-            return BloomFilter.parse(self._source.read_buffer(chunk.bloom_filter_length))
+        start, length = chunk.bloom_filter_offset, chunk.bloom_filter_length
+        with readable(self._path), self._source.part([(start, start + length)]) as part:
+            part.file.seek(start)
+            return BloomFilter.parse(part.file.read_buffer(length))
 
     def close(self) -> None:
         """Closes the file."""
-        self._file.close()
+        self._open.close()
         self._source.close()
+
+
+def column_ranges(footer: pq.FileMetaData, group: int, columns: Iterable[str] | None = None) -> list[ByteRange]:
+    """Returns where the bytes of a row group's columns are in the file: all columns if None. Pure."""
+    wanted = None if columns is None else set(columns)
+    row_group = footer.row_group(group)
+    chunks = (row_group.column(number) for number in range(row_group.num_columns))
+    return [
+        (start := _start(chunk), start + chunk.total_compressed_size)
+        for chunk in chunks
+        if wanted is None or _top_level(chunk.path_in_schema, wanted)
+    ]
+
+
+def footer_range(footer: pq.FileMetaData, size: int) -> ByteRange:
+    """Returns where the footer of a file of that size is. Pure."""
+    return size - footer.serialized_size - _FOOTER_END, size
+
+
+def _start(chunk: pq.ColumnChunkMetaData) -> int:
+    dictionary = chunk.dictionary_page_offset if chunk.has_dictionary_page else None
+    return int(min(filter(None, (dictionary, chunk.data_page_offset))))
+
+
+def _top_level(path: str, wanted: Container[str]) -> bool:
+    """Whether a leaf column belongs to one of the top-level columns. A name may contain dots itself."""
+    parts = path.split(".")
+    return any(".".join(parts[:length]) in wanted for length in range(1, len(parts) + 1))
+
+
+@contextmanager
+def _with_footer(source: ReadableFile) -> Iterator[FilePart]:
+    """Opens the part of a Parquet file with its footer, which may be longer than the tail that every part has."""
+    if source.whole or source.size < _FOOTER_END:
+        with source.part(()) as part:
+            yield part
+        return
+    with source.part(()) as part:
+        length = int.from_bytes(part.file.read_at(4, source.size - _FOOTER_END), "little")
+    with source.part([(max(0, source.size - _FOOTER_END - length), source.size)]) as part:
+        yield part
 
 
 @contextmanager

@@ -1,11 +1,12 @@
 """Decodes row groups of data files with polars: it takes 0.8 of pyarrow's time and does not copy strings.
 
-Footers and deletion vectors are read through the storage, columns by their path, which polars must be able to open.
+polars opens local files. Of a file that is elsewhere the storage fetches the bytes of the wanted columns only.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
 from filestore.files.dead_rows import dead_rows_of
 from filestore.files.footers import footer_of
-from filestore.files.parquet import readable
+from filestore.files.parquet import column_ranges, footer_range, readable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.rows.frames import polars_schema
@@ -42,6 +43,7 @@ class RowGroups:
     def __init__(self, table: TableFiles, file: DataFile, dead: npt.NDArray[np.int64] | None = None) -> None:
         self.file = file
         self.path = table.path(file.path)
+        self._storage = table.storage
         self.partition = dict(file.slot.partition)
         self.footer = footer_of(table, file.path)
         self._starts = self.footer.starts
@@ -85,8 +87,21 @@ class RowGroups:
         first, last = _span(mask)
         inside = mask[first:last]
         start = int(self._starts[group]) + first
-        rows = _decoded([self], names, inside, lambda scan: scan.slice(start, len(inside)))
+        rows = _decoded([(self, group)], names, inside, lambda scan: scan.slice(start, len(inside)))
         return _with_partitions(rows, [(self, rows.height)], names)
+
+    @contextmanager
+    def part(self, group: int, names: Sequence[str]) -> Iterator[str]:
+        """Opens those columns of a row group as a local file; yields its path."""
+        if (local := self._storage.local_path(self.path)) is not None:
+            yield local
+            return
+        stored = [self.columns.schema.column(name).in_files for name in names]
+        with self._storage.open_read(self.path) as source:
+            footer = self.footer.metadata
+            ranges = [footer_range(footer, source.size), *column_ranges(footer, group, stored)]
+            with source.part(ranges) as part:
+                yield part.path
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Reads the rows at ascending positions of the file, live or deleted."""
@@ -163,22 +178,26 @@ def _alike(one: RowGroups, other: RowGroups) -> bool:
 
 
 def _read_together(parts: Sequence[tuple[RowGroups, int]], names: Sequence[str], masks: Sequence[Mask]) -> pl.DataFrame:
-    files = [groups for groups, _ in parts]
-    rows = _decoded(files, names, np.concatenate(masks), lambda scan: scan)
-    return _with_partitions(rows, [(groups, int(mask.sum())) for groups, mask in zip(files, masks, strict=True)], names)
+    rows = _decoded(parts, names, np.concatenate(masks), lambda scan: scan)
+    counts = [(groups, int(mask.sum())) for (groups, _), mask in zip(parts, masks, strict=True)]
+    return _with_partitions(rows, counts, names)
 
 
 def _decoded(
-    files: Sequence[RowGroups], names: Sequence[str], mask: Mask, cut: Callable[[pl.LazyFrame], pl.LazyFrame]
+    parts: Sequence[tuple[RowGroups, int]],
+    names: Sequence[str],
+    mask: Mask,
+    cut: Callable[[pl.LazyFrame], pl.LazyFrame],
 ) -> pl.DataFrame:
     """Decodes stored columns of files with equal columns: the rows that `cut` keeps and the mask selects."""
-    first = files[0]
+    first = parts[0][0]
     stored = [name for name in names if name not in first.partition]
     expressions = first.columns.expressions(stored)
     if not any(first.columns.holds(name) for name in stored):
         return pl.DataFrame(height=int(mask.sum())).with_columns(expressions)
-    scan = pl.scan_parquet([f.path for f in files], glob=False, hive_partitioning=False, use_statistics=False)
-    with readable(first.path):
+    with ExitStack() as opened, readable(first.path):
+        paths = [opened.enter_context(groups.part(group, stored)) for groups, group in parts]
+        scan = pl.scan_parquet(paths, glob=False, hive_partitioning=False, use_statistics=False)
         rows = cut(scan).select(expressions).collect()
     return rows if mask.all() else rows.filter(pl.Series(mask))
 

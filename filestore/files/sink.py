@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.errors import Unavailable
-from filestore.storage import Storage, writing
+from filestore.storage.interface import Storage
+from filestore.storage.local import writing
 
 __all__ = ["ParquetSink"]
 

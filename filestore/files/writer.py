@@ -23,7 +23,7 @@ from filestore.model.files import DataFile, Slot
 from filestore.rows.fitting import fitted
 from filestore.rows.frames import frame_of
 from filestore.rows.keys import Key, ascending, encode_key, key_at
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["DataWriter", "TableFiles", "encoding_of"]
 

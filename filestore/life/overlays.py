@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from filestore import layout
-from filestore.storage import FileInfo
+from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 
 __all__ = ["old_overlays", "remove_old_overlays"]

@@ -33,7 +33,7 @@ from filestore.rows.reshape import reshaped
 from filestore.sorting.chunks import whole_keys
 from filestore.sorting.merge import merge
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage, temporary_folder
+from filestore.storage.local import LocalStorage, temporary_folder
 
 __all__ = [
     "SlotDifference",

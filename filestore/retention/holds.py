@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from filestore import layout
 from filestore.delta.state import TableState
 from filestore.errors import Corrupt, NotFound
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 
 __all__ = ["ConsumerInfo", "holds", "is_lapsed", "read_hold", "stored_holds", "write_hold"]
 

@@ -20,7 +20,8 @@ from filestore.errors import TableStoreError
 from filestore.files.parquet import ParquetReader
 from filestore.sorting.merge import merge
 from filestore.sorting.order import slices_in_order
-from filestore.storage import Storage, writing
+from filestore.storage.interface import Storage
+from filestore.storage.local import writing
 
 __all__ = ["RunFiles", "gathered"]
 

@@ -65,7 +65,7 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     from filestore.ambient import system_ambient
     from filestore.metrics.meter import NO_METER
     from filestore.metrics.registry import Metrics
-    from filestore.storage import LocalStorage
+    from filestore.storage.local import LocalStorage
 
     metrics = None if metrics_port is None else Metrics()
     with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):

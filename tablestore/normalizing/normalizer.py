@@ -27,7 +27,7 @@ from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
 from filestore.retention.rules import first_retained
-from filestore.storage import Storage
+from filestore.storage.interface import Storage
 from filestore.table import FileStore
 from tablestore.incoming.given import Rows, arrow_rows
 from tablestore.normalizing.changes import NormalizedBatch, normalized_schema

@@ -20,7 +20,8 @@ from filestore.model.table_columns import TableColumns, managed_schema
 from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
-from filestore.storage import LocalStorage, Storage
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 
 __all__ = ["NormalizerSpec", "changes_to"]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name

@@ -30,7 +30,7 @@ from rich.table import Table
 
 from compaction.compact import compact_table
 from filestore.ambient import system_ambient
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore.jars import cache_root
 from tablestore.spark import spark_session

@@ -22,7 +22,7 @@ from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from filestore.model.definition import TableDefinition
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity

@@ -12,7 +12,7 @@ from catalog_service.client import AlterTable, Catalog, CreateTable, connect
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound, Unsupported
 from filestore.model.schema import Column, Schema
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.catalog_service.faults import check
 

@@ -11,7 +11,7 @@ import pytest
 from catalog_service.server import serving
 from filestore.commit.proposal import Proposal
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.catalog_service.faults import AMBIENT
 

@@ -19,7 +19,7 @@ from catalog_service.topics import shares_topic
 from catalog_service.wire import CreateDatabase
 from filestore.errors import AlreadyExists, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable

@@ -127,7 +127,7 @@ def test_a_holder_sees_that_its_lock_is_lost(server: PostgresServer, database: s
         with pytest.raises(Unavailable) as caught:
             one.check("shop.a")
         assert caught.value.code == "lock-lost"
-        with other.hold("shop.a"), one.hold("shop.c"):  # a new session does not bring back what the old one held
+        with other.hold("shop.a"), one.hold("shop.c"):  # a new session does not have the locks of the old one
             one.check("shop.c")
             for name in ("shop.a", "shop.b"):
                 with pytest.raises(Unavailable) as caught:

@@ -23,7 +23,7 @@ from catalog_service.tables import ManagedTables
 from catalog_service.wire import CreateDatabase
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Conflict, NotFound, TableStoreError, Unavailable, Unsupported
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tests.catalog_service.faults import check, orders
 from tests.depth import Depth
 from tests.servers.pooling_proxy import PoolingProxy

@@ -26,7 +26,7 @@ from filestore.ambient import system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, NotFound, Unavailable
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from managed_table.opened import OpenedTable
 from tablestore import Store, Table
 from tests.depth import Depth, sampled

@@ -19,7 +19,7 @@ from compaction.compact import CompactionRunner, compact_slots, compact_table, p
 from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed

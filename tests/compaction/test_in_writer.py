@@ -17,7 +17,7 @@ from compaction.merge import CompactionResult, CompactionTask
 from filestore.errors import Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage, Hook

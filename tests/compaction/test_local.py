@@ -22,7 +22,7 @@ from filestore.delta.actions import add_action, encode, remove_action
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.proposals import commit_compaction

@@ -16,7 +16,7 @@ from filestore.life.tags import create_tag
 from filestore.reading.overlay import pending_slots
 from filestore.reading.overlay_table import commit_overlay, overlay_location, overlay_slot
 from filestore.retention.rules import first_retained
-from filestore.storage import FileInfo
+from filestore.storage.interface import FileInfo
 from filestore.table import FileStore
 from tests.opened import under_a_name
 from tests.tables import assert_healthy, create, define, prepare, seeded, write

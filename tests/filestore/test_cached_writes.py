@@ -27,7 +27,7 @@ from filestore.lookup.file_lookup import FileLookup
 from filestore.model.change_text import parse_changes
 from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import sampled
 from tests.faults import FaultyStorage
@@ -127,9 +127,9 @@ def test_the_third_write_reads_no_stored_file(
     store = reopen(store, storage)
     opened, decoded, decode = [], [], row_groups._decoded
 
-    def decoding(files: Sequence[row_groups.RowGroups], *rest: Any) -> Any:
-        decoded.extend(file.path for file in files)
-        return decode(files, *rest)
+    def decoding(parts: Sequence[tuple[row_groups.RowGroups, int]], *rest: Any) -> Any:
+        decoded.extend(groups.path for groups, _ in parts)
+        return decode(parts, *rest)
 
     monkeypatch.setattr(row_groups, "_decoded", decoding)
     for number in range(4):

@@ -20,7 +20,7 @@ from filestore.errors import InvalidRequest
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.definition import TableDefinition
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.changes import Changes, assert_exact, by_deltalake
 from tests.depth import Depth

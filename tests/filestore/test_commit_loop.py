@@ -22,7 +22,7 @@ from filestore.delta.state import TableState
 from filestore.doctor import examine
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, Unavailable, Unsupported
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.tables import Clock, assert_healthy, create, define, prepare, read, reopen, seeded, write

@@ -16,7 +16,7 @@ from filestore.commit.protocol import Observer, commit_operation
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, TableStoreError, Unavailable
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.tables import create, define, prepare, reopen, seeded, write

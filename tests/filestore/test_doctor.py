@@ -15,7 +15,7 @@ from filestore.doctor import Invariant, Severity, examine
 from filestore.errors import NotFound
 from filestore.model.partition_set import NO_PARTITIONS
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import sampled
 from tests.filestore.surgery import DAMAGES, Damage, on_add, on_entry

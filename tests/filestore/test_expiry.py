@@ -23,7 +23,7 @@ from filestore.life.consumers import Consumer, consumers_of, remove_consumer
 from filestore.life.expiry import expire
 from filestore.life.tags import create_due_tag, create_tag, delete_tag
 from filestore.retention.rules import first_retained, tags_of
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed

@@ -11,7 +11,7 @@ from filestore.errors import TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
 from filestore.operations.fold import fold_table
 from filestore.reading.scan import plan_scan, scan_table
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
 from tests.faults import FailAt, FaultyStorage, Killed

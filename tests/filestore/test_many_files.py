@@ -22,7 +22,7 @@ from filestore.model.change_text import parse_changes
 from filestore.operations.alter import alter
 from filestore.reading.scan import plan_scan, scan, scan_table
 from filestore.rows.frames import polars_schema
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalFile, LocalStorage
 from filestore.table import FileStore
 from tablestore.reading.scan import Scan
 from tests.folders import memory_folder
@@ -134,7 +134,7 @@ class Counted(LocalStorage):
     def __init__(self) -> None:
         self.opened: Counter[str] = Counter()
 
-    def open_read(self, path: str) -> pa.NativeFile:
+    def open_read(self, path: str) -> LocalFile:
         self.opened[Path(path).name] += 1
         return super().open_read(path)
 

@@ -18,7 +18,7 @@ from filestore.commit.proposal import Premises, Proposal
 from filestore.doctor import examine
 from filestore.model.snapshot import Operation
 from filestore.sorting.chunks import BUCKET_COLUMN
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from filestore.writing.write import WriteResult, write_sorted
 from tests.tables import create, define

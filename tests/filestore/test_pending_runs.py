@@ -17,7 +17,7 @@ from filestore.doctor import Invariant, examine
 from filestore.errors import InvalidRequest
 from filestore.model.files import PendingRun, Slot
 from filestore.sorting.order import sort_rows
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from filestore.writing.pending import PendingRunWriter, pending_chunks
 from filestore.writing.write import WriteResult, write_sorted

@@ -20,7 +20,7 @@ import filestore.sorting.runs
 from filestore.errors import Unavailable
 from filestore.sorting.external import sorted_batches
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tests.faults import FailAt, FaultyStorage
 from tests.folders import memory_folder
 

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from compaction.compact import compact_table
@@ -25,9 +24,11 @@ from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans, remove_orphans
 from filestore.operations.fold import fold_table
 from filestore.reading.scan import plan_scan, scan_table
-from filestore.storage import FileInfo, LocalStorage
+from filestore.storage.interface import FileInfo, ReadableFile
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FaultyStorage
+from tests.simulation.memory import BytesFile
 from tests.tables import Clock, assert_healthy, create, define, read_polars, reopen, seeded, write
 
 HOUR_MS = 3_600_000
@@ -198,8 +199,8 @@ class Cut:
         data = self._inner.read(path)
         return data[: int(len(data) * self._share)] if path == self._path else data
 
-    def open_read(self, path: str) -> pa.NativeFile:
-        return pa.BufferReader(self.read(path)) if path == self._path else self._inner.open_read(path)
+    def open_read(self, path: str) -> ReadableFile:
+        return BytesFile(path, self.read(path)) if path == self._path else self._inner.open_read(path)
 
 
 @pytest.mark.parametrize("share", [0, 0.3, 0.99])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from filestore import layout
 from filestore.delta.log import Commit, show_time
 from filestore.errors import Corrupt, NotFound
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, in_order, read, read_deltalake, reopen, seeded, write

@@ -19,7 +19,7 @@ from filestore.delta.vectors import VectorFileBuilder, positions, vector_file
 from filestore.errors import Corrupt, NotFound, Unsupported
 from filestore.files.dead_rows import DeadRows
 from filestore.model.files import DeletionVector
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tests.folders import memory_folder
 from tests.tables import create, define, read, read_deltalake, read_polars, write
 

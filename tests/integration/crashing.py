@@ -15,7 +15,7 @@ import pandas  # noqa: F401  # which pyarrow imports with its first array: once 
 
 import log.table.session
 from filestore.ambient import system_ambient
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable

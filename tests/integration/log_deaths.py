@@ -14,7 +14,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import Unavailable
 from filestore.sorting.chunks import by_slot
 from filestore.sorting.order import sort_rows
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.kafka.transactions import TransactionClient
 from log.table.on_kafka.writer import KafkaLogWriter
 from managed_table.identity import TableIdentity

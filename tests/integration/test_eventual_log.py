@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.store import LogBatch
 from tablestore import Store, Table
 from tablestore.following.follow import Follower, FollowOptions

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import NotFound, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.embedded.tail import EmbeddedTail
 from log.table.systems import open_log
 from tablestore import Store, Table

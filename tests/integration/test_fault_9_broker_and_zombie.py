@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError
 
 from filestore.ambient import system_ambient
 from filestore.errors import TableStoreError, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.kafka.transactions import TransactionClient
 from log.table.store import LogConfig
 from log.table.systems import open_log

@@ -8,7 +8,7 @@ import pytest
 
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.logcare.duty import LOG

@@ -14,7 +14,7 @@ import pytest
 import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.errors import Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.session import LogSession
 from log.table.systems import open_log
 from tablestore import Store, Table

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
 from filestore.errors import Corrupt
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.cli import app

@@ -14,7 +14,7 @@ import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.errors import NotFound, Unavailable
 from filestore.model.snapshot import Operation, Snapshot
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tests.faults import FailAt, FaultyStorage

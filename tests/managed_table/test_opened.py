@@ -12,7 +12,7 @@ import pytest
 
 import tablestore
 from filestore.errors import Corrupt, NotFound, Unsupported
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from tablestore import Store, Table

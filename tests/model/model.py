@@ -12,7 +12,7 @@ from filestore.errors import TableStoreError, Unavailable
 from filestore.model import options
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import FailAt, FaultyStorage, Killed

@@ -14,7 +14,7 @@ import pytest
 from filestore.ambient import system_ambient
 from filestore.errors import Conflict
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
 from tests.model.model import apply_rows, living

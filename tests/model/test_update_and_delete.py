@@ -18,7 +18,7 @@ from compaction.compact import compact_slots, compact_table, plan_compaction
 from filestore.errors import Conflict
 from filestore.operations.fold import fold_slots, fold_table, plan_folds
 from filestore.reading.scan import plan_scan, scan_table
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth, sampled
 from tests.faults import Call, FaultyStorage

@@ -19,7 +19,7 @@ from filestore.delta.state import TableState
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.retention.rules import RETENTION_DOMAIN, first_retained
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.embedded.segments import Segments
 from log.table.embedded.store import EmbeddedLog
 from log.table.systems import open_log

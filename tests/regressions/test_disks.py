@@ -26,7 +26,7 @@ import tablestore
 from filestore.errors import Corrupt, Unavailable
 from filestore.refused import refused
 from filestore.sqlite_files import open_sqlite
-from filestore.storage import LocalStorage, temporary_folder
+from filestore.storage.local import LocalStorage, temporary_folder
 from tablestore import Table
 from tests.folders import memory_folder
 from tests.processes import PROCESSES

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from filestore.errors import AlreadyExists, NotFound
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.recovering.lease import lease
 from tablestore.writing.write_job import TaskOutcome, WriteJob

@@ -14,7 +14,7 @@ from filestore.life.tags import create_tag, delete_tag
 from filestore.model.change_text import parse_changes
 from filestore.operations.alter import alter
 from filestore.retention.rules import first_retained, tags_of
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore.writing.writer import TableWriter
 from tests.faults import Call, FaultyStorage

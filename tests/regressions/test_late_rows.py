@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.writing.fold import rebase_slot
 from tests.faults import Call, FaultyStorage
 from tests.tables import assert_healthy, create, define, prepare, read, reopen, write

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from filestore.errors import InvalidRequest, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark.batch.sink import BatchWriter, _Staged, stage
 from tablestore.spark.opened import identity_options

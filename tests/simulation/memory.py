@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,14 +13,33 @@ from unittest.mock import patch
 import polars as pl
 import pyarrow as pa
 
+from filestore.contexts import Closing
 from filestore.errors import AlreadyExists, NotFound
-from filestore.storage import FileInfo
+from filestore.storage.interface import ByteRange, FileInfo
 
-__all__ = ["MemoryStorage", "scanned_from"]
+__all__ = ["BytesFile", "MemoryStorage", "scanned_from"]
+
+
+class BytesFile(Closing):
+    """A file whose bytes are all in memory (`filestore.storage.interface.ReadableFile`)."""
+
+    whole = True
+
+    def __init__(self, path: str, data: bytes) -> None:
+        self.path = path
+        self.size = len(data)
+        self.file = pa.BufferReader(data)
+
+    @contextmanager
+    def part(self, ranges: Iterable[ByteRange]) -> Iterator[BytesFile]:
+        yield self
+
+    def close(self) -> None:
+        self.file.close()
 
 
 class MemoryStorage:
-    """What `filestore.storage.Storage` asks for.
+    """What `filestore.storage.interface.Storage` asks for.
 
     Args:
         now_ms: The clock by which files are modified.
@@ -50,8 +69,14 @@ class MemoryStorage:
     def replace(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
-    def open_read(self, path: str) -> pa.NativeFile:
-        return pa.BufferReader(self.read(path))
+    def open_read(self, path: str) -> BytesFile:
+        return BytesFile(path, self.read(path))
+
+    def local_path(self, path: str) -> str:
+        return path
+
+    def delta_options(self) -> dict[str, str]:
+        return {}
 
     def open_write(self, path: str) -> pa.NativeFile:
         self.put(path, b"")
@@ -76,6 +101,10 @@ class MemoryStorage:
     def delete(self, path: str) -> None:
         self.files.pop(path, None)
         self.modified.pop(path, None)
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.delete(path)
 
     def delete_tree(self, path: str) -> None:
         for info in list(self.walk(path)):

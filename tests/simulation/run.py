@@ -15,7 +15,7 @@ import deltalake
 
 from filestore import layout
 from filestore.errors import TableStoreError
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups

@@ -32,7 +32,7 @@ from filestore.model.snapshot import Operation
 from filestore.operations.alter import alter
 from filestore.operations.rewrite import TableRewrite
 from filestore.rows.reshape import reshaped
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tests.depth import Depth, sampled

@@ -19,7 +19,7 @@ from filestore.model.snapshot import Operation
 from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tablestore.writing.writer import TableWriter

@@ -31,7 +31,8 @@ from filestore.life.expiry import expire
 from filestore.life.tags import create_tag, delete_tag
 from filestore.model.files import DeletionVector
 from filestore.operations.fold import fold_table
-from filestore.storage import LocalStorage, Storage
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from tablestore import Table

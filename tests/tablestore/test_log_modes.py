@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filestore.sorting.order import sort_rows
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.following.pieces import Planner

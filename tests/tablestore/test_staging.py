@@ -19,7 +19,7 @@ from filestore.files.parquet import ParquetReader
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.sorting.chunks import BUCKET_COLUMN
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark.batch.sink import merged, remove, stage
 from tablestore.writing.write_job import WriteJob

@@ -17,7 +17,7 @@ from filestore.doctor import examine
 from filestore.model.files import Tombstones
 from filestore.model.snapshot import Operation
 from filestore.operations.fold import fold_table
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import Call, FaultyStorage

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from filestore.files.writer import TableFiles
 from filestore.sorting.runs import RunFiles
-from filestore.storage import LocalStorage, temporary_folder
+from filestore.storage.local import LocalStorage, temporary_folder
 
 __all__ = ["at_home", "on_local_disk"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from filestore.errors import InvalidRequest
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 from tests.depth import sampled

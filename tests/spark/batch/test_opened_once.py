@@ -12,7 +12,7 @@ import pytest
 from pyspark import cloudpickle
 
 from filestore.errors import NotFound
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark import SparkStore
 

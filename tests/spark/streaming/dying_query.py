@@ -11,7 +11,7 @@ import os
 import sys
 
 import tablestore
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.spark import SparkStore, spark_session
 from tests.faults import Call, FaultyStorage

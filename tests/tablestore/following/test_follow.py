@@ -11,7 +11,7 @@ import pytest
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.rows.bucketing import bucket_of
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.embedded import segments
 from log.table.systems import open_log
 from tablestore import Store, Table

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from filestore.errors import Conflict, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.ingesting.targets import ManagedTarget
 from tests.depth import Depth

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from filestore.errors import NotFound, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Normalizer, NormalizerSpec
 from tablestore.topics.changes import followed_changes
 from tests.depth import Depth

@@ -25,7 +25,7 @@ from tests.tables import create, define, write
         ("ROLLBACK", None, False, {"control": "overwrite"}),
     ],
 )
-def test_what_the_log_is_told(
+def test_the_record_that_a_log_gets(
     folder: Path, operation: str, partitions: Any, keyed: bool, expected: dict[str, Any] | None
 ) -> None:
     store = create(folder / "t", define("id BIGINT, p STRING", ["id", "p"], ["p"]))

@@ -9,7 +9,7 @@ import pytest
 
 from filestore.errors import NotFound, Unavailable
 from filestore.model.log_range import LogTransaction
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from log.table.session import LogSession
 from log.table.systems import open_log
 from tablestore import Store, Table

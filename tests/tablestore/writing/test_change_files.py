@@ -9,7 +9,7 @@ import pytest
 
 from filestore.errors import Unavailable
 from filestore.operations.fold import fold_table
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.changes import assert_exact, by_deltalake

@@ -10,7 +10,7 @@ import pytest
 
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tests.faults import Call, FailAt, FaultyStorage
 from tests.opened import again

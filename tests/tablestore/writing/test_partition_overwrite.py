@@ -13,7 +13,7 @@ from compaction.compact import compact_table
 from filestore.errors import Conflict, InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.rows.partitions import partition_set
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from log.table.store import LogControl
 from log.table.systems import open_log

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.life.expiry import expire
 from filestore.life.tags import create_tag, delete_tag
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tablestore import Store, Table
 from tablestore.writing.writer import TableWriter

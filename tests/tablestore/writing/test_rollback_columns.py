@@ -10,7 +10,7 @@ import pytest
 from filestore.errors import Unsupported
 from filestore.life.restore import as_defined_now
 from filestore.model.changes import DropColumn, RenameColumn
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tests.depth import sampled
 from tests.faults import Call, FaultyStorage

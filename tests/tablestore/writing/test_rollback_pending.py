@@ -17,7 +17,7 @@ from filestore.model.changes import RenameColumn
 from filestore.model.snapshot import Operation
 from filestore.operations import fold
 from filestore.operations.refold import refold
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Killed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from filestore.model.log_mode import LogMode
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import Call, FaultyStorage

@@ -11,7 +11,7 @@ import pytest
 
 from filestore.commit.proposal import AppVersion
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unavailable
-from filestore.storage import LocalStorage
+from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
 from tablestore.recovering.lease import abandoned
 from tablestore.writing.write_job import TaskOutcome, WriteJob

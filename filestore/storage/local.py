@@ -1,8 +1,4 @@
-"""The storage interface: the few operations that tables need, and their local implementation (FORMAT.md section 1).
-
-A storage must offer read-after-write consistency, and `write_new`, which is atomic and lets exactly one of several
-writers win. Other operations (listing, deletion) may be slow or delayed. Tests inject failures by wrapping it.
-"""
+"""`LocalStorage`: tables on the local file system, and files for temporary data (FORMAT.md section 1)."""
 
 from __future__ import annotations
 
@@ -10,64 +6,38 @@ import os
 import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import pyarrow as pa
 
-from filestore.errors import AlreadyExists, NotFound, Unavailable
+from filestore.contexts import Closing
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from filestore.refused import refused
+from filestore.storage.interface import ByteRange, FileInfo
 
-__all__ = ["FileInfo", "LocalStorage", "Storage", "temporary_folder", "writing"]
-
-
-@dataclass(frozen=True, slots=True)
-class FileInfo:
-    """A stored file: its whole path, size in bytes, and time of modification in milliseconds."""
-
-    path: str
-    size: int
-    modified_ms: int
+__all__ = ["LocalFile", "LocalStorage", "temporary_folder", "writing"]
 
 
-class Storage(Protocol):
-    """Paths are whole: a location and a relative path. Errors are `NotFound`, `AlreadyExists` and `Unavailable`."""
+class LocalFile(Closing):
+    """A file that is mapped into memory, so that pages which nobody asks for are never read."""
 
-    def read(self, path: str) -> bytes:
-        """Returns the file's bytes."""
+    whole = True
 
-    def write_new(self, path: str, data: bytes) -> None:
-        """Writes all bytes or nothing, durably; raises `AlreadyExists` if the path exists."""
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.file: pa.NativeFile = pa.memory_map(path, "r")
+        self.size: int = self.file.size()
 
-    def replace(self, path: str, data: bytes) -> None:
-        """Writes all bytes or nothing, and replaces an existing file; creates at most the last folder of the path."""
+    @contextmanager
+    def part(self, ranges: Iterable[ByteRange]) -> Iterator[LocalFile]:
+        """Returns the file itself."""
+        yield self
 
-    def open_read(self, path: str) -> pa.NativeFile:
-        """Opens a file for reading; the reader can seek."""
-
-    def open_write(self, path: str) -> pa.NativeFile:
-        """Creates a file, with its folders. Until it is closed only a part of it may exist, to which nothing refers."""
-
-    def sync(self, path: str) -> None:
-        """Makes a closed file durable; this happens before a commit names it."""
-
-    def exists(self, path: str) -> bool:
-        """Whether the file exists."""
-
-    def walk(self, path: str) -> Iterator[FileInfo]:
-        """Yields all files in a folder, at any depth and in any order; none if the folder does not exist."""
-
-    def list_names(self, path: str) -> list[str]:
-        """Returns the names in a folder, in any order; none if the folder does not exist."""
-
-    def delete(self, path: str) -> None:
-        """Deletes a file; it may be gone already."""
-
-    def delete_tree(self, path: str) -> None:
-        """Deletes a folder and everything in it; it may be gone already."""
+    def close(self) -> None:
+        """Closes the file."""
+        self.file.close()
 
 
 class LocalStorage:
@@ -75,6 +45,7 @@ class LocalStorage:
 
     def read(self, path: str) -> bytes:
         """Returns the file's bytes."""
+        _require_local(path)
         try:
             return Path(path).read_bytes()
         except FileNotFoundError as error:
@@ -84,6 +55,7 @@ class LocalStorage:
 
     def write_new(self, path: str, data: bytes) -> None:
         """Writes a temporary file, flushes it to disk and links it to its name."""
+        _require_local(path)
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -97,6 +69,7 @@ class LocalStorage:
 
     def replace(self, path: str, data: bytes) -> None:
         """Writes a temporary file and renames it, so that the target is never missing or torn."""
+        _require_local(path)
         target = Path(path)
         try:
             target.parent.mkdir(exist_ok=True)
@@ -108,17 +81,27 @@ class LocalStorage:
         except OSError as error:
             raise _unavailable("write", path, error) from error
 
-    def open_read(self, path: str) -> pa.NativeFile:
-        """Maps the file into memory, so that pruned pages are never read."""
+    def open_read(self, path: str) -> LocalFile:
+        """Maps the file into memory."""
+        _require_local(path)
         try:
-            return pa.memory_map(path, "r")
+            return LocalFile(path)
         except FileNotFoundError as error:
             raise NotFound(f"file {path} does not exist", code="file-not-found") from error
         except OSError as error:
             raise _unavailable("open", path, error) from error
 
+    def local_path(self, path: str) -> str:
+        """Returns the path itself."""
+        return path
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns no options."""
+        return {}
+
     def open_write(self, path: str) -> pa.NativeFile:
         """Creates a file, with its folders."""
+        _require_local(path)
         try:
             Path(path).parent.mkdir(parents=True, exist_ok=True)
             return pa.OSFile(path, "wb")
@@ -127,6 +110,7 @@ class LocalStorage:
 
     def sync(self, path: str) -> None:
         """Flushes a file and its folder's entry to disk."""
+        _require_local(path)
         try:
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
@@ -136,10 +120,12 @@ class LocalStorage:
 
     def exists(self, path: str) -> bool:
         """Whether the file exists."""
+        _require_local(path)
         return Path(path).is_file()
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         """Yields the files in a folder, at any depth."""
+        _require_local(path)
         for folder, _, names in os.walk(path):
             for name in names:
                 full = os.path.join(folder, name)
@@ -151,6 +137,7 @@ class LocalStorage:
 
     def list_names(self, path: str) -> list[str]:
         """Returns the names in a folder."""
+        _require_local(path)
         try:
             return os.listdir(path)
         except FileNotFoundError:
@@ -160,13 +147,20 @@ class LocalStorage:
 
     def delete(self, path: str) -> None:
         """Deletes a file."""
+        _require_local(path)
         try:
             Path(path).unlink(missing_ok=True)
         except OSError as error:
             raise _unavailable("delete", path, error) from error
 
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Deletes files."""
+        for path in paths:
+            self.delete(path)
+
     def delete_tree(self, path: str) -> None:
         """Deletes a folder. Symbolic links are deleted, not followed."""
+        _require_local(path)
         try:
             shutil.rmtree(path)
         except FileNotFoundError:
@@ -208,6 +202,14 @@ def _temporary(target: Path, data: bytes) -> Iterator[Path]:
         yield temporary
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _require_local(path: str) -> None:
+    """Refuses a URL, of which the system would make a folder with that name."""
+    if "://" in path:
+        raise InvalidRequest(
+            f"{path} is not a local path: open its storage with filestore.storage.locations.storage_of", code="bad-path"
+        )
 
 
 def _sync_folder(folder: Path) -> None:

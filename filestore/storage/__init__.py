@@ -1,0 +1,16 @@
+"""Storages: where a table's files are (FORMAT.md).
+
+interface       `Storage`, which the rest of `filestore` knows, and what it returns
+locations       from a location (path or URL) to its storage
+local           `LocalStorage`: the local file system
+objects         `ObjectStorage`: any store of objects, through a client
+client          `ObjectClient`: the requests that such a store answers
+obstore_client  S3 through obstore
+fsspec_client   S3 through s3fs, and every other file system of fsspec
+s3_settings     how a process reaches S3, and finds its credentials
+retries         which requests are repeated
+sparse          objects as local files of which only some ranges are fetched
+tails           the last bytes of objects, which are kept
+uploads         objects that are being uploaded
+race_probe      whether a store lets exactly one of several writers win
+"""

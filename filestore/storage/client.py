@@ -1,0 +1,97 @@
+"""`ObjectClient`: the requests that a store of objects answers. `filestore.storage.objects` makes a storage of them.
+
+A client belongs to one process. Each method sends one request and does not repeat it, except where its docstring says
+so: what is repeated, and how often, is decided in `filestore.storage.retries`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from filestore.storage.interface import ByteRange, FileInfo
+
+__all__ = ["PART_BYTES", "TAIL_BYTES", "ObjectClient", "OpensClient", "Tail"]
+
+PART_BYTES = 8 << 20
+"""The size of a part of a multipart upload. S3 allows 10,000 parts, so an object has at most 80 GB."""
+
+TAIL_BYTES = 64 << 10
+"""How much is read, or kept, of the end of an object: a small file as a whole, or the footer of a Parquet file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """The last bytes of an object.
+
+    Attributes:
+        size: The size of the whole object in bytes.
+        data: Its last bytes; all of them if it is small.
+    """
+
+    size: int
+    data: bytes
+
+
+class ObjectClient(Protocol):
+    """Paths are whole URLs.
+
+    Raises (all methods):
+        NotFound: ``file-not-found``; ``no-bucket`` for a write to a bucket that does not exist.
+        Unavailable: ``storage-busy`` if the same request may succeed when it is repeated; other codes if it will not.
+    """
+
+    def get(self, path: str) -> bytes:
+        """Returns an object."""
+
+    def get_tail(self, path: str, most: int) -> Tail:
+        """Returns the last bytes of an object, at most so many."""
+
+    def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """Returns ranges of an object, in their order. It sends a request for each, side by side."""
+
+    def put(self, path: str, data: bytes, *, create: bool = False) -> None:
+        """Writes an object, and replaces one that exists.
+
+        Args:
+            path: The object.
+            data: All of its bytes.
+            create: Writes only if no object exists (HTTP's ``If-None-Match: *``).
+
+        Raises:
+            AlreadyExists: `create`, and there is an object; perhaps by an earlier try of the same request.
+        """
+
+    def upload(self, path: str, parts: Iterable[bytes]) -> None:
+        """Writes an object in parts of `PART_BYTES` (S3's multipart upload) and repeats parts that fail.
+
+        If `parts` raises an error, no object is written, and the error is raised.
+        """
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        """Yields all objects below a folder."""
+
+    def list_names(self, folder: str) -> list[str]:
+        """Returns the names of the objects in a folder, without those in folders below it."""
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns what `filestore.storage.interface.Storage.delta_options` returns."""
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Deletes objects; some may be gone already. It sends a request for 1,000 of them where the store can."""
+
+
+class OpensClient(Protocol):
+    """Opens clients: a frozen value without secrets, which can be pickled."""
+
+    def __call__(self) -> ObjectClient:
+        """Opens a client for this process.
+
+        Raises:
+            InvalidRequest: the settings are wrong.
+            Unsupported: a package is not installed.
+        """

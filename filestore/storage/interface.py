@@ -1,0 +1,118 @@
+"""The interface of storages: the few operations that tables need (FORMAT.md section 1).
+
+A storage must offer read-after-write consistency, and `write_new`, which is atomic and lets exactly one of several
+writers win (`filestore.storage.race_probe` checks it). Other operations, such as listing and deletion, may be slow or
+delayed. Tests inject failures by wrapping it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from filestore.contexts import Closing
+
+__all__ = ["ByteRange", "FileInfo", "FilePart", "ReadableFile", "Storage"]
+
+ByteRange = tuple[int, int]
+"""The first byte, and the one after the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileInfo:
+    """A stored file: its whole path, size in bytes, and time of modification in milliseconds."""
+
+    path: str
+    size: int
+    modified_ms: int
+
+
+class FilePart(Protocol):
+    """Some bytes of a file, at their positions in it: for Arrow as `file`, for polars as the local `path`.
+
+    Other bytes may be there, too, or read as zeros.
+    """
+
+    @property
+    def file(self) -> pa.NativeFile:
+        """The part as an Arrow file of the whole file's size."""
+
+    @property
+    def path(self) -> str:
+        """The part as a local file; it exists as long as the part is open."""
+
+
+class ReadableFile(Closing, Protocol):
+    """A file that never changes, and that is open for reading."""
+
+    @property
+    def size(self) -> int:
+        """The size of the whole file in bytes."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether all bytes are on this machine, so that every part has them all."""
+
+    def part(self, ranges: Iterable[ByteRange]) -> AbstractContextManager[FilePart]:
+        """Opens a part with these bytes, and with at least the last 64 kB of the file. It takes their memory.
+
+        Raises:
+            NotFound: the file was deleted meanwhile.
+            Unavailable: the storage does not answer.
+        """
+
+
+class Storage(Protocol):
+    """Paths are whole: a location and a relative path. Errors are `NotFound`, `AlreadyExists` and `Unavailable`.
+
+    It is picklable; no pickle of it contains a secret. Threads may share it.
+    """
+
+    def read(self, path: str) -> bytes:
+        """Returns the file's bytes."""
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Writes all bytes or nothing, durably; raises `AlreadyExists` if the path exists."""
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Writes all bytes or nothing, and replaces an existing file; creates at most the last folder of the path."""
+
+    def open_read(self, path: str) -> ReadableFile:
+        """Opens a file that never changes for reading; the reader can seek."""
+
+    def local_path(self, path: str) -> str | None:
+        """Returns the path by which a library can open the whole file itself; None if it is not on this machine."""
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns ``storage_options`` with which deltalake and polars open the same files.
+
+        IMPORTANT: they may contain credentials. They are passed on in this process, and never stored or logged.
+        """
+
+    def open_write(self, path: str) -> pa.NativeFile:
+        """Creates a file, with its folders. Until `sync` returns only a part of it may exist; nothing refers to it."""
+
+    def sync(self, path: str) -> None:
+        """Makes a closed file durable; this happens before a commit names it."""
+
+    def exists(self, path: str) -> bool:
+        """Whether the file exists."""
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        """Yields all files in a folder, at any depth and in any order; none if the folder does not exist."""
+
+    def list_names(self, path: str) -> list[str]:
+        """Returns the names of the files in a folder, in any order; none if the folder does not exist."""
+
+    def delete(self, path: str) -> None:
+        """Deletes a file; it may be gone already."""
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Deletes files, as `delete` does each. After an error some of them may be left."""
+
+    def delete_tree(self, path: str) -> None:
+        """Deletes a folder and everything in it; it may be gone already."""

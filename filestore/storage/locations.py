@@ -1,0 +1,135 @@
+"""From a location, which is a path or a URL, to the storage that serves it; no other module chooses a storage."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from urllib.parse import unquote, urlsplit
+
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.storage.client import ObjectClient
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
+from filestore.storage.objects import ObjectStorage
+from filestore.storage.s3_settings import S3Settings
+
+__all__ = ["FsspecStore", "S3Store", "is_local", "normal_location", "storage_of"]
+
+_S3 = ("s3", "s3a", "s3n")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Store:
+    """Opens clients of S3.
+
+    Attributes:
+        settings: How to reach it.
+        library: ``obstore`` or ``s3fs``; None takes obstore if it is installed.
+    """
+
+    settings: S3Settings = field(default_factory=S3Settings)
+    library: str | None = None
+
+    def __call__(self) -> ObjectClient:
+        """Opens a client for this process."""
+        library = self.library or ("obstore" if find_spec("obstore") else "s3fs")
+        if find_spec(library) is None:
+            raise Unsupported(
+                "tables in S3 need more packages: pip install 'lakehouse-tablestore[s3]'", code="storage-package"
+            )
+        if library == "obstore":
+            from filestore.storage.obstore_client import ObstoreClient
+
+            return ObstoreClient(self.settings)
+        from filestore.storage.fsspec_client import s3_file_system
+
+        return s3_file_system(self.settings)
+
+
+@dataclass(frozen=True, slots=True)
+class FsspecStore:
+    """Opens a file system of fsspec, which takes its settings from its own environment variables and files."""
+
+    protocol: str
+
+    def __call__(self) -> ObjectClient:
+        """Opens a client for this process."""
+        if find_spec("fsspec") is None:
+            raise Unsupported(
+                f"tables at {self.protocol}:// need more packages: pip install 'lakehouse-tablestore[s3]'",
+                code="storage-package",
+            )
+        from filestore.storage.fsspec_client import FsspecClient
+
+        try:
+            return FsspecClient.open(self.protocol, {})
+        except (ImportError, ValueError) as error:
+            raise Unsupported(
+                f"there is no file system for {self.protocol}:// ({error}): install the package that it names, or take "
+                "a location whose scheme is file, s3, or one that fsspec knows",
+                code="storage-package",
+            ) from error
+
+
+def storage_of(location: str, options: Mapping[str, str] | None = None) -> Storage:
+    """Returns the storage of a location. It sends no request yet.
+
+    Args:
+        location: A path, or a URL: ``file:``, ``s3://``, or another scheme that fsspec knows.
+        options: How to reach it: `S3Settings.of`. Only S3 has options.
+
+    Raises:
+        InvalidRequest: ``bad-storage-option``, ``bad-path``.
+    """
+    scheme = _scheme(location)
+    if scheme in _S3:
+        return ObjectStorage(S3Store(S3Settings.of(options or {})))
+    if options:
+        raise InvalidRequest(
+            f"{location} takes no storage options, but was given {', '.join(sorted(options))}: only s3:// has options",
+            code="bad-storage-option",
+        )
+    return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(scheme))
+
+
+def normal_location(location: str) -> str:
+    """Returns a location as it is stored: a local one as a path, one in S3 with the scheme ``s3``, no slash at the end.
+
+    Raises:
+        InvalidRequest: ``bad-path``: it names no bucket, or a host that is not this one, or has a query.
+    """
+    scheme = _scheme(location)
+    if scheme == "":
+        return location
+    parts = urlsplit(location)
+    if parts.query or parts.fragment or parts.username or parts.password:
+        raise InvalidRequest(
+            f"location {location.partition('?')[0].rpartition('@')[2]!r}: write scheme, bucket and path only",
+            code="bad-path",
+        )
+    if scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidRequest(
+                f"location {location!r} names the host {parts.netloc}: write file:///path", code="bad-path"
+            )
+        return unquote(parts.path)
+    if not parts.netloc:
+        raise InvalidRequest(f"location {location!r} names no bucket: write {scheme}://bucket/path", code="bad-path")
+    path = "/".join(part for part in parts.path.split("/") if part)
+    if any(part in (".", "..") for part in path.split("/")):
+        raise InvalidRequest(f"location {location!r}: '.' and '..' mean nothing in a bucket", code="bad-path")
+    return f"{'s3' if scheme in _S3 else scheme}://{parts.netloc}" + (f"/{path}" if path else "")
+
+
+def is_local(location: str) -> bool:
+    """Whether a location is on this machine's file system."""
+    return _scheme(location) in ("", "file")
+
+
+def _scheme(location: str) -> str:
+    """Returns the scheme of a URL in lower case; an empty text for a path. Hadoop writes ``file:/path``, too."""
+    if location.startswith("file:/"):
+        return "file"
+    scheme, separator, _ = location.partition("://")
+    return scheme.lower() if separator else ""

@@ -1,0 +1,187 @@
+"""`ObjectStorage`: tables in a store of objects, such as S3, through an `ObjectClient` (FORMAT.md section 1).
+
+What it adds to a client: requests are repeated within bounds, a conditional write whose reply was lost is recognised
+as one's own, files are uploaded while their writer goes on, and the ends of files are kept, since files of a table
+never change. Paths whose objects do change (log entries, which may be created anew, consumers) are read by `read`,
+which keeps nothing.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import pyarrow as pa
+
+from filestore.errors import AlreadyExists, NotFound, Unsupported
+from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient
+from filestore.storage.interface import FileInfo
+from filestore.storage.retries import repeated
+from filestore.storage.sparse import RemoteFile
+from filestore.storage.tails import Tails
+from filestore.storage.uploads import UploadFile, Uploads
+
+__all__ = ["ObjectStorage"]
+
+_DELETED_TOGETHER = 1000
+
+
+_users: set[int] = set()
+"""The processes that have opened a client: this one, or one of which this one is a fork."""
+
+
+@dataclass(slots=True)
+class _Process:
+    """What one process has of a storage."""
+
+    client: ObjectClient
+    pid: int = field(default_factory=os.getpid)
+    uploads: Uploads = field(default_factory=Uploads)
+    tails: Tails = field(default_factory=Tails)
+
+
+class ObjectStorage:
+    """Implements `filestore.storage.interface.Storage`.
+
+    Args:
+        opens: Opens a client, once in each process.
+    """
+
+    def __init__(self, opens: OpensClient) -> None:
+        self._opens = opens
+        self._lock = threading.Lock()
+        self._process: _Process | None = None
+
+    def __reduce__(self) -> tuple[type[ObjectStorage], tuple[OpensClient]]:
+        return ObjectStorage, (self._opens,)
+
+    def __repr__(self) -> str:
+        return f"ObjectStorage({self._opens!r})"
+
+    @property
+    def _own(self) -> _Process:
+        own = self._process
+        if own is None or own.pid != os.getpid():
+            own = self._open()
+        return own
+
+    def _open(self) -> _Process:
+        if self._process is not None and self._process.pid != os.getpid():
+            self._lock = threading.Lock()  # a thread of the parent may have held it during the fork
+        if _users - {os.getpid()}:
+            raise Unsupported(
+                "this process was forked from one that has used a store of objects, whose connections and threads do "
+                "not survive that: start it by multiprocessing's spawn or forkserver, or open no such table before",
+                code="forked-process",
+            )
+        with self._lock:
+            if self._process is None or self._process.pid != os.getpid():
+                self._process = _Process(self._opens())
+                _users.add(os.getpid())
+            return self._process
+
+    def read(self, path: str) -> bytes:
+        """Returns the object's bytes."""
+        own = self._own
+        own.uploads.wait(path)
+        return repeated(lambda: own.client.get(path))
+
+    def write_new(self, path: str, data: bytes) -> None:
+        """Writes the object unless there is one.
+
+        A request that is answered by "exists already" may be a repetition, by this client or on its way, of a request
+        that has succeeded. Then the object has our bytes, which no other writer can have: a log entry contains the id
+        of its commit, and other names are unique.
+        """
+        client = self._own.client
+        tries = itertools.count()
+
+        def create() -> None:
+            first = next(tries) == 0
+            try:
+                client.put(path, data, create=True)
+            except AlreadyExists:
+                if first or not self._holds(path, data):
+                    raise
+
+        repeated(create)
+
+    def _holds(self, path: str, data: bytes) -> bool:
+        try:
+            return self.read(path) == data
+        except NotFound:
+            return False  # it was deleted meanwhile, as an expired log entry is
+
+    def replace(self, path: str, data: bytes) -> None:
+        """Writes the object, and replaces one that exists."""
+        own = self._own
+        own.tails.drop(path)
+        repeated(lambda: own.client.put(path, data))
+
+    def open_read(self, path: str) -> RemoteFile:
+        """Opens an object that never changes: one request for its end, unless that is known."""
+        own = self._own
+        tail = own.tails.get(path)
+        if tail is None:
+            own.uploads.wait(path)
+            tail = repeated(lambda: own.client.get_tail(path, TAIL_BYTES))
+            own.tails.put(path, tail)
+
+        def get_ranges(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+            own.uploads.wait(path)
+            return repeated(lambda: own.client.get_ranges(path, ranges))
+
+        return RemoteFile(tail, get_ranges)
+
+    def local_path(self, path: str) -> None:
+        """Returns None: no object is on this machine."""
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns the options of the client."""
+        return self._own.client.delta_options()
+
+    def open_write(self, path: str) -> pa.NativeFile:
+        """Creates an object, which is uploaded by threads of this process until `sync` returns."""
+        own = self._own
+        return pa.PythonFile(UploadFile(own.uploads, own.client, path, own.tails.put), "w")
+
+    def sync(self, path: str) -> None:
+        """Waits for the upload of an object."""
+        self._own.uploads.wait(path)
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        own = self._own
+        return repeated(lambda: own.client.exists(path))
+
+    def walk(self, path: str) -> Iterator[FileInfo]:
+        """Yields the objects below a folder."""
+        client = self._own.client
+        yield from repeated(lambda: list(client.walk(path)))
+
+    def list_names(self, path: str) -> list[str]:
+        """Returns the names of the objects in a folder."""
+        client = self._own.client
+        return repeated(lambda: client.list_names(path))
+
+    def delete(self, path: str) -> None:
+        """Deletes an object."""
+        self.delete_all([path])
+
+    def delete_all(self, paths: Sequence[str]) -> None:
+        """Deletes objects, by one request for 1,000 of them where the store can."""
+        own = self._own
+        for path in paths:
+            own.uploads.forget(path)
+            own.tails.drop(path)
+        for start in range(0, len(paths), _DELETED_TOGETHER):
+            some = paths[start : start + _DELETED_TOGETHER]
+            repeated(partial(own.client.delete, some))
+
+    def delete_tree(self, path: str) -> None:
+        """Deletes the objects below a folder."""
+        self.delete_all([info.path for info in self.walk(path)])

@@ -1,0 +1,241 @@
+"""`ObstoreClient`: S3 through obstore, the Python interface of Rust's object_store (decision 90).
+
+It is used where it is installed: its requests take a third to a twentieth of s3fs's time.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    PermissionDeniedError,
+    PreconditionError,
+    UnauthenticatedError,
+)
+from obstore.store import S3Store
+
+from filestore.ambient import system_ambient
+from filestore.errors import AlreadyExists, NotFound, TableStoreError, Unavailable
+from filestore.storage.client import PART_BYTES, Tail
+from filestore.storage.interface import ByteRange, FileInfo
+from filestore.storage.retries import BUSY
+from filestore.storage.s3_settings import S3Settings, credentials_of
+
+__all__ = ["ObstoreClient"]
+
+_PARTS_AT_ONCE = 3
+_PART_RETRIES = 4
+_RENEWED_AFTER = timedelta(minutes=5)
+_CONNECT_S, _REQUEST_S = 5, 60
+_EMPTY = ("NotPartial", "InvalidRange", "416")
+
+
+class ObstoreClient:
+    """Implements `filestore.storage.client.ObjectClient`.
+
+    Args:
+        settings: How to reach S3.
+    """
+
+    def __init__(self, settings: S3Settings) -> None:
+        self._settings = settings.resolved()
+        self._credentials = None if settings.anonymous else _Credentials(self._settings)
+        self._lock = threading.Lock()
+        self._buckets: dict[str, _Bucket] = {}
+
+    def get(self, path: str) -> bytes:
+        """Returns an object."""
+        bucket, key = self._at(path)
+        with _errors("read", path):
+            return bytes(obstore.get(bucket.plain, key).bytes())
+
+    def get_tail(self, path: str, most: int) -> Tail:
+        """Returns the last bytes of an object."""
+        bucket, key = self._at(path)
+        with _errors("read", path):
+            try:
+                found = obstore.get(bucket.plain, key, options={"range": {"suffix": most}})
+            except BaseError as error:
+                if not any(word in str(error) for word in _EMPTY):
+                    raise
+                found = obstore.get(bucket.plain, key)  # the end of an empty object cannot be asked for
+            data = bytes(found.bytes())
+        return _whole(path, Tail(found.meta["size"], data), most)
+
+    def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[bytes]:
+        """Returns ranges of an object."""
+        bucket, key = self._at(path)
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        with _errors("read", path):
+            found = obstore.get_ranges(bucket.plain, key, starts=starts, ends=ends, coalesce=0)
+        return [bytes(data) for data in found]
+
+    def put(self, path: str, data: bytes, *, create: bool = False) -> None:
+        """Writes an object by one request."""
+        bucket, key = self._at(path)
+        with _errors("write", path):
+            mode = "create" if create else "overwrite"
+            obstore.put(bucket.plain, key, data, mode=mode, use_multipart=False)  # type: ignore[arg-type]
+
+    def upload(self, path: str, parts: Iterable[bytes]) -> None:
+        """Writes an object in parts."""
+        bucket, key = self._at(path)
+        with _errors("write", path):
+            obstore.put(
+                bucket.persistent,
+                key,
+                iter(parts),
+                use_multipart=True,
+                chunk_size=PART_BYTES,
+                max_concurrency=_PARTS_AT_ONCE,
+            )
+
+    def exists(self, path: str) -> bool:
+        """Whether there is such an object."""
+        bucket, key = self._at(path)
+        try:
+            with _errors("look for", path):
+                obstore.head(bucket.plain, key)
+        except NotFound:
+            return False
+        return True
+
+    def walk(self, folder: str) -> Iterator[FileInfo]:
+        """Yields all objects below a folder."""
+        bucket, key = self._at(folder)
+        root = folder[: len(folder) - len(key)]
+        with _errors("list", folder):
+            for batch in obstore.list(bucket.plain, key, chunk_size=1000):
+                for meta in batch:
+                    modified_ms = int(meta["last_modified"].timestamp() * 1000)
+                    yield FileInfo(root + meta["path"], meta["size"], modified_ms)
+
+    def list_names(self, folder: str) -> list[str]:
+        """Returns the names of the objects in a folder."""
+        bucket, key = self._at(folder)
+        with _errors("list", folder):
+            found = obstore.list_with_delimiter(bucket.plain, key)
+        return [meta["path"].rpartition("/")[2] for meta in found["objects"]]
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns the settings and credentials for object_store in other libraries."""
+        return self._settings.delta_options()
+
+    def delete(self, paths: Sequence[str]) -> None:
+        """Deletes objects."""
+        by_bucket: dict[str, list[str]] = {}
+        for path in paths:
+            by_bucket.setdefault(urlsplit(path).netloc, []).append(path)
+        for some in by_bucket.values():
+            bucket = self._at(some[0])[0]
+            with _errors("delete", some[0]):
+                obstore.delete(bucket.plain, [self._at(path)[1] for path in some])
+
+    def _at(self, path: str) -> tuple[_Bucket, str]:
+        name, _, key = path.partition("://")[2].partition("/")
+        with self._lock:
+            if name not in self._buckets:
+                self._buckets[name] = _Bucket.open(name, self._settings, self._credentials)
+            return self._buckets[name], key
+
+
+@dataclass(frozen=True, slots=True)
+class _Bucket:
+    """A bucket twice: as `plain` it repeats nothing, as `persistent` the parts of an upload."""
+
+    plain: S3Store
+    persistent: S3Store
+
+    @classmethod
+    def open(cls, name: str, settings: S3Settings, credentials: _Credentials | None) -> _Bucket:
+        config: dict[str, Any] = {
+            "region": settings.region,
+            "virtual_hosted_style_request": not settings.path_style,
+            "skip_signature": credentials is None,
+        }
+        client: dict[str, Any] = {
+            "connect_timeout": timedelta(seconds=_CONNECT_S),
+            "timeout": timedelta(seconds=_REQUEST_S),
+        }
+        if settings.endpoint is not None:
+            config["endpoint"] = settings.endpoint
+            client["allow_http"] = settings.endpoint.startswith("http://")
+        if authorities := os.environ.get("AWS_CA_BUNDLE"):
+            with open(authorities, "rb") as file:
+                client["root_certificate"] = file.read()
+        plain, persistent = (
+            S3Store(
+                name,
+                config=config,  # type: ignore[arg-type]
+                client_options=client,  # type: ignore[arg-type]
+                credential_provider=credentials,
+                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_REQUEST_S)},
+            )
+            for retries in (0, _PART_RETRIES)
+        )
+        return cls(plain, persistent)
+
+
+class _Credentials:
+    """Asks botocore for the credentials of this process every few minutes, since those of a role expire."""
+
+    def __init__(self, settings: S3Settings) -> None:
+        self._found = credentials_of(settings)
+
+    def __call__(self) -> Any:
+        frozen = self._found.get_frozen_credentials()
+        now = datetime.fromtimestamp(system_ambient().now_ms() / 1000, UTC)
+        return {
+            "access_key_id": frozen.access_key,
+            "secret_access_key": frozen.secret_key,
+            "token": frozen.token,
+            "expires_at": now + _RENEWED_AFTER,
+        }
+
+
+def _whole(path: str, tail: Tail, most: int) -> Tail:
+    if len(tail.data) != min(most, tail.size):
+        raise Unavailable(f"cannot read {path}: the reply ended early; retry", code=BUSY)
+    return tail
+
+
+@contextmanager
+def _errors(verb: str, path: str) -> Iterator[None]:
+    """Translates obstore's errors."""
+    try:
+        yield
+    except TableStoreError:
+        raise
+    except FileNotFoundError as error:
+        raise _not_found(verb, path, str(error)) from error
+    except (AlreadyExistsError, PreconditionError) as error:
+        raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise Unavailable(
+            f"cannot {verb} {path}: S3 refuses the credentials of this process, or they lack this right "
+            f"({_short(error)})",
+            code="no-permission",
+        ) from error
+    except (BaseError, OSError, ValueError) as error:
+        raise Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY) from error
+
+
+def _not_found(verb: str, path: str, text: str) -> NotFound:
+    if verb == "write" or "NoSuchBucket" in text:
+        return NotFound(f"cannot {verb} {path}: there is no such bucket; create it first", code="no-bucket")
+    return NotFound(f"file {path} does not exist", code="file-not-found")
+
+
+def _short(error: BaseException) -> str:
+    """Returns the error's first words: the rest are a server's answer and Rust's structures, for nobody's eyes."""
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,68 @@
+"""Checks that a store lets exactly one of several writers win: otherwise commits would overwrite each other."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from filestore.errors import AlreadyExists, Unsupported
+from filestore.storage.interface import Storage
+
+__all__ = ["require_exclusive"]
+
+_RACERS, _ROUNDS = 16, 5
+
+
+def require_exclusive(storage: Storage, folder: str, new_id: Callable[[], str]) -> None:
+    """Lets 16 writers create the same file at the same time, several times, and then one more write it again.
+
+    Args:
+        storage: The storage.
+        folder: A folder for the files, which are deleted afterwards.
+        new_id: Returns unique names.
+
+    Raises:
+        Unsupported: ``not-exclusive``: several writers won, or none.
+        Unavailable: the storage does not answer, or its bucket does not exist.
+    """
+    paths = [f"{folder.rstrip('/')}/{new_id()}" for _ in range(_ROUNDS)]
+    try:
+        with ThreadPoolExecutor(_RACERS, "race-probe") as pool:
+            for path in paths:
+                _race(storage, path, pool, folder)
+    finally:
+        storage.delete_all(paths)
+
+
+def _race(storage: Storage, path: str, pool: ThreadPoolExecutor, folder: str) -> None:
+    start = threading.Barrier(_RACERS)
+
+    def run(number: int) -> int | None:
+        start.wait()
+        try:
+            storage.write_new(path, _content(number))
+        except AlreadyExists:
+            return None
+        return number
+
+    winners = [number for number in pool.map(run, range(_RACERS)) if number is not None]
+    if len(winners) != 1 or storage.read(path) != _content(winners[0]):
+        raise _refusal(folder, f"{len(winners)} of {_RACERS} writers created the same file")
+    try:
+        storage.write_new(path, b"late")
+    except AlreadyExists:
+        return
+    raise _refusal(folder, "a writer replaced a file that another had created")
+
+
+def _content(number: int) -> bytes:
+    return f"writer {number}".encode()
+
+
+def _refusal(folder: str, what: str) -> Unsupported:
+    return Unsupported(
+        f"the store of {folder} does not keep writers apart: {what}, so commits would overwrite each other. Take a "
+        "store with conditional writes (If-None-Match), such as S3, MinIO, Ceph or versitygw",
+        code="not-exclusive",
+    )

@@ -1,0 +1,157 @@
+"""How a process reaches S3: settings without secrets, and the credentials that it finds by itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from filestore.errors import InvalidRequest, Unavailable, Unsupported
+
+if TYPE_CHECKING:
+    from botocore.credentials import Credentials
+
+__all__ = ["S3Settings", "credentials_of"]
+
+_SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
+_DEFAULT_REGION = "us-east-1"
+
+
+@dataclass(frozen=True, slots=True)
+class S3Settings:
+    """How to reach S3. It is pickled, logged and stored in options, so it never contains a secret.
+
+    Credentials are found by each process: in the environment (``AWS_ACCESS_KEY_ID`` and so on), in the files of the AWS
+    command line, or from the machine's role, in botocore's order.
+
+    Attributes:
+        endpoint: The URL of a server other than AWS's, such as ``http://127.0.0.1:9000``. None takes
+            ``AWS_ENDPOINT_URL_S3``, ``AWS_ENDPOINT_URL`` or the profile's.
+        region: The region; None takes ``AWS_REGION`` or the profile's, or else ``us-east-1``.
+        path_style: Whether the bucket is in the path of URLs and not in the host's name; None: with an endpoint only.
+        profile: A profile in ``~/.aws``; None takes ``AWS_PROFILE``, or else the default one.
+        anonymous: Requests are not signed: for public data.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    path_style: bool | None = None
+    profile: str | None = None
+    anonymous: bool = False
+
+    @classmethod
+    def of(cls, options: Mapping[str, str]) -> S3Settings:
+        """Reads settings from texts, such as ``{"endpoint": "http://127.0.0.1:9000", "path-style": "true"}``.
+
+        Raises:
+            InvalidRequest: ``bad-storage-option``: a name is unknown, a value has a wrong form, or it is a secret.
+        """
+        names = {field.name.replace("_", "-"): field.name for field in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, text in options.items():
+            plain = name.lower().replace("_", "-")
+            if plain not in names:
+                raise _unknown(name, sorted(names))
+            values[names[plain]] = _flag(name, text) if plain in ("path-style", "anonymous") else text
+        settings = cls(**values)
+        if settings.endpoint is not None:
+            _check_endpoint(settings.endpoint)
+        return settings
+
+    def delta_options(self) -> dict[str, str]:
+        """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now."""
+        found = self.resolved()
+        options = {"aws_region": str(found.region), "aws_conditional_put": "etag"}
+        options["aws_virtual_hosted_style_request"] = "false" if found.path_style else "true"
+        if found.endpoint is not None:
+            options["aws_endpoint_url"] = found.endpoint
+            options["aws_allow_http"] = "true" if found.endpoint.startswith("http://") else "false"
+        if found.anonymous:
+            return options | {"aws_skip_signature": "true"}
+        frozen = credentials_of(found).get_frozen_credentials()
+        options |= {"aws_access_key_id": frozen.access_key, "aws_secret_access_key": frozen.secret_key}
+        return options | ({"aws_session_token": frozen.token} if frozen.token else {})
+
+    def resolved(self) -> S3Settings:
+        """Fills in what this process's environment and profile say."""
+        session = _session(self.profile)
+        endpoint = self.endpoint or _endpoint_of(session)
+        region = self.region or session.get_config_variable("region") or _DEFAULT_REGION
+        path_style = self.path_style if self.path_style is not None else endpoint is not None
+        return S3Settings(endpoint, region, path_style, self.profile, self.anonymous)
+
+
+def credentials_of(settings: S3Settings) -> Credentials:
+    """Finds the credentials of this process, which are renewed when they expire.
+
+    Raises:
+        Unavailable: ``no-credentials``.
+        Unsupported: ``storage-package``: the extra `s3` is not installed.
+    """
+    found = _session(settings.profile).get_credentials()
+    if found is None:
+        raise Unavailable(
+            "this process has no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
+            "or run it under a role; for public data set the storage option anonymous = true",
+            code="no-credentials",
+        )
+    return found
+
+
+def _session(profile: str | None) -> Any:
+    try:
+        from botocore.exceptions import ProfileNotFound
+        from botocore.session import Session
+    except ImportError as error:
+        raise Unsupported(
+            "tables in S3 need more packages: pip install 'lakehouse-tablestore[s3]'", code="storage-package"
+        ) from error
+    session = Session(profile=profile)
+    try:
+        session.get_scoped_config()
+    except ProfileNotFound as error:
+        raise InvalidRequest(
+            f"{error}: name one of ~/.aws/config, or none and set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            code="bad-storage-option",
+        ) from error
+    return session
+
+
+def _endpoint_of(session: Any) -> str | None:
+    """Returns the endpoint that the environment or the profile names, in the order of AWS's tools."""
+    environment = session.get_component("config_provider")
+    found = environment.get_config_variable("endpoint_url") if environment is not None else None
+    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or found
+
+
+def _flag(name: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise InvalidRequest(f"storage option {name} = {text!r}: write true or false", code="bad-storage-option")
+    return text.lower() == "true"
+
+
+def _unknown(name: str, known: list[str]) -> InvalidRequest:
+    if any(word in name.lower() for word in _SECRET_WORDS):
+        return InvalidRequest(
+            f"storage option {name}: secrets are not options, which are stored and logged: set AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY in the environment of each process, or name a profile",
+            code="bad-storage-option",
+        )
+    return InvalidRequest(f"there is no storage option {name}; there are {', '.join(known)}", code="bad-storage-option")
+
+
+def _check_endpoint(endpoint: str) -> None:
+    parts = urlsplit(endpoint)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
+        raise InvalidRequest(
+            f"storage option endpoint = {_without_login(endpoint)!r}: write a URL such as http://127.0.0.1:9000, "
+            "without user and password",
+            code="bad-storage-option",
+        )
+
+
+def _without_login(endpoint: str) -> str:
+    scheme, separator, rest = endpoint.partition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
