@@ -24,6 +24,8 @@ from filestore.storage.race_probe import require_exclusive
 from tests.filestore.storage.places import Place, s3_place
 from tests.servers.s3 import S3Endpoint
 
+pytestmark = pytest.mark.s3
+
 STORES = ("local", "moto-obstore", "moto-s3fs", "versity-obstore", "versity-s3fs")
 
 
