@@ -56,7 +56,6 @@ test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 fo
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches
-	@$(VERSITYGW)
 	@rm -rf .coverage; mkdir .coverage; status=0; \
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(ARGS) || status=$$?; \
 	find .coverage -size 0 -delete; \

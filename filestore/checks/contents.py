@@ -41,11 +41,10 @@ def check_file(table: TableFiles, file: DataFile, findings: Findings, written: S
     """
     sound = _check_vector(table, file, findings)
     try:
-        with table.storage.open_read(table.path(file.path)) as source:
-            if source.size != file.size:
-                message = f"{file.path} has {source.size} bytes, the log says {file.size}"
-                findings.add(Invariant.FILE_SIZE, message, file.path)
         with ParquetReader(table.storage, table.path(file.path)) as parquet:
+            if parquet.size != file.size:
+                message = f"{file.path} has {parquet.size} bytes, the log says {file.size}"
+                findings.add(Invariant.FILE_SIZE, message, file.path)
             readable = _FileCheck(table, file, findings, written).run(parquet)
         if readable:
             check_filters(table, file, findings)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore.contexts import Closing
-from filestore.errors import Corrupt, NotFound
+from filestore.errors import Corrupt
 from filestore.files.bloom import BloomFilter
 from filestore.storage.interface import ByteRange, FilePart, ReadableFile, Storage
+from filestore.storage.refusals import no_file
 
 __all__ = ["ParquetReader", "column_ranges", "footer_range", "readable"]
 
@@ -28,24 +30,23 @@ class ParquetReader(Closing):
 
     Raises:
         NotFound: there is no such file.
-        Corrupt: ``data-file``; reading may raise it, too.
+        Corrupt: ``data-file``; it is raised by the first use of the footer, and by reading.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._path = path
         self._source = storage.open_read(path)
         self._open = ExitStack()
-        try:
-            with readable(path):
-                self._file = pq.ParquetFile(self._open.enter_context(_with_footer(self._source)).file)
-        except BaseException:
-            self.close()
-            raise
         self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
+
+    @cached_property
+    def _file(self) -> pq.ParquetFile:
+        with readable(self._path):
+            return pq.ParquetFile(self._open.enter_context(_with_footer(self._source)).file)
 
     @property
     def size(self) -> int:
-        """The size of the file in bytes."""
+        """The size of the file in bytes, of a damaged one, too."""
         return self._source.size
 
     @property
@@ -146,7 +147,7 @@ def readable(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:  # possible if the footer was cached
-        raise NotFound(f"file {path} does not exist", code="file-not-found") from error
+        raise no_file(path) from error
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         raise Corrupt(
             f"{path} cannot be read as Parquet ({error}): restore the file, or the table to an earlier state; "

@@ -8,6 +8,7 @@ client          `ObjectClient`: the requests that such a store answers
 obstore_client  S3 through obstore
 fsspec_client   S3 through s3fs, and every other file system of fsspec
 s3_settings     how a process reaches S3, and finds its credentials
+refusals        the errors, one function for each cause
 retries         which requests are repeated
 sparse          objects as local files of which only some ranges are fetched
 tails           the last bytes of objects, which are kept

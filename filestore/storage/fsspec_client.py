@@ -10,15 +10,13 @@ from typing import Any
 import fsspec
 from fsspec.exceptions import FSTimeoutError
 
-from filestore.errors import AlreadyExists, NotFound, TableStoreError, Unavailable
+from filestore.errors import NotFound, TableStoreError
 from filestore.storage.client import PART_BYTES, Tail
 from filestore.storage.interface import ByteRange, FileInfo
-from filestore.storage.retries import BUSY
-from filestore.storage.s3_settings import S3Settings, credentials_of
+from filestore.storage.refusals import busy, cut_short, exists_already, no_bucket, no_file, no_permission
+from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
 
 __all__ = ["FsspecClient", "s3_file_system"]
-
-_CONNECT_S, _REQUEST_S = 5, 60
 
 
 class FsspecClient:
@@ -136,8 +134,8 @@ def s3_file_system(settings: S3Settings) -> FsspecClient:
             "profile": found.profile,
             "client_kwargs": {"region_name": found.region},
             "config_kwargs": {
-                "connect_timeout": _CONNECT_S,
-                "read_timeout": _REQUEST_S,
+                "connect_timeout": CONNECT_S,
+                "read_timeout": REQUEST_S,
                 "retries": {"total_max_attempts": 1, "mode": "standard"},
                 "s3": {"addressing_style": "path" if found.path_style else "virtual"},
             },
@@ -150,7 +148,7 @@ def s3_file_system(settings: S3Settings) -> FsspecClient:
 
 def _whole(path: str, data: bytes, size: int) -> bytes:
     if len(data) != size:
-        raise Unavailable(f"cannot read {path}: the reply ended early; retry", code=BUSY)
+        raise cut_short(path)
     return data
 
 
@@ -162,21 +160,14 @@ def _errors(verb: str, path: str) -> Iterator[None]:
     except TableStoreError:
         raise
     except FileNotFoundError as error:
-        if verb == "write" or "bucket" in str(error).lower():
-            raise NotFound(
-                f"cannot {verb} {path}: there is no such bucket; create it first", code="no-bucket"
-            ) from error
-        raise NotFound(f"file {path} does not exist", code="file-not-found") from error
+        missing = verb == "write" or "bucket" in str(error).lower()
+        raise (no_bucket(verb, path) if missing else no_file(path)) from error
     except FileExistsError as error:
-        raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
+        raise exists_already(path) from error
     except PermissionError as error:
-        raise Unavailable(
-            f"cannot {verb} {path}: the store refuses the credentials of this process, or they lack this right "
-            f"({_short(error)})",
-            code="no-permission",
-        ) from error
-    except (TimeoutError, OSError, FSTimeoutError, *_client_errors()) as error:
-        raise Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY) from error
+        raise no_permission(verb, path, error) from error
+    except (OSError, FSTimeoutError, TimeoutError, *_client_errors()) as error:
+        raise busy(verb, path, error) from error
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
@@ -188,7 +179,3 @@ def _client_errors() -> tuple[type[Exception], ...]:
     except ImportError:
         return ()
     return (ClientError, BotoCoreError, Refused)
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

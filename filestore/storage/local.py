@@ -13,11 +13,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from filestore.contexts import Closing
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
+from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.refused import refused
 from filestore.storage.interface import ByteRange, FileInfo
+from filestore.storage.refusals import exists_already, no_file
 
-__all__ = ["LocalFile", "LocalStorage", "temporary_folder", "writing"]
+__all__ = ["LocalFile", "LocalStorage", "sync_folder", "temporary_folder", "writing"]
 
 
 class LocalFile(Closing):
@@ -49,7 +50,7 @@ class LocalStorage:
         try:
             return Path(path).read_bytes()
         except FileNotFoundError as error:
-            raise NotFound(f"file {path} does not exist", code="file-not-found") from error
+            raise no_file(path) from error
         except OSError as error:
             raise _unavailable("read", path, error) from error
 
@@ -61,9 +62,9 @@ class LocalStorage:
             target.parent.mkdir(parents=True, exist_ok=True)
             with _temporary(target, data) as temporary:
                 os.link(temporary, target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except FileExistsError as error:
-            raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
+            raise exists_already(path) from error
         except OSError as error:
             raise _unavailable("write", path, error) from error
 
@@ -75,7 +76,7 @@ class LocalStorage:
             target.parent.mkdir(exist_ok=True)
             with _temporary(target, data) as temporary:
                 os.replace(temporary, target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
         except FileNotFoundError as error:
             raise NotFound(f"folder {target.parent.parent} does not exist", code="file-not-found") from error
         except OSError as error:
@@ -87,7 +88,7 @@ class LocalStorage:
         try:
             return LocalFile(path)
         except FileNotFoundError as error:
-            raise NotFound(f"file {path} does not exist", code="file-not-found") from error
+            raise no_file(path) from error
         except OSError as error:
             raise _unavailable("open", path, error) from error
 
@@ -114,7 +115,7 @@ class LocalStorage:
         try:
             with open(path, "rb") as file:
                 os.fsync(file.fileno())
-            _sync_folder(Path(path).parent)
+            sync_folder(Path(path).parent)
         except OSError as error:
             raise _unavailable("flush", path, error) from error
 
@@ -212,7 +213,8 @@ def _require_local(path: str) -> None:
         )
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Makes the names in a folder durable: those of files that were created, renamed or removed there."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

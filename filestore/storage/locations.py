@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
-from urllib.parse import unquote, urlsplit
 
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.storage.client import ObjectClient
@@ -14,7 +13,7 @@ from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
 
-__all__ = ["FsspecStore", "S3Store", "is_local", "normal_location", "storage_of"]
+__all__ = ["FsspecStore", "S3Store", "storage_of"]
 
 _S3 = ("s3", "s3a", "s3n")
 
@@ -80,7 +79,7 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
         options: How to reach it: `S3Settings.of`. Only S3 has options.
 
     Raises:
-        InvalidRequest: ``bad-storage-option``, ``bad-path``.
+        InvalidRequest: ``bad-storage-option``.
     """
     scheme = _scheme(location)
     if scheme in _S3:
@@ -91,40 +90,6 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
             code="bad-storage-option",
         )
     return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(scheme))
-
-
-def normal_location(location: str) -> str:
-    """Returns a location as it is stored: a local one as a path, one in S3 with the scheme ``s3``, no slash at the end.
-
-    Raises:
-        InvalidRequest: ``bad-path``: it names no bucket, or a host that is not this one, or has a query.
-    """
-    scheme = _scheme(location)
-    if scheme == "":
-        return location
-    parts = urlsplit(location)
-    if parts.query or parts.fragment or parts.username or parts.password:
-        raise InvalidRequest(
-            f"location {location.partition('?')[0].rpartition('@')[2]!r}: write scheme, bucket and path only",
-            code="bad-path",
-        )
-    if scheme == "file":
-        if parts.netloc not in ("", "localhost"):
-            raise InvalidRequest(
-                f"location {location!r} names the host {parts.netloc}: write file:///path", code="bad-path"
-            )
-        return unquote(parts.path)
-    if not parts.netloc:
-        raise InvalidRequest(f"location {location!r} names no bucket: write {scheme}://bucket/path", code="bad-path")
-    path = "/".join(part for part in parts.path.split("/") if part)
-    if any(part in (".", "..") for part in path.split("/")):
-        raise InvalidRequest(f"location {location!r}: '.' and '..' mean nothing in a bucket", code="bad-path")
-    return f"{'s3' if scheme in _S3 else scheme}://{parts.netloc}" + (f"/{path}" if path else "")
-
-
-def is_local(location: str) -> bool:
-    """Whether a location is on this machine's file system."""
-    return _scheme(location) in ("", "file")
 
 
 def _scheme(location: str) -> str:

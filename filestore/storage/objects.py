@@ -29,7 +29,6 @@ __all__ = ["ObjectStorage"]
 
 _DELETED_TOGETHER = 1000
 
-
 _users: set[int] = set()
 """The processes that have opened a client: this one, or one of which this one is a fork."""
 
@@ -39,7 +38,6 @@ class _Process:
     """What one process has of a storage."""
 
     client: ObjectClient
-    pid: int = field(default_factory=os.getpid)
     uploads: Uploads = field(default_factory=Uploads)
     tails: Tails = field(default_factory=Tails)
 
@@ -64,25 +62,18 @@ class ObjectStorage:
 
     @property
     def _own(self) -> _Process:
-        own = self._process
-        if own is None or own.pid != os.getpid():
-            own = self._open()
-        return own
-
-    def _open(self) -> _Process:
-        if self._process is not None and self._process.pid != os.getpid():
-            self._lock = threading.Lock()  # a thread of the parent may have held it during the fork
         if _users - {os.getpid()}:
             raise Unsupported(
                 "this process was forked from one that has used a store of objects, whose connections and threads do "
                 "not survive that: start it by multiprocessing's spawn or forkserver, or open no such table before",
                 code="forked-process",
             )
-        with self._lock:
-            if self._process is None or self._process.pid != os.getpid():
-                self._process = _Process(self._opens())
-                _users.add(os.getpid())
-            return self._process
+        if self._process is None:
+            with self._lock:
+                if self._process is None:
+                    self._process = _Process(self._opens())
+                    _users.add(os.getpid())
+        return self._process
 
     def read(self, path: str) -> bytes:
         """Returns the object's bytes."""

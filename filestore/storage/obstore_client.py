@@ -25,18 +25,17 @@ from obstore.exceptions import (
 from obstore.store import S3Store
 
 from filestore.ambient import system_ambient
-from filestore.errors import AlreadyExists, NotFound, TableStoreError, Unavailable
+from filestore.errors import NotFound, TableStoreError
 from filestore.storage.client import PART_BYTES, Tail
 from filestore.storage.interface import ByteRange, FileInfo
-from filestore.storage.retries import BUSY
-from filestore.storage.s3_settings import S3Settings, credentials_of
+from filestore.storage.refusals import busy, cut_short, exists_already, no_bucket, no_file, no_permission
+from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
 
 __all__ = ["ObstoreClient"]
 
 _PARTS_AT_ONCE = 3
 _PART_RETRIES = 4
 _RENEWED_AFTER = timedelta(minutes=5)
-_CONNECT_S, _REQUEST_S = 5, 60
 _EMPTY = ("NotPartial", "InvalidRange", "416")
 
 
@@ -70,7 +69,10 @@ class ObstoreClient:
                     raise
                 found = obstore.get(bucket.plain, key)  # the end of an empty object cannot be asked for
             data = bytes(found.bytes())
-        return _whole(path, Tail(found.meta["size"], data), most)
+        size = found.meta["size"]
+        if len(data) != min(most, size):
+            raise cut_short(path)
+        return Tail(size, data)
 
     def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Returns ranges of an object."""
@@ -164,8 +166,8 @@ class _Bucket:
             "skip_signature": credentials is None,
         }
         client: dict[str, Any] = {
-            "connect_timeout": timedelta(seconds=_CONNECT_S),
-            "timeout": timedelta(seconds=_REQUEST_S),
+            "connect_timeout": timedelta(seconds=CONNECT_S),
+            "timeout": timedelta(seconds=REQUEST_S),
         }
         if settings.endpoint is not None:
             config["endpoint"] = settings.endpoint
@@ -179,7 +181,7 @@ class _Bucket:
                 config=config,  # type: ignore[arg-type]
                 client_options=client,  # type: ignore[arg-type]
                 credential_provider=credentials,
-                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=_REQUEST_S)},
+                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=REQUEST_S)},
             )
             for retries in (0, _PART_RETRIES)
         )
@@ -203,12 +205,6 @@ class _Credentials:
         }
 
 
-def _whole(path: str, tail: Tail, most: int) -> Tail:
-    if len(tail.data) != min(most, tail.size):
-        raise Unavailable(f"cannot read {path}: the reply ended early; retry", code=BUSY)
-    return tail
-
-
 @contextmanager
 def _errors(verb: str, path: str) -> Iterator[None]:
     """Translates obstore's errors."""
@@ -217,25 +213,11 @@ def _errors(verb: str, path: str) -> Iterator[None]:
     except TableStoreError:
         raise
     except FileNotFoundError as error:
-        raise _not_found(verb, path, str(error)) from error
+        missing = verb == "write" or "NoSuchBucket" in str(error)
+        raise (no_bucket(verb, path) if missing else no_file(path)) from error
     except (AlreadyExistsError, PreconditionError) as error:
-        raise AlreadyExists(f"file {path} exists already", code="file-exists") from error
+        raise exists_already(path) from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise Unavailable(
-            f"cannot {verb} {path}: S3 refuses the credentials of this process, or they lack this right "
-            f"({_short(error)})",
-            code="no-permission",
-        ) from error
+        raise no_permission(verb, path, error) from error
     except (BaseError, OSError, ValueError) as error:
-        raise Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY) from error
-
-
-def _not_found(verb: str, path: str, text: str) -> NotFound:
-    if verb == "write" or "NoSuchBucket" in text:
-        return NotFound(f"cannot {verb} {path}: there is no such bucket; create it first", code="no-bucket")
-    return NotFound(f"file {path} does not exist", code="file-not-found")
-
-
-def _short(error: BaseException) -> str:
-    """Returns the error's first words: the rest are a server's answer and Rust's structures, for nobody's eyes."""
-    return " ".join(str(error).split())[:300]
+        raise busy(verb, path, error) from error

@@ -8,13 +8,11 @@ from typing import TypeVar
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, stop_after_delay, wait_random_exponential
 
 from filestore.errors import Unavailable
+from filestore.storage.refusals import BUSY
 
-__all__ = ["BUSY", "repeated"]
+__all__ = ["repeated"]
 
 Result = TypeVar("Result")
-
-BUSY = "storage-busy"
-"""The code of errors after which the same request may succeed: 5xx, 409 and 429, a lost connection, a time-out."""
 
 _ATTEMPTS = 6
 _LONGEST_S = 60.0

@@ -13,7 +13,10 @@ from filestore.errors import InvalidRequest, Unavailable, Unsupported
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-__all__ = ["S3Settings", "credentials_of"]
+__all__ = ["CONNECT_S", "REQUEST_S", "S3Settings", "credentials_of"]
+
+CONNECT_S, REQUEST_S = 5, 60
+"""How many seconds a client waits for a connection, and for a reply."""
 
 _SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
 _DEFAULT_REGION = "us-east-1"
@@ -61,16 +64,18 @@ class S3Settings:
         return settings
 
     def delta_options(self) -> dict[str, str]:
-        """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now."""
-        found = self.resolved()
-        options = {"aws_region": str(found.region), "aws_conditional_put": "etag"}
-        options["aws_virtual_hosted_style_request"] = "false" if found.path_style else "true"
-        if found.endpoint is not None:
-            options["aws_endpoint_url"] = found.endpoint
-            options["aws_allow_http"] = "true" if found.endpoint.startswith("http://") else "false"
-        if found.anonymous:
+        """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now.
+
+        REQUIRES: the settings are resolved.
+        """
+        options = {"aws_region": str(self.region), "aws_conditional_put": "etag"}
+        options["aws_virtual_hosted_style_request"] = "false" if self.path_style else "true"
+        if self.endpoint is not None:
+            options["aws_endpoint_url"] = self.endpoint
+            options["aws_allow_http"] = "true" if self.endpoint.startswith("http://") else "false"
+        if self.anonymous:
             return options | {"aws_skip_signature": "true"}
-        frozen = credentials_of(found).get_frozen_credentials()
+        frozen = credentials_of(self).get_frozen_credentials()
         options |= {"aws_access_key_id": frozen.access_key, "aws_secret_access_key": frozen.secret_key}
         return options | ({"aws_session_token": frozen.token} if frozen.token else {})
 
@@ -121,9 +126,8 @@ def _session(profile: str | None) -> Any:
 
 def _endpoint_of(session: Any) -> str | None:
     """Returns the endpoint that the environment or the profile names, in the order of AWS's tools."""
-    environment = session.get_component("config_provider")
-    found = environment.get_config_variable("endpoint_url") if environment is not None else None
-    return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or found
+    named = (os.environ.get(name) for name in ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"))
+    return next(filter(None, named), None) or session.get_scoped_config().get("endpoint_url")
 
 
 def _flag(name: str, text: str) -> bool:

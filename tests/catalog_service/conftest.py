@@ -10,6 +10,7 @@ import pytest
 from catalog_service.client import Catalog, connect
 from catalog_service.server import serving
 from tests.catalog_service.faults import OPEN
+from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture(autouse=True)
@@ -22,6 +23,20 @@ def close_services() -> Iterator[None]:
 @pytest.fixture
 def warehouse(tmp_path) -> str:
     return str(tmp_path / "warehouse")
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    """A PostgreSQL server for the tests of a module."""
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture
+def database(server: PostgresServer) -> str:
+    """The URL of an empty database in PostgreSQL."""
+    server.empty()
+    return server.url
 
 
 @pytest.fixture

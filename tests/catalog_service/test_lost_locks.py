@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -36,18 +35,6 @@ CASES = [
     for after in (False, True)
     for taker in TAKERS
 ]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: PostgresServer) -> str:
-    server.empty()
-    return server.url
 
 
 def end_sessions_with_locks(server: PostgresServer) -> int:

@@ -35,19 +35,6 @@ pytestmark = pytest.mark.slow
 AMBIENT = system_ambient()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[PostgresServer]:
-    with PostgresServer() as server:
-        yield server
-
-
-@pytest.fixture
-def database(server: PostgresServer) -> str:
-    """Empty."""
-    server.empty()
-    return server.url
-
-
 @pytest.fixture
 def catalog(database: str, warehouse: str) -> Iterator[Catalog]:
     with connect(warehouse, database=database) as catalog:

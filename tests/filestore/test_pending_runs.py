@@ -127,6 +127,13 @@ DAMAGED_TOMBSTONES: dict[str, Callable[[FileStore], None]] = {
 }
 
 
+def test_a_run_that_is_cut_off_is_named_with_its_size(store: FileStore) -> None:
+    path = runs_of(store)[0].path
+    Path(store.location, path).write_bytes(b"PAR1")
+    messages = [finding.message for finding in examine(store).findings if finding.path == path]
+    assert any(" has 4 bytes, the log says " in message for message in messages)
+
+
 @pytest.mark.parametrize("damage", DAMAGED_TOMBSTONES.values(), ids=list(DAMAGED_TOMBSTONES))
 def test_damaged_tombstones_are_found(folder: Path, damage: Callable[[FileStore], None]) -> None:
     made = create(folder / "t", define("id BIGINT, s BIGINT", ["id"], sequence_field="s"), ambient=seeded(5))

@@ -21,12 +21,11 @@ import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from log.kafka import producers
 from tablestore.jars import find_java, kafka_jars
-from tests.servers.system import die_with_the_parent, free_ports
+from tests.servers.system import Startable, die_with_the_parent, free_ports
 
 START_SECONDS = 300.0  # machines may be busy
 STOP_SECONDS = 60.0
@@ -34,7 +33,7 @@ NEVER_MS = 2_147_483_647
 API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
 
 
-class KafkaBroker:
+class KafkaBroker(Startable):
     """One node that is broker and controller; its folder holds the settings, the data and ``kafka.log``.
 
     Args:
@@ -103,14 +102,6 @@ class KafkaBroker:
         """Starts it again on the same data and address; stops it first if it is running."""
         self.stop()
         return self.start()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def _properties(self) -> Path:

@@ -25,12 +25,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from io import BufferedReader
 from threading import Event, Lock, Thread
-from types import TracebackType
 from typing import Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from tests.servers.s3 import S3Endpoint
-from tests.servers.system import free_ports
+from tests.servers.system import Startable, free_ports
 
 __all__ = ["Call", "Chooser", "Fault", "Kind", "S3Proxy"]
 
@@ -114,7 +113,7 @@ class Call:
 Chooser = Callable[[Call], Fault | None]
 
 
-class S3Proxy(S3Endpoint):
+class S3Proxy(Startable, S3Endpoint):
     """Answers on a port of its own, with the buckets and credentials of the server.
 
     Args:
@@ -201,14 +200,6 @@ class S3Proxy(S3Endpoint):
                 _shut(connection)
         for thread in connections.values():
             thread.join()
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _accept(self, listener: socket.socket, stopping: Event) -> None:
         while not stopping.is_set():

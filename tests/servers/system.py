@@ -7,12 +7,29 @@ import random
 import signal
 import socket
 import sys
+from typing import Self
 
-__all__ = ["die_with_the_parent", "free_ports"]
+__all__ = ["Startable", "die_with_the_parent", "free_ports"]
 
 PORTS = range(20_000, 32_000)  # below the ports that the system hands out to clients, so a restart finds its own free
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
+
+
+class Startable:
+    """A server that can be started and stopped again and again; as a context it runs."""
+
+    def start(self) -> Self:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 def free_ports(count: int) -> list[int]:

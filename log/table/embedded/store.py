@@ -21,6 +21,7 @@ from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.model.log_range import LogRange, LogTransaction
 from filestore.refused import refused
+from filestore.storage.local import sync_folder
 from log.slices import BATCH_BYTES, BATCH_ROWS, slices
 from log.table.embedded.segments import (
     CONTROL,
@@ -79,7 +80,7 @@ class EmbeddedLog(LogStore):
             self._check_same()
         finally:
             shutil.rmtree(draft, ignore_errors=True)
-        _sync_folder(self._folder.parent)
+        sync_folder(self._folder.parent)
 
     def drop(self) -> None:
         """Renames the folder, then deletes it: a drop that is interrupted leaves a leftover, never half a log."""
@@ -355,11 +356,3 @@ def _write_durably(path: Path, text: str) -> None:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
