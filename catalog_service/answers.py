@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from catalog_service.column_wire import column_infos
@@ -65,7 +66,9 @@ def kafka_table_info(row: TableRow, declaration: KafkaDeclaration) -> TableInfo:
     )
 
 
-def table_info(row: TableRow, location: str, state: TableState | None) -> TableInfo:
+def table_info(
+    row: TableRow, location: str, state: TableState | None, storage_options: Mapping[str, str] | None = None
+) -> TableInfo:
     """Describes a managed table in full: as its newest version says, or (without one) as it was created."""
     definition = managed(row) if state is None else state.definition
     return TableInfo(
@@ -73,6 +76,7 @@ def table_info(row: TableRow, location: str, state: TableState | None) -> TableI
         name=row.name,
         table_id=row.table_id,
         location=location,
+        storage_options=dict(storage_options or {}),
         columns=column_infos(definition.schema),
         primary_key=list(definition.primary_key),
         partition_by=list(definition.partition_by),

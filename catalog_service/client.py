@@ -11,11 +11,12 @@ Both raise the same errors with the same codes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from catalog_service.paths import local_path
+from catalog_service.paths import warehouse_location
 from filestore.arguments import checked
 from filestore.contexts import Closing
 from filestore.errors import InvalidRequest
@@ -37,7 +38,7 @@ __all__ = [
     "SnapshotInfo",
     "TableInfo",
     "connect",
-    "local_path",
+    "warehouse_location",
 ]
 
 
@@ -146,20 +147,28 @@ class Catalog(Closing, Protocol):
 
 
 @checked()
-def connect(target: str | PathLike[str], token: str | None = None, database: str | None = None) -> Catalog:
+def connect(
+    target: str | PathLike[str],
+    token: str | None = None,
+    database: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> Catalog:
     """Opens a catalog.
 
     Args:
-        target: The URL of a service, or a warehouse: a path on a local disk. A folder that does not exist is an empty
-            warehouse, and `create_database` creates it.
+        target: The URL of a service, or a warehouse: a path on a local disk, or a URL such as ``s3://bucket/folder``.
+            A folder that does not exist is an empty warehouse, and `create_database` creates it.
         token: The token of the service, if it requires one. `$TABLESTORE_CA_FILE` names the file (PEM) with the
             certificates of a private authority.
-        database: The URL of an embedded catalog's database; ``<warehouse>/catalog.db`` if None.
+        database: The URL of an embedded catalog's database; ``<warehouse>/catalog.db`` if None. A warehouse that is
+            not on a local disk needs one.
+        storage_options: How to reach a warehouse in S3: `filestore.storage.s3_settings.S3Settings.of`. A service
+            knows that for its own warehouse.
 
     Raises:
         InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``, ``bad-path``, ``bad-database-url``,
-            ``not-with-a-service``.
-        Unsupported: ``warehouse-storage``, ``database-driver``, ``catalog-newer``.
+            ``not-with-a-service``, ``database-needed``, ``bad-storage-option``.
+        Unsupported: ``storage-package``, ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database does not answer. A service gets its first request with the first call.
     """
     target = fspath(target)
@@ -174,4 +183,4 @@ def connect(target: str | PathLike[str], token: str | None = None, database: str
         return HttpCatalog(target, token)
     from catalog_service.embedded import EmbeddedCatalog  # see `_HOMES`
 
-    return EmbeddedCatalog(target, database)
+    return EmbeddedCatalog(target, database, storage_options)

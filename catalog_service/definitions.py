@@ -32,6 +32,7 @@ __all__ = [
     "definition_of",
     "effective_options",
     "encode_definition",
+    "without_local_log",
 ]
 
 _WORD = re.compile(r"\w+")
@@ -53,6 +54,13 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
     listed = _listed(request)
     schema = managed_schema(listed.columns)
     return TableDefinition.of(schema, listed.primary_key, request.partition_by, request.options, request.comment)
+
+
+def without_local_log(request: CreateTable) -> CreateTable:
+    """A request for a table in a store of objects. By default it has no log: an embedded one needs a local disk."""
+    if CONNECTOR in request.options or "log.system" in request.options:
+        return request
+    return request.model_copy(update={"options": {**request.options, "log.system": "none"}})
 
 
 def _require_connector(options: Mapping[str, str]) -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from functools import partial
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
 from catalog_service.engine import default_database_url, is_there
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
 from catalog_service.pages import PAGE_SIZE_MAX, every_page
-from catalog_service.paths import local_path
+from catalog_service.paths import warehouse_location
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
 from filestore.arguments import checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import NotFound, Unsupported
+from filestore.errors import InvalidRequest, NotFound
+from filestore.storage.locations import storage_of
+from filestore.storage.schemes import is_local
 
 __all__ = ["EmbeddedCatalog", "warehouse_and_database"]
 
@@ -30,12 +32,17 @@ class EmbeddedCatalog(Closing):
     files.
 
     Args:
-        warehouse: The folder of the databases.
-        database: The URL of the catalog's database; ``<warehouse>/catalog.db`` if None.
+        warehouse: The folder of the databases: a path, or a URL such as ``s3://bucket/folder``.
+        database: The URL of the catalog's database. ``<warehouse>/catalog.db`` if None, which needs a local disk.
+        storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`.
     """
 
-    def __init__(self, warehouse: str, database: str | None = None) -> None:
+    def __init__(
+        self, warehouse: str, database: str | None = None, storage_options: Mapping[str, str] | None = None
+    ) -> None:
         self._warehouse, self._database = warehouse_and_database(warehouse, database)
+        storage_of(self._warehouse, storage_options)  # checks the options
+        self._storage_options = dict(storage_options or {})
         self._opening = threading.Lock()
         self._service: CatalogService | None = None
         self._existing_service()
@@ -58,7 +65,7 @@ class EmbeddedCatalog(Closing):
             return self._service
         with self._opening:
             if self._service is None:
-                self._service = open_service(self._warehouse, self._database)
+                self._service = open_service(self._warehouse, self._database, storage_options=self._storage_options)
             return self._service
 
     def _service_with(self, database: str) -> CatalogService:
@@ -138,20 +145,17 @@ class EmbeddedCatalog(Closing):
 
 
 def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, str]:
-    """The warehouse as an absolute path, and the URL of its catalog's database.
+    """The warehouse's location, and the URL of its catalog's database.
 
     Raises:
-        InvalidRequest: ``bad-path``.
-        Unsupported: ``warehouse-storage``: the warehouse is not on a local disk.
+        InvalidRequest: ``bad-path``; ``database-needed``: SQLite cannot work in a store of objects.
     """
-    path = warehouse
-    if "://" in warehouse:
-        parts = urlsplit(warehouse)
-        if parts.scheme != "file":
-            raise Unsupported(
-                f"warehouse {warehouse!r}: only local disks are supported yet; give a path",
-                code="warehouse-storage",
-            )
-        path = unquote(parts.path)
-    absolute = local_path(path)
-    return absolute, database or default_database_url(absolute)
+    location = warehouse_location(warehouse)
+    if database is None and not is_local(location):
+        raise InvalidRequest(
+            f"the catalog of {location} needs a database, which cannot be in the warehouse itself, because that is no "
+            "local disk: name one with --database, $TABLESTORE_DATABASE or connect(…, database=…), such as "
+            "postgresql+psycopg://user@host/name, or sqlite:////path/catalog.db for processes of one machine",
+            code="database-needed",
+        )
+    return location, database or default_database_url(location)

@@ -90,6 +90,8 @@ class Lifecycle:
                 return row, False
             if row is not None:
                 self._finish_database(name)
+            if not self.repository.databases(None, 1):
+                self.steps.check_warehouse(self.warehouse)
             row = DatabaseRow(name, State.ACTIVE, comment, self.ambient.now_ms())
             self.repository.add_database(row)
             return row, True

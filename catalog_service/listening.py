@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from catalog_service.broker_policy import ANY_BROKER, BrokerPolicy
 from catalog_service.security import check_exposure, checked_token
@@ -24,7 +25,8 @@ class Settings:
     Attributes:
         host: The address to listen at.
         port: The port; 0 means any free one.
-        database: The catalog's database; ``<warehouse>/catalog.db`` if None.
+        database: The catalog's database; ``<warehouse>/catalog.db`` if None, which needs a local disk.
+        storage_options: How to reach a warehouse in S3.
         token: The token that requests must send; None: they need none.
         insecure: Whether other machines may reach it without a token.
         tls_cert: A file of certificates (PEM), the service's own first; None: no TLS.
@@ -36,6 +38,7 @@ class Settings:
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     database: str | None = None
+    storage_options: Mapping[str, str] = field(default_factory=dict)
     token: str | None = None
     insecure: bool = False
     tls_cert: str | None = None

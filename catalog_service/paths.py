@@ -1,12 +1,40 @@
-"""Reads paths of warehouses as users write them."""
+"""Reads locations of warehouses as users write them."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from filestore.errors import InvalidRequest
+from filestore.storage.schemes import S3_SCHEMES, is_local
 
-__all__ = ["local_path"]
+__all__ = ["local_path", "warehouse_location"]
+
+
+def warehouse_location(text: str) -> str:
+    """Returns a warehouse's location: an absolute path, or the URL of a folder in a store of objects.
+
+    Hadoop's names of S3, ``s3a`` and ``s3n``, become ``s3``, so that a table has one location for everybody.
+
+    Raises:
+        InvalidRequest: ``bad-path``: as `local_path`; or a URL without a bucket, or with a login, query or fragment.
+    """
+    if is_local(text):
+        return local_path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
+    scheme, _, rest = text.partition("://")
+    parts = urlsplit(text)
+    if "@" in parts.netloc:
+        raise InvalidRequest(
+            f"the warehouse's URL {scheme}://…@{parts.netloc.rpartition('@')[2]} contains a login: leave it out, and "
+            "set credentials in the environment of each process",
+            code="bad-path",
+        )
+    if not parts.netloc or parts.query or parts.fragment or "\0" in rest:
+        raise InvalidRequest(
+            f"{text!r} is not the URL of a warehouse: write it as in s3://bucket/folder", code="bad-path"
+        )
+    scheme = "s3" if scheme.lower() in S3_SCHEMES else scheme.lower()
+    return f"{scheme}://{rest.rstrip('/')}"
 
 
 def local_path(path: str) -> str:

@@ -36,7 +36,7 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
     """Serves until SIGINT or SIGTERM, then answers the running requests and returns.
 
     Args:
-        warehouse: The folder of the databases; it is created if it does not exist.
+        warehouse: The folder of the databases, a path or a URL; it is created if it does not exist.
         settings: Where to listen, for which clients, and with which catalog.
         announce: It gets one line with the URL once requests are answered; by default the line is printed.
 
@@ -64,7 +64,7 @@ def serving(warehouse: str, settings: Settings | None = None, **more: Any) -> It
     """Serves from a thread of this process while the block runs; yields the URL.
 
     Args:
-        warehouse: The folder of the databases; it is created if it does not exist.
+        warehouse: The folder of the databases, a path or a URL; it is created if it does not exist.
         settings: The settings as for `run`; by default loopback and any free port.
         more: Single settings by name, instead of `settings`.
 
@@ -116,7 +116,9 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
     # The port is bound first: a second service on one port must not open the catalog.
     with bound(settings) as listener:
         service = open_service(
-            *warehouse_and_database(warehouse, settings.database), broker_policy=settings.broker_policy
+            *warehouse_and_database(warehouse, settings.database),
+            broker_policy=settings.broker_policy,
+            storage_options=settings.storage_options,
         )
         try:
             service.check_locks()

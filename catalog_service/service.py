@@ -6,7 +6,7 @@ The HTTP routes use `CatalogService`, and the embedded catalog does in its own p
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from catalog_service import answers, pages
 from catalog_service.broker_policy import BrokerPolicy
-from catalog_service.definitions import definition_of
+from catalog_service.definitions import definition_of, without_local_log
 from catalog_service.engine import locks_of, migrate, open_engine
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
@@ -43,7 +43,8 @@ from filestore.model.bounds import check_comment
 from filestore.model.change_text import parse_change
 from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import storage_of
+from filestore.storage.schemes import is_local
 from log.connector.declaration import KafkaDeclaration
 
 __all__ = ["CatalogService", "open_service"]
@@ -60,42 +61,55 @@ class Parts:
     locks: NameLocks | None = None
 
 
-def _parts() -> Parts:
+def _parts(warehouse: str, storage_options: Mapping[str, str] | None) -> Parts:
     ambient = system_ambient()
-    return Parts(ambient, ManagedTables(LocalStorage(), ambient))
+    return Parts(ambient, ManagedTables(storage_of(warehouse, storage_options), ambient))
 
 
 def open_service(
-    warehouse: str, database_url: str, parts: Parts | None = None, broker_policy: BrokerPolicy | None = None
+    warehouse: str,
+    database_url: str,
+    parts: Parts | None = None,
+    broker_policy: BrokerPolicy | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> CatalogService:
     """Opens a catalog: migrates its schema, then finishes what crashes left.
 
     Args:
-        warehouse: The folder of the databases.
+        warehouse: The folder of the databases: an absolute path or a URL.
         database_url: The catalog's database, as SQLAlchemy writes it.
         parts: They replace the real clock, storage and logs.
         broker_policy: Which brokers tables may name; None: any, for a process that opens a warehouse by its path.
+        storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`. Clients get them
+            with each table.
 
     Raises:
-        InvalidRequest: ``bad-database-url``.
+        InvalidRequest: ``bad-database-url``, ``bad-storage-option``.
         Unsupported: ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database is locked, read-only or away.
     """
-    parts = parts or _parts()
+    parts = parts or _parts(warehouse, storage_options)
     engine = open_engine(database_url)
     locks = parts.locks or locks_of(engine, parts.ambient)
     migrate(engine, locks)
     lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
-    return CatalogService(lifecycle, engine, broker_policy)
+    return CatalogService(lifecycle, engine, broker_policy, storage_options)
 
 
 class CatalogService:
     """The use cases. Each method raises `Unavailable`, and changes nothing, if the catalog's database fails."""
 
-    def __init__(self, lifecycle: Lifecycle, engine: Engine, broker_policy: BrokerPolicy | None = None) -> None:
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        engine: Engine,
+        broker_policy: BrokerPolicy | None = None,
+        storage_options: Mapping[str, str] | None = None,
+    ) -> None:
         self._broker_policy = broker_policy
+        self._storage_options = dict(storage_options or {})
         self._lifecycle = lifecycle
         self._repository = lifecycle.repository
         self._engine = engine
@@ -143,6 +157,7 @@ class CatalogService:
         Raises:
             InvalidRequest: ``bad-name``, ``too-long``.
             AlreadyExists: ``database-exists``, unless `if_not_exists`.
+            Unsupported: ``not-exclusive``: the warehouse's store cannot keep concurrent commits apart.
         """
         name = fold_name("database", request.name)
         check_comment(f"database {name!r}", request.comment)
@@ -199,7 +214,7 @@ class CatalogService:
             Unavailable: the storage or the log's server does not answer; nothing is left.
         """
         database, name = fold_name("database", database), fold_name("table", request.name)
-        definition = definition_of(request)
+        definition = definition_of(request if is_local(self.warehouse) else without_local_log(request))
         if self._broker_policy is not None:
             self._broker_policy.check(definition)
         row, created = self._lifecycle.create_table(database, name, definition)
@@ -348,7 +363,7 @@ class CatalogService:
         if isinstance(row.definition, KafkaDeclaration):
             return answers.kafka_table_info(row, row.definition)
         state = self._state(row) if with_snapshot else None
-        return answers.table_info(row, self._location(row), state)
+        return answers.table_info(row, self._location(row), state, self._storage_options)
 
     def _state(self, row: TableRow) -> TableState:
         try:

@@ -21,6 +21,8 @@ from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import alter
 from filestore.refused import refused
 from filestore.storage.interface import Storage
+from filestore.storage.race_probe import require_exclusive
+from filestore.storage.schemes import is_local
 from filestore.table import FileStore
 from log.connector.declaration import KafkaDeclaration
 from log.table.retention import RetentionChange
@@ -36,6 +38,13 @@ logger = logging.getLogger(__name__)
 
 class TableSteps(Protocol):
     """The operations on a table's files and log. Each may fail with `Unavailable`, and may be repeated at any time."""
+
+    def check_warehouse(self, location: str) -> None:
+        """Checks that concurrent commits are possible in a new warehouse.
+
+        Raises:
+            Unsupported: ``not-exclusive``.
+        """
 
     def check_new(self, table: TableIdentity, definition: TableDefinition) -> bool:
         """Checks that a new table's place is free. What is found there afterwards may be removed with this table.
@@ -91,6 +100,11 @@ class ManagedTables:
     def __init__(self, storage: Storage, ambient: Ambient) -> None:
         self._storage = storage
         self._ambient = ambient
+
+    def check_warehouse(self, location: str) -> None:
+        """Lets writers race for files, unless it is on a local disk, where hard links are exclusive."""
+        if not is_local(location):
+            require_exclusive(self._storage, layout.join(location, "_race-probe"), self._ambient.new_id)
 
     def check_new(self, table: TableIdentity, definition: TableDefinition) -> bool:
         """Looks for files and for the topic."""

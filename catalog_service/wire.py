@@ -201,6 +201,10 @@ class TableInfo(AnswerModel):
     location: str | None = Field(
         description="The path or URL of the Delta table; null for a table with a connector, which has no files."
     )
+    storage_options: dict[str, str] = Field(
+        default_factory=dict,
+        description="How to reach a location in S3: endpoint, region, path-style. Secrets are never among them.",
+    )
     columns: list[ColumnInfo]
     primary_key: list[str]
     partition_by: list[str]

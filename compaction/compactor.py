@@ -20,7 +20,7 @@ from compaction.lease import leased
 from filestore.ambient import Ambient
 from filestore.errors import Conflict, NotFound, TableStoreError
 from filestore.metrics.meter import NO_METER, Meter
-from filestore.storage.interface import Storage
+from filestore.storage.locations import Storages
 from managed_table.opened import OpenedTable
 
 __all__ = ["Compactor", "Outcome"]
@@ -55,7 +55,7 @@ class Compactor:
 
     Args:
         catalog: The catalog of the tables, which also grants their leases.
-        storage: The storage of the tables.
+        storages: The storages of the tables.
         ambient: The clock and the source of ids.
         databases: Only tables of these databases; of all if empty.
         lease_s: The seconds after which a table's lease expires when its compactor died.
@@ -65,7 +65,7 @@ class Compactor:
     def __init__(
         self,
         catalog: Catalog,
-        storage: Storage,
+        storages: Storages,
         ambient: Ambient,
         databases: Sequence[str] = (),
         lease_s: float = 60.0,
@@ -73,7 +73,7 @@ class Compactor:
     ) -> None:
         self._meter = meter
         self._catalog = catalog
-        self._storage = storage
+        self._storages = storages
         self._ambient = ambient
         self._databases = tuple(databases)
         self._lease_s = lease_s
@@ -164,5 +164,7 @@ class Compactor:
         """Returns a table that is opened once, since it caches the newest version and reads only newer ones."""
         if (known := self._opened.get(info.table_id)) is not None:
             return known
-        opened = OpenedTable(info.identity(), self._storage, self._ambient, self._meter)
+        identity = info.identity()
+        storage = self._storages.of(identity.location, info.storage_options)
+        opened = OpenedTable(identity, storage, self._ambient, self._meter)
         return self._opened.setdefault(info.table_id, opened)

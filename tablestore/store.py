@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog, local_path
+from catalog_service.client import Catalog, warehouse_location
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
@@ -21,7 +21,7 @@ from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from filestore.model.table_options import TableOptions
 from filestore.storage.interface import Storage
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import Storages
 from log.connector.options import CONNECTOR
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
@@ -49,29 +49,33 @@ def connect(
     database: str | None = None,
     options: Mapping[str, str] | None = None,
     metrics: Metrics | None = None,
+    storage_options: Mapping[str, str] | None = None,
 ) -> Store:
     """Connects to a table store.
 
     Args:
-        target: The URL of a catalog service (``http://127.0.0.1:8080``), or the path of a warehouse: then the
-            catalog is a SQLite file in it and no service is needed. A warehouse that does not exist is empty, and
-            `Store.create_database` creates it.
+        target: The URL of a catalog service (``http://127.0.0.1:8080``), or a warehouse, for which no service is
+            needed: a path, with the catalog as a SQLite file in it, or a URL such as ``s3://bucket/folder``, with the
+            catalog in `database`. A warehouse that does not exist is empty, and `Store.create_database` creates it.
         token: Is sent to a service that needs one.
         database: For a warehouse: the URL of another catalog database than the SQLite file.
         options: Defaults of options for tables that are created with this store, each as
             ``table-storage.<option>``, such as ``{"table-storage.log.system": "kafka"}``.
         metrics: Takes what is measured of the tables' writes, readers and logs (tablestore/METRICS.md).
+        storage_options: How to reach S3: ``endpoint``, ``region``, ``path-style``, ``profile``, ``anonymous``. What is
+            missing is taken from the catalog, the environment and the profile. Credentials are never options.
 
     Raises:
-        InvalidRequest: `target` is neither of them, or an option does not exist.
+        InvalidRequest: `target` is neither of them, an option does not exist, or a warehouse that is not on a local
+            disk has no `database` (``database-needed``).
         Unavailable: the service or the warehouse does not answer.
     """
     target = fspath(target)
-    if "://" not in target:
-        target = local_path(target)  # Spark's planner is another process, perhaps in another folder
-    defaults = table_defaults(options or {})
-    catalog = connect_catalog(target, token=token, database=database)
-    return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER)
+    if not target.startswith(("http://", "https://")):
+        target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
+    defaults, storages = table_defaults(options or {}), Storages(storage_options)
+    catalog = connect_catalog(target, token=token, database=database, storage_options=storage_options)
+    return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER, storages)
 
 
 @checks_arguments()
@@ -86,6 +90,7 @@ class Store(Closing):
         token: str | None = None,
         defaults: Mapping[str, str] | None = None,
         meter: Meter = NO_METER,
+        storages: Storages | None = None,
     ) -> None:
         self._meter = meter
         self._defaults = dict(defaults or {})
@@ -93,7 +98,7 @@ class Store(Closing):
         self.token = token
         self._catalog = catalog
         self._ambient = ambient
-        self._storage: Storage = LocalStorage()
+        self._storages = storages or Storages()
         self._tables: dict[str, OpenedTable] = {}
         self._lock = threading.Lock()
 
@@ -236,14 +241,15 @@ class Store(Closing):
             from tablestore.kafka_table import KafkaTable  # likewise
 
             return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
-        return Table(self._opened(info.identity()))
+        identity = info.identity()
+        return Table(self._opened(identity, self._storages.of(identity.location, info.storage_options)))
 
-    def _opened(self, identity: TableIdentity) -> OpenedTable:
+    def _opened(self, identity: TableIdentity, storage: Storage) -> OpenedTable:
         """Opens a table once for all users of this store, so that they share what was read of it."""
         with self._lock:
             known = self._tables.pop(identity.identifier, None)
             if known is None or known.identity != identity:
-                known = OpenedTable(identity, self._storage, self._ambient, self._meter)
+                known = OpenedTable(identity, storage, self._ambient, self._meter)
             self._tables[identity.identifier] = known
             if len(self._tables) > _MOST_OPEN:
                 del self._tables[next(iter(self._tables))]

@@ -6,7 +6,7 @@ for the death of the process: after it every call raises, so that no handler of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,9 +19,10 @@ import log.table.session
 import tablestore.recovering.republish
 from filestore.errors import TableStoreError
 from filestore.storage.interface import FileInfo, ReadableFile, Storage
+from filestore.storage.locations import Storages
 from log.table.systems import open_log
 
-__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "faulty_logs"]
+__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "OneStorage", "faulty_logs"]
 
 
 class Killed(BaseException):
@@ -76,6 +77,17 @@ class FailAt:
             raise self.error
 
 
+class OneStorage(Storages):
+    """The same storage for all locations."""
+
+    def __init__(self, storage: Storage) -> None:
+        super().__init__()
+        self._storage = storage
+
+    def of(self, location: str, defaults: Mapping[str, str] | None = None) -> Storage:
+        return self._storage
+
+
 @dataclass(slots=True)
 class FaultyStorage:
     """A storage with a hook. Each write to an open file is a call, too (``append``), so that files can be cut off."""
@@ -106,6 +118,9 @@ class FaultyStorage:
 
     def local_path(self, path: str) -> str | None:
         return self.inner.local_path(path)
+
+    def options(self) -> dict[str, str]:
+        return self.inner.options()
 
     def delta_options(self) -> dict[str, str]:
         return self.inner.delta_options()

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from urllib.parse import quote
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from filestore.model.files import DataFile, Slot, Tombstones
 from filestore.model.snapshot import Operation
 from filestore.reading.overlay import PendingSlot, SupersededRows, dead_rows, merged_chunks_of
 from filestore.rows.frames import arrow_table
+from filestore.storage.schemes import is_local
 from filestore.writing.fold_values import whole_rows
 from filestore.writing.slot_result import MarkedRows
 
@@ -161,4 +163,5 @@ def _add(table: TableFiles, overlaid: OverlayFile) -> Action:
 
 def _absolute(table: TableFiles, relative: str) -> str:
     """Names a file of the table for another Delta table (Delta protocol, "Add File": an absolute path)."""
-    return Path(table.path(relative)).absolute().as_uri()
+    path = table.path(relative)
+    return Path(path).absolute().as_uri() if is_local(path) else quote(path, safe="/:")

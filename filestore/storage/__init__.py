@@ -2,6 +2,7 @@
 
 interface       `Storage`, which the rest of `filestore` knows, and what it returns
 locations       from a location (path or URL) to its storage
+schemes         which locations are local, and which are S3's
 local           `LocalStorage`: the local file system
 objects         `ObjectStorage`: any store of objects, through a client
 client          `ObjectClient`: the requests that such a store answers

@@ -6,7 +6,7 @@ so: what is repeated, and how often, is decided in `filestore.storage.retries`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -87,6 +87,10 @@ class ObjectClient(Protocol):
 
 class OpensClient(Protocol):
     """Opens clients: a frozen value without secrets, which can be pickled."""
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """The options with which `filestore.storage.locations.storage_of` reaches the same store."""
 
     def __call__(self) -> ObjectClient:
         """Opens a client for this process.

@@ -87,6 +87,9 @@ class Storage(Protocol):
     def local_path(self, path: str) -> str | None:
         """Returns the path by which a library can open the whole file itself; None if it is not on this machine."""
 
+    def options(self) -> dict[str, str]:
+        """Returns options with which `storage_of` opens the same storage in another process. None is a secret."""
+
     def delta_options(self) -> dict[str, str]:
         """Returns ``storage_options`` with which deltalake and polars open the same files.
 

@@ -96,6 +96,10 @@ class LocalStorage:
         """Returns the path itself."""
         return path
 
+    def options(self) -> dict[str, str]:
+        """Returns no options: a local disk needs none."""
+        return {}
+
     def delta_options(self) -> dict[str, str]:
         """Returns no options."""
         return {}

@@ -12,10 +12,9 @@ from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
+from filestore.storage.schemes import S3_SCHEMES, scheme_of
 
-__all__ = ["FsspecStore", "S3Store", "storage_of"]
-
-_S3 = ("s3", "s3a", "s3n")
+__all__ = ["FsspecStore", "S3Store", "Storages", "storage_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +28,11 @@ class S3Store:
 
     settings: S3Settings = field(default_factory=S3Settings)
     library: str | None = None
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options with which `storage_of` reaches the same store."""
+        return self.settings.options()
 
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""
@@ -51,6 +55,11 @@ class FsspecStore:
     """Opens a file system of fsspec, which takes its settings from its own environment variables and files."""
 
     protocol: str
+
+    @property
+    def options(self) -> dict[str, str]:
+        """No options: see the class."""
+        return {}
 
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""
@@ -81,8 +90,8 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
     Raises:
         InvalidRequest: ``bad-storage-option``.
     """
-    scheme = _scheme(location)
-    if scheme in _S3:
+    scheme = scheme_of(location)
+    if scheme in S3_SCHEMES:
         return ObjectStorage(S3Store(S3Settings.of(options or {})))
     if options:
         raise InvalidRequest(
@@ -92,9 +101,33 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
     return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(scheme))
 
 
-def _scheme(location: str) -> str:
-    """Returns the scheme of a URL in lower case; an empty text for a path. Hadoop writes ``file:/path``, too."""
-    if location.startswith("file:/"):
-        return "file"
-    scheme, separator, _ = location.partition("://")
-    return scheme.lower() if separator else ""
+class Storages:
+    """The storages of one process: one for each scheme and its options. Picklable; threads may share it.
+
+    Args:
+        options: How to reach S3: `S3Settings.of`. They take precedence over what a catalog says.
+
+    Raises:
+        InvalidRequest: ``bad-storage-option``.
+    """
+
+    def __init__(self, options: Mapping[str, str] | None = None) -> None:
+        self._options = S3Settings.of(options or {}).options()
+        self._known: dict[tuple[str, tuple[tuple[str, str], ...]], Storage] = {}
+
+    def __reduce__(self) -> tuple[type[Storages], tuple[dict[str, str]]]:
+        return Storages, (self._options,)
+
+    def of(self, location: str, defaults: Mapping[str, str] | None = None) -> Storage:
+        """Returns the storage of a location, always the same one, so that what it has read is kept.
+
+        Args:
+            location: As for `storage_of`. Options are for S3 only, so those for other locations are left out.
+            defaults: Options that the catalog gives.
+        """
+        scheme = scheme_of(location)
+        options = S3Settings.of(defaults or {}).options() | self._options if scheme in S3_SCHEMES else {}
+        key = (scheme, tuple(sorted(options.items())))
+        if key not in self._known:
+            self._known.setdefault(key, storage_of(location, options))
+        return self._known[key]

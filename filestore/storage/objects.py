@@ -131,6 +131,10 @@ class ObjectStorage:
     def local_path(self, path: str) -> None:
         """Returns None: no object is on this machine."""
 
+    def options(self) -> dict[str, str]:
+        """Returns the options of the store."""
+        return dict(self._opens.options)
+
     def delta_options(self) -> dict[str, str]:
         """Returns the options of the client."""
         return self._own.client.delta_options()

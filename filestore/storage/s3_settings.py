@@ -63,6 +63,16 @@ class S3Settings:
             _check_endpoint(settings.endpoint)
         return settings
 
+    def options(self) -> dict[str, str]:
+        """Returns the settings that are not left to each process, as `of` reads them."""
+        given = {name: getattr(self, name) for name in (field.name for field in fields(self))}
+        texts = {True: "true", False: "false"}
+        return {
+            name.replace("_", "-"): texts[value] if isinstance(value, bool) else value
+            for name, value in given.items()
+            if value is not None and value != type(self).__dataclass_fields__[name].default
+        }
+
     def delta_options(self) -> dict[str, str]:
         """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now.
 

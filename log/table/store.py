@@ -20,6 +20,7 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.definition import TableDefinition
 from filestore.model.log_range import LogTransaction
 from filestore.model.schema import Schema
+from filestore.storage.schemes import is_local
 from log.table.open_transaction import OpenTransaction
 
 __all__ = [
@@ -99,13 +100,19 @@ def log_config(
         location: Where the table is: a path or a URL. An embedded log needs it on a local disk.
 
     Raises:
-        InvalidRequest: ``log-location``: an embedded log in an object store; ``log-topic``: a name Kafka
+        InvalidRequest: ``log-location``: a log of a table in an object store; ``log-topic``: a name Kafka
             refuses.
     """
     options = definition.options
     system = options["log.system"]
     if system == "none":
         return None
+    if system == "kafka" and not is_local(location):
+        raise InvalidRequest(
+            f"log.system = kafka needs a table on a local disk for now, and this one is at {location}: writers show by "
+            "locks of files that they live. Use log.system = none",
+            code="log-location",
+        )
     topic = (options["log.kafka.topic"] or f"{database}.{table}.{table_id}") if system == "kafka" else None
     if topic is not None and len(topic) > TOPIC_NAME_MAX:
         raise InvalidRequest(
@@ -135,14 +142,13 @@ def log_config(
 
 
 def _log_folder(location: str) -> str:
-    scheme, mark, rest = location.partition("://")
-    if mark and scheme != "file":
+    if not is_local(location):
         raise InvalidRequest(
             f"log.system = embedded needs a table on a local disk, and this one is at {location}: "
-            "use log.system = kafka, or none",
+            "use log.system = none",
             code="log-location",
         )
-    return f"{(rest if mark else location).rstrip('/')}/{LOG_FOLDER}"
+    return f"{location.removeprefix('file://').rstrip('/')}/{LOG_FOLDER}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@
     follow     follow                                       care      doctor, compact
     ingest     ingest                                       alter     alter
     show       show                                         partitions  list, drop, expire
+    settings   parses NAME=VALUE
     files      reads rows for write (imports Arrow and polars)
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor

@@ -12,9 +12,11 @@ __all__ = [
     "DEFAULT_WAREHOUSE",
     "Catalog",
     "Columns",
+    "Database",
     "Defaults",
     "Format",
     "OutputFormat",
+    "StorageOptions",
     "TableName",
     "Token",
     "moment",
@@ -46,12 +48,30 @@ Catalog = Annotated[
         "-c",
         envvar="TABLESTORE_CATALOG",
         metavar="URL|PATH",
-        help="A catalog service's URL, or a warehouse's path.",
+        help="A catalog service's URL, or a warehouse's path or URL.",
     ),
 ]
 Token = Annotated[
     str | None,
     typer.Option("--token", envvar="TABLESTORE_TOKEN", help="The token of the catalog service, if it requires one."),
+]
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--database",
+        envvar="TABLESTORE_DATABASE",
+        metavar="URL",
+        help="The catalog's database; default: SQLite in the warehouse, if that is a folder.",
+    ),
+]
+StorageOptions = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        envvar="TABLESTORE_STORAGE",
+        metavar="NAME=VALUE;…",
+        help="How to reach a warehouse in S3: 'endpoint=http://127.0.0.1:9000;region=eu-west-1'. No secrets.",
+    ),
 ]
 Defaults = Annotated[
     str | None,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,8 +10,9 @@ from filestore.errors import InvalidRequest
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
 from tablestore.cli.opening import open_catalog, open_store
 from tablestore.cli.output import confirm, note, print_json, print_lines
+from tablestore.cli.settings import defaults_of, options_of
 
-__all__ = ["create", "databases", "defaults_of", "drop", "names_of", "options_of", "tables"]
+__all__ = ["create", "databases", "drop", "names_of", "tables"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
@@ -111,20 +111,6 @@ def drop(
 def names_of(text: str | None) -> list[str]:
     """Splits names at commas."""
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
-
-
-def options_of(given: Sequence[str], hint: str = "--option") -> dict[str, str]:
-    """Parses options of the form ``NAME=VALUE``."""
-    pairs = [text.partition("=") for text in given]
-    if wrong := [text for text, equals, _ in pairs if not equals]:
-        raise typer.BadParameter(f"{wrong[0]!r}: write NAME=VALUE", param_hint=hint)
-    return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def defaults_of(given: str | None) -> dict[str, str]:
-    """Parses a session's ``table-storage.*`` settings, which semicolons or newlines separate."""
-    parts = (given or "").replace("\n", ";").split(";")
-    return options_of([part for part in parts if part.strip()], "--defaults, $TABLESTORE_DEFAULTS")
 
 
 def _print_names(names: list[str], output: Format) -> None:

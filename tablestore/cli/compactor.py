@@ -13,7 +13,7 @@ import typer
 
 from filestore.errors import TableStoreError
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
-from tablestore.cli.opening import open_catalog
+from tablestore.cli.opening import open_catalog, storage_settings
 from tablestore.cli.output import complain, note, print_lines
 
 if TYPE_CHECKING:
@@ -65,11 +65,12 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     from filestore.ambient import system_ambient
     from filestore.metrics.meter import NO_METER
     from filestore.metrics.registry import Metrics
-    from filestore.storage.local import LocalStorage
+    from filestore.storage.locations import Storages
 
     metrics = None if metrics_port is None else Metrics()
     with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):
-        worker = Compactor(opened, LocalStorage(), system_ambient(), databases or (), lease, metrics or NO_METER)
+        storages, meter = Storages(storage_settings()), metrics or NO_METER
+        worker = Compactor(opened, storages, system_ambient(), databases or (), lease, meter)
         duties = _duties()
         with _ending(worker.stopping):
             if once:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Token
-from tablestore.cli.catalog import defaults_of, names_of, options_of
+from tablestore.cli.catalog import names_of
 from tablestore.cli.follow import interruptible
 from tablestore.cli.opening import open_store
 from tablestore.cli.output import note
+from tablestore.cli.settings import defaults_of, options_of
 
 if TYPE_CHECKING:
     from tablestore.ingesting.ingestion import Taken

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from filestore.errors import NotFound
+from filestore.storage.schemes import is_local
+from tablestore.cli.settings import storage_options
 
 if TYPE_CHECKING:
     from catalog_service.client import Catalog
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["open_any_table", "open_catalog", "open_store", "open_table"]
+__all__ = ["open_any_table", "open_catalog", "open_store", "open_table", "storage_settings"]
 
 
 @contextmanager
@@ -40,7 +43,7 @@ def open_store(
 
     if not make:
         _require_there(catalog)
-    with connect(catalog, token=token, options=defaults) as store:
+    with connect(catalog, token=token, options=defaults, **_of_warehouse(catalog)) as store:
         yield store
 
 
@@ -50,14 +53,29 @@ def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
     from catalog_service.client import connect  # loads what the catalog needs
 
     _require_there(catalog)
-    with connect(catalog, token=token) as opened:
+    with connect(catalog, token=token, **_of_warehouse(catalog)) as opened:
         yield opened
 
 
-def _require_there(catalog: str) -> None:
-    from catalog_service.client import local_path
+def storage_settings() -> dict[str, str]:
+    """Returns the storage options of ``$TABLESTORE_STORAGE``."""
+    return storage_options(os.environ.get("TABLESTORE_STORAGE"))
 
-    if "://" not in catalog and not Path(local_path(catalog)).is_dir():
+
+def _of_warehouse(catalog: str) -> dict[str, Any]:
+    """What a warehouse needs that is no folder: its storage, and the database of its catalog."""
+    storage = {"storage_options": storage_settings()}
+    if is_local(catalog):
+        return {}
+    if catalog.startswith(("http://", "https://")):
+        return storage
+    return storage | {"database": os.environ.get("TABLESTORE_DATABASE") or None}
+
+
+def _require_there(catalog: str) -> None:
+    from catalog_service.client import warehouse_location
+
+    if is_local(catalog) and not Path(warehouse_location(catalog)).is_dir():
         raise NotFound(
             f"there is no warehouse at {catalog}: name another with --catalog or $TABLESTORE_CATALOG, or create it "
             "with `tablestore create`",

@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from filestore.errors import Unavailable
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Database, StorageOptions
+from tablestore.cli.settings import storage_options
 
 __all__ = ["demo", "serve"]
 
@@ -27,14 +28,13 @@ class LogLevel(StrEnum):
 
 def serve(  # noqa: PLR0913  # a command's options are its arguments
     warehouse: Annotated[
-        str, typer.Option("--warehouse", "-w", envvar="TABLESTORE_WAREHOUSE", help="The folder of the databases.")
+        str,
+        typer.Option("--warehouse", "-w", envvar="TABLESTORE_WAREHOUSE", help="The folder of the databases, or s3://…"),
     ] = DEFAULT_WAREHOUSE,
     host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0: any free one.")] = 8080,
-    database: Annotated[
-        str | None,
-        typer.Option("--database", metavar="URL", help="The catalog's database; default: SQLite in the warehouse."),
-    ] = None,
+    database: Database = None,
+    storage: StorageOptions = None,
     token: Annotated[
         str | None,
         typer.Option("--token", envvar="TABLESTORE_TOKEN", help="The token that requests must send; default: none."),
@@ -70,6 +70,7 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
         host=host,
         port=port,
         database=database,
+        storage_options=storage_options(storage),
         # Typer treats an empty variable as unset, which would mean no authentication.
         token=os.environ.get("TABLESTORE_TOKEN") if token is None else token,
         insecure=insecure,

@@ -21,7 +21,7 @@ from filestore.operations.alter import alter
 from filestore.operations.fold import fold_table
 from filestore.operations.rewrite import TableRewrite
 from filestore.storage.interface import Storage
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import storage_of
 from filestore.table import FileStore
 
 __all__ = ["NormalizerSpec", "changes_to"]
@@ -76,7 +76,7 @@ class NormalizerSpec:
             sequence_field: A column that orders the rows of a key: a row with a lower value than the known one is late,
                 and changes nothing. Without it the last row wins.
             options: Options of the state's table (filestore/OPTIONS.md).
-            storage: The storage of the state; the local disk if None.
+            storage: The storage of the state; None takes that of its location.
 
         Raises:
             InvalidRequest: there is no key (``no-primary-key``), a state cannot have an option
@@ -89,7 +89,8 @@ class NormalizerSpec:
         definition = TableDefinition.of(
             _columns(schema, primary_key), primary_key, (), _all_options(options or {}, sequence_field)
         )
-        return cls(fspath(state).rstrip("/"), definition, storage or LocalStorage())
+        folder = fspath(state).rstrip("/")
+        return cls(folder, definition, storage or storage_of(folder))
 
     def part(self, name: str) -> NormalizerSpec:
         """Returns a spec with a state of its own in this one's folder, for one of several parts of an input.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import storage_of
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name
@@ -17,17 +17,24 @@ from tablestore.system.names import split_name
 __all__ = ["identity_options", "opened"]
 
 
-def identity_options(table: TableIdentity) -> dict[str, str]:
-    """Options that lead to the table without its catalog."""
-    return {"database": table.database, "table": table.name, "tableId": table.table_id, "location": table.location}
+_STORAGE = "storage."
+"""The prefix of a storage option's name."""
+
+
+def identity_options(table: OpenedTable) -> dict[str, str]:
+    """Options that lead to the table without its catalog. None of them is a secret: Spark shows them."""
+    identity = table.identity
+    names = {"database": identity.database, "table": identity.name, "tableId": identity.table_id}
+    storage = {_STORAGE + name: value for name, value in table.storage.options().items()}
+    return names | {"location": identity.location} | storage
 
 
 def opened(options: Mapping[str, str]) -> OpenedTable:
     """The table that options name. Its files are opened at their first use.
 
     Args:
-        options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token``, or
-            those of `identity_options`.
+        options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token`` and
+            ``storage.<option>``, or those of `identity_options`.
 
     Raises:
         InvalidRequest: ``missing-option``.
@@ -36,7 +43,7 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     given = {name.lower(): value for name, value in options.items()}
     if location := given.get("location"):
         identity = TableIdentity(given["database"], given["table"], given["tableid"], location)
-        return OpenedTable(identity, LocalStorage(), system_ambient())
+        return OpenedTable(identity, storage_of(location, _storage_options(given)), system_ambient())
     if not given.get("path") or not given.get("catalog"):
         raise InvalidRequest(
             "format('tablestore') needs .option('catalog', <URL or warehouse>) and the table's name as path, such as "
@@ -46,5 +53,9 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     from tablestore.store import connect  # see above
 
     path, _ = split_name(given["path"])
-    with connect(given["catalog"], token=given.get("token")) as store:
+    with connect(given["catalog"], token=given.get("token"), storage_options=_storage_options(given)) as store:
         return store.managed_table(path).opened
+
+
+def _storage_options(given: Mapping[str, str]) -> dict[str, str]:
+    return {name.removeprefix(_STORAGE): value for name, value in given.items() if name.startswith(_STORAGE)}

@@ -188,7 +188,7 @@ class SparkStore:
     def _system(self, table: Table, name: str, versions: Versions) -> DataFrame:
         # raises what is wrong with the request
         table.system(name, versions.at, from_version=versions.after, to_version=versions.until)
-        reader = self.spark.read.format("tablestore").options(**identity_options(table.opened.identity))
+        reader = self.spark.read.format("tablestore").options(**identity_options(table.opened))
         for option, value in (
             ("version", versions.at),
             ("fromVersion", versions.after),
@@ -258,7 +258,7 @@ class SparkStore:
         if consumer is not None:
             table.consumer(consumer)  # refuses a bad id before anything starts
         self._measure(table)
-        reader = self.spark.readStream.format("tablestore").options(**identity_options(table.opened.identity))
+        reader = self.spark.readStream.format("tablestore").options(**identity_options(table.opened))
         return reader.option("changes", "true").options(**options).load(name)
 
     def _measure(self, table: Table) -> None:

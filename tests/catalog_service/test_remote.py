@@ -188,11 +188,20 @@ def test_targets_that_are_refused() -> None:
         ("http://", None, InvalidRequest, "bad-url"),
         ("http://host:port", None, InvalidRequest, "bad-url"),
         ("http://127.0.0.1:1", "sqlite:///x.db", InvalidRequest, "not-with-a-service"),
-        ("s3://bucket/warehouse", None, Unsupported, "warehouse-storage"),
+        ("s3://bucket/warehouse", None, InvalidRequest, "database-needed"),
     ):
         with pytest.raises(kind) as caught:
             connect(target, database=database)
         assert caught.value.code == code
+
+
+def test_a_scheme_that_nobody_knows(tmp_path) -> None:
+    with (
+        connect("unknown://bucket/warehouse", database=f"sqlite:///{tmp_path}/the.db") as catalog,
+        pytest.raises(Unsupported, match="no file system for unknown://") as caught,
+    ):
+        catalog.create_database("shop")
+    assert caught.value.code == "storage-package"
 
 
 def test_a_token_is_sent(warehouse: str) -> None:

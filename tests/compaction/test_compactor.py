@@ -27,10 +27,11 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict, NotFound, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.storage.local import LocalStorage
+from filestore.storage.locations import Storages
 from managed_table.opened import OpenedTable
 from tablestore import Store, Table
 from tests.depth import Depth, sampled
-from tests.faults import Call, FailAt, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage, OneStorage
 from tests.processes import PROCESSES
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until
@@ -80,7 +81,7 @@ def due(table: Table) -> bool:
 
 
 def compactor(catalog: Catalog, lease_s: float = 60, storage: Any = None, databases: tuple[str, ...] = ()) -> Compactor:
-    return Compactor(catalog, storage or LocalStorage(), AMBIENT, databases, lease_s)
+    return Compactor(catalog, OneStorage(storage or LocalStorage()), AMBIENT, databases, lease_s)
 
 
 # ------------------------------------------------------------------------------------------------ alone
@@ -471,7 +472,7 @@ def _compete(target: str, skew_s: int, ended: Any, reported: Any) -> None:
     duty = Duty("compaction", 1.0, COMPACTION.due, perform)
     ambient = replace(AMBIENT, now_ms=lambda: AMBIENT.now_ms() + 1000 * skew_s)
     with connect(target) as catalog:
-        worker = Compactor(catalog, LocalStorage(), ambient, (), 60)
+        worker = Compactor(catalog, Storages(), ambient, (), 60)
         while not ended.is_set():
             errors += [_reported(outcome) for outcome in worker.run(duty)]
     reported.put({"work": work, "outcomes": errors})

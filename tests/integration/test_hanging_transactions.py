@@ -8,7 +8,7 @@ import pytest
 
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import Storages
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.logcare.duty import LOG
@@ -56,6 +56,6 @@ def test_recover_ends_what_hangs(hanging: Table) -> None:
 
 
 def test_so_does_a_compactor(hanging: Table, store: Store) -> None:
-    (outcome,) = Compactor(store._catalog, LocalStorage(), system_ambient()).run(LOG)
+    (outcome,) = Compactor(store._catalog, Storages(), system_ambient()).run(LOG)
     assert "1 completed" in (outcome.done or "")
     assert held_back(hanging) == 0

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from compaction.compactor import Compactor
 from filestore.ambient import system_ambient
 from filestore.errors import Corrupt
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import Storages
 from log.table.systems import open_log
 from tablestore import Store, Table
 from tablestore.cli import app
@@ -38,7 +38,7 @@ def dead(store: Store, request: pytest.FixtureRequest) -> Table:
 
 
 def compactor(store: Store) -> Compactor:
-    return Compactor(store._catalog, LocalStorage(), system_ambient())
+    return Compactor(store._catalog, Storages(), system_ambient())
 
 
 def test_the_log_says_where_it_stands(dead: Table) -> None:

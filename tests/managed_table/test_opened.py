@@ -16,7 +16,7 @@ from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from managed_table.opened import OpenedTable
 from tablestore import Store, Table
-from tests.faults import FaultyStorage
+from tests.faults import FaultyStorage, OneStorage
 from tests.opened import opened_again
 
 
@@ -28,7 +28,7 @@ def storage() -> FaultyStorage:
 @pytest.fixture
 def store(tmp_path: Path, storage: FaultyStorage) -> Iterator[Store]:
     with tablestore.connect(tmp_path / "warehouse") as store:
-        store._storage = storage
+        store._storages = OneStorage(storage)
         store.create_database("shop")
         yield store
 

@@ -75,6 +75,9 @@ class MemoryStorage:
     def local_path(self, path: str) -> str:
         return path
 
+    def options(self) -> dict[str, str]:
+        return {}
+
     def delta_options(self) -> dict[str, str]:
         return {}
 
