@@ -9,6 +9,7 @@
     jobs         the runner of all Spark jobs, and its errors
     opened       the table that options of Spark name
     interpreter  which Python Spark starts
+    daemon       the process from which Spark forks Python's
 
 Methods of `SparkStore` raise the errors of `filestore.errors`. Where the user's own call of Spark runs code of ours, as
 with ``format("tablestore")`` and streaming queries, Spark raises its own exception, and `error_of` finds ours in it.

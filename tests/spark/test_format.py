@@ -52,6 +52,17 @@ def test_a_batch_read_gives_the_newest_rows(lake: SparkStore, orders: Table) -> 
     assert {row["_kind"] for row in with_kind.collect()} == {"+I"}
 
 
+def test_spark_forks_processes_that_have_imported_what_they_need(lake: SparkStore) -> None:
+    def imported(_: object) -> list[tuple[bool]]:
+        import sys
+
+        return [("tablestore.spark.batch.reading" in sys.modules and "polars" in sys.modules,)]
+
+    schema = "there BOOLEAN"
+    frame = lake.spark.sparkContext.parallelize([0], 1).mapPartitions(imported).toDF(schema)
+    assert frame.collect()[0].there
+
+
 def test_a_batch_read_of_an_empty_table(lake: SparkStore, store: Store, orders: Table) -> None:
     orders.write(pa.table({"id": pa.array([], pa.int64())}), overwrite=True)
     assert batch(lake).count() == 0
