@@ -138,12 +138,30 @@ def s3_file_system(settings: S3Settings) -> FsspecClient:
                 "read_timeout": REQUEST_S,
                 "retries": {"total_max_attempts": 1, "mode": "standard"},
                 "s3": {"addressing_style": "path" if found.path_style else "virtual"},
+                "http_session_cls": _session_that_repeats_nothing(),
             },
         },
         found,
     )
     client._files.retries = 1  # `filestore.storage.retries` repeats requests
     return client
+
+
+def _session_that_repeats_nothing() -> type:
+    """Returns aiobotocore's class of HTTP sessions without a habit of aiohttp.
+
+    aiohttp sends a PUT again by itself if a kept connection ends without a reply. The second of two conditional writes
+    is refused, so one's own success would look like another writer's.
+    """
+    from aiobotocore.httpsession import AIOHTTPSession
+
+    class Session(AIOHTTPSession):  # type: ignore[misc]
+        async def _get_session(self, proxy_url: Any) -> Any:
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = False
+            return session
+
+    return Session
 
 
 def _whole(path: str, data: bytes, size: int) -> bytes:

@@ -216,6 +216,8 @@ def _errors(verb: str, path: str) -> Iterator[None]:
         missing = verb == "write" or "NoSuchBucket" in str(error)
         raise (no_bucket(verb, path) if missing else no_file(path)) from error
     except (AlreadyExistsError, PreconditionError) as error:
+        if "ConditionalRequestConflict" in str(error):  # S3's 409: two writes at once, of which neither may have won
+            raise busy(verb, path, error) from error
         raise exists_already(path) from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise no_permission(verb, path, error) from error
