@@ -21,7 +21,7 @@ from tests.warehouses import orphans, rows
 
 
 def writer_of(table: Table) -> BatchWriter:
-    options = {"path": table.identifier, **identity_options(table.opened.identity)}
+    options = {"path": table.identifier, **identity_options(table.opened)}
     return BatchWriter(options, StructType.fromJson(table.definition.schema.to_delta()), overwrite=False)
 
 

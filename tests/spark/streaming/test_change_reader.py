@@ -35,7 +35,7 @@ class Stream:
         self._options = {
             "path": table.identifier,
             "changes": "true",
-            **identity_options(table.opened.identity),
+            **identity_options(table.opened),
             **{name: str(value) for name, value in options.items()},
         }
         self.offset: dict[str, Any] | None = None
