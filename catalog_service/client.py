@@ -16,7 +16,7 @@ from importlib import import_module
 from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, Protocol
 
-from catalog_service.paths import warehouse_location
+from catalog_service.paths import is_service, warehouse_location
 from filestore.arguments import checked
 from filestore.contexts import Closing
 from filestore.errors import InvalidRequest
@@ -38,6 +38,7 @@ __all__ = [
     "SnapshotInfo",
     "TableInfo",
     "connect",
+    "is_service",
     "warehouse_location",
 ]
 
@@ -172,7 +173,7 @@ def connect(
         Unavailable: the catalog's database does not answer. A service gets its first request with the first call.
     """
     target = fspath(target)
-    if target.startswith(("http://", "https://")):
+    if is_service(target):
         if database is not None:
             raise InvalidRequest(
                 "a catalog service has its own database: leave `database` out, or give a warehouse",

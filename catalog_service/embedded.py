@@ -155,7 +155,7 @@ def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, s
         raise InvalidRequest(
             f"the catalog of {location} needs a database, which cannot be in the warehouse itself, because that is no "
             "local disk: name one with --database, $TABLESTORE_DATABASE or connect(…, database=…), such as "
-            "postgresql+psycopg://user@host/name, or sqlite:////path/catalog.db for processes of one machine",
+            "postgresql://user@host/name, or sqlite:////path/catalog.db for processes of one machine",
             code="database-needed",
         )
     return location, database or default_database_url(location)

@@ -8,7 +8,12 @@ from urllib.parse import unquote, urlsplit
 from filestore.errors import InvalidRequest
 from filestore.storage.schemes import S3_SCHEMES, is_local
 
-__all__ = ["local_path", "warehouse_location"]
+__all__ = ["is_service", "warehouse_location"]
+
+
+def is_service(target: str) -> bool:
+    """Whether a catalog is the URL of a service, and not the location of a warehouse."""
+    return target.startswith(("http://", "https://"))
 
 
 def warehouse_location(text: str) -> str:
@@ -17,10 +22,11 @@ def warehouse_location(text: str) -> str:
     Hadoop's names of S3, ``s3a`` and ``s3n``, become ``s3``, so that a table has one location for everybody.
 
     Raises:
-        InvalidRequest: ``bad-path``: as `local_path`; or a URL without a bucket, or with a login, query or fragment.
+        InvalidRequest: ``bad-path``: it is empty, contains NUL, or names the home of an unknown user; or it is a URL
+            without a bucket, or with a login, query or fragment.
     """
     if is_local(text):
-        return local_path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
+        return _local_path(unquote(urlsplit(text).path) if text.startswith("file:") else text)
     scheme, _, rest = text.partition("://")
     parts = urlsplit(text)
     if "@" in parts.netloc:
@@ -37,7 +43,7 @@ def warehouse_location(text: str) -> str:
     return f"{scheme}://{rest.rstrip('/')}"
 
 
-def local_path(path: str) -> str:
+def _local_path(path: str) -> str:
     """Returns a warehouse's path as an absolute one, with ``~`` resolved as in a shell.
 
     Raises:

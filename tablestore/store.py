@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog, warehouse_location
+from catalog_service.client import Catalog, is_service, warehouse_location
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
@@ -71,7 +71,7 @@ def connect(
         Unavailable: the service or the warehouse does not answer.
     """
     target = fspath(target)
-    if not target.startswith(("http://", "https://")):
+    if not is_service(target):
         target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
     defaults, storages = table_defaults(options or {}), Storages(storage_options)
     catalog = connect_catalog(target, token=token, database=database, storage_options=storage_options)

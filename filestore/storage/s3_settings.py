@@ -65,12 +65,11 @@ class S3Settings:
 
     def options(self) -> dict[str, str]:
         """Returns the settings that are not left to each process, as `of` reads them."""
-        given = {name: getattr(self, name) for name in (field.name for field in fields(self))}
-        texts = {True: "true", False: "false"}
+        values = ((field, getattr(self, field.name)) for field in fields(self))
+        given = {field.name: value for field, value in values if value != field.default}
         return {
-            name.replace("_", "-"): texts[value] if isinstance(value, bool) else value
+            name.replace("_", "-"): str(value).lower() if isinstance(value, bool) else value
             for name, value in given.items()
-            if value is not None and value != type(self).__dataclass_fields__[name].default
         }
 
     def delta_options(self) -> dict[str, str]:

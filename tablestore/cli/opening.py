@@ -64,12 +64,12 @@ def storage_settings() -> dict[str, str]:
 
 def _of_warehouse(catalog: str) -> dict[str, Any]:
     """What a warehouse needs that is no folder: its storage, and the database of its catalog."""
-    storage = {"storage_options": storage_settings()}
+    from catalog_service.client import is_service
+
     if is_local(catalog):
         return {}
-    if catalog.startswith(("http://", "https://")):
-        return storage
-    return storage | {"database": os.environ.get("TABLESTORE_DATABASE") or None}
+    database = None if is_service(catalog) else os.environ.get("TABLESTORE_DATABASE") or None
+    return {"storage_options": storage_settings(), "database": database}
 
 
 def _require_there(catalog: str) -> None:

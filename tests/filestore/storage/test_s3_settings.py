@@ -45,3 +45,15 @@ def test_options_that_are_refused(options: dict[str, str], words: str) -> None:
         S3Settings.of(options)
     assert error.value.code == "bad-storage-option"
     assert "path-style" in options or "hidden" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"endpoint": "http://127.0.0.1:9000", "region": "eu-west-1", "path-style": "false"},
+        {"profile": "lake", "path-style": "true", "anonymous": "true"},
+    ],
+)
+def test_settings_are_options_again(options: dict[str, str]) -> None:
+    assert S3Settings.of(options).options() == options
