@@ -108,7 +108,7 @@ class Compaction(CommitAttempt):
             return None
         results = self.runner(self.store.table_files(self.base), tasks)
         self._results = {result.slot: result for result in results}
-        self._parts = {r.slot: Rebased(r.adds, tuple(file.path for file in r.inputs)) for r in results}
+        self._parts = {r.slot: Rebased(self.base.version, r.adds, tuple(r.inputs)) for r in results}
         self._written += self._adds
         return self._proposal(self.store.ambient.new_id())
 
@@ -116,7 +116,7 @@ class Compaction(CommitAttempt):
         """Carries the merged files of changed slots over to a newer version (`compaction.rebase`)."""
         for slot in sorted(changed.slots, key=repr):
             try:
-                self._parts[slot] = rebased(self.store, self.base.version, self._results[slot], state)
+                self._parts[slot] = rebased(self.store, self._parts[slot], state)
             except Conflict as error:
                 if len(self._parts) == 1:
                     raise

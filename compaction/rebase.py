@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from compaction.merge import CompactionResult
 from filestore.delta.actions import file_key
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
@@ -25,19 +24,32 @@ __all__ = ["Rebased", "rebased"]
 
 @dataclass(frozen=True, slots=True)
 class Rebased:
-    """The part of a compaction's commit in one slot, for a newer version: files to add and paths to remove."""
+    """The part of a compaction's commit in one slot, adapted to a version.
 
+    Attributes:
+        version: The version.
+        adds: The new files, with the rows marked that died since the compaction began.
+        inputs: The input files that are still in that version, as they are in it.
+    """
+
+    version: int
     adds: tuple[DataFile, ...]
-    removes: tuple[str, ...]
+    inputs: tuple[DataFile, ...]
+
+    @property
+    def removes(self) -> tuple[str, ...]:
+        """The paths that the commit removes."""
+        return tuple(file.path for file in self.inputs)
 
 
-def rebased(store: FileStore, base_version: int, result: CompactionResult, state: TableState) -> Rebased:
-    """Adapts a result to a newer version. It may be called again for a still newer one.
+def rebased(store: FileStore, part: Rebased, state: TableState) -> Rebased:
+    """Adapts a part to a newer version. It carries over only what died since the version of the part.
+
+    So the work of an attempt is that of the commits since the attempt before it, whatever happened earlier.
 
     Args:
         store: The table.
-        base_version: The version that was compacted.
-        result: The result of its compaction.
+        part: The result of the compaction, or of the rebase before this one.
         state: The newest version.
 
     Raises:
@@ -45,17 +57,17 @@ def rebased(store: FileStore, base_version: int, result: CompactionResult, state
     """
     table = store.table_files(state)
     dead: list[pl.DataFrame] = []
-    for file in result.inputs:
+    for file in part.inputs:
         now = state.files.get(file.path)
         if now is None:
-            _check_died_out(store, file.path, base_version, state.version)
+            _check_died_out(store, file.path, part.version, state.version)
         died = died_meanwhile(table, file, now)
         if len(died) and not table.definition.primary_key:
             raise input_changed(f"rows of {file.path} died, and without a key they cannot be found again")
         if len(died):
             dead += keys_at(table, file, died)
-    removes = tuple(file.path for file in result.inputs if file.path in state.files)
-    return Rebased(without(table, result.adds, dead) if dead else result.adds, removes)
+    inputs = tuple(state.files[file.path] for file in part.inputs if file.path in state.files)
+    return Rebased(state.version, without(table, part.adds, dead) if dead else part.adds, inputs)
 
 
 def _check_died_out(store: FileStore, path: str, base_version: int, version: int) -> None:

@@ -14,7 +14,7 @@ from filestore.delta.actions import encode
 from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
-from filestore.model.snapshot import Snapshot
+from filestore.model.snapshot import Operation, Snapshot
 
 __all__ = ["Committed", "Rebaser", "base_expired", "commit_version"]
 
@@ -22,6 +22,12 @@ Rebaser = Callable[[Proposal, TableState, Rebase], Proposal]
 """Adapts a proposal to the given state, in which some slots changed. It may be called several times."""
 
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.005, 5.0
+
+_CARRY_OVER = frozenset({Operation.COMPACT, Operation.ALTER})
+"""Operations whose rebase carries over what others committed, so that it has more to do the longer they wait.
+
+They try again at once: with pauses they would lose every race beside a writer that never pauses.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +70,8 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
         if written is not None:
             _require_predecessor(log, written, proposal)
             return Committed(written.snapshot(), state.next(written.version, written.actions), True, attempt)
-        ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
+        if proposal.operation not in _CARRY_OVER:
+            ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
     raise Conflict(
         f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "
         "commit.max-retries",

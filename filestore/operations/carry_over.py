@@ -27,7 +27,7 @@ Rows = npt.NDArray[np.int64]
 
 
 def died_meanwhile(table: TableFiles, before: DataFile, now: DataFile | None) -> Rows:
-    """Returns the rows of a file that were alive at the compaction's start and are dead now (all if it was removed)."""
+    """Returns the rows of a file that were alive before and are dead now: all that were alive if it was removed."""
     if now is not None and now.vector == before.vector:
         return np.empty(0, dtype=np.int64)
     then = positions(table.storage, table.location, before.vector).astype(np.int64)
@@ -48,7 +48,10 @@ def keys_at(table: TableFiles, file: DataFile, rows: Rows) -> list[pl.DataFrame]
 
 
 def without(table: TableFiles, adds: tuple[DataFile, ...], dead: list[pl.DataFrame]) -> tuple[DataFile, ...]:
-    """Returns the new files with those keys dead from birth; it leaves out files that have no live row left."""
+    """Marks those keys dead in the new files, too; files that have no live row left are left out.
+
+    The keys must be live in the new files. Rows that are dead in them already stay so.
+    """
     definition = table.definition
     probes = arrow_table(pl.concat(dead).sort(definition.sort_key), _key_schema(table))
     builder = VectorFileBuilder(table.ambient.new_id())
@@ -58,8 +61,11 @@ def without(table: TableFiles, adds: tuple[DataFile, ...], dead: list[pl.DataFra
             [np.empty(0, dtype=np.int64), *(m.positions for m in FileLookup(table, file).find(probes))]
         )
         found += len(rows)
-        if len(rows) < file.rows:
-            kept.append(file.with_vector(builder.add(np.sort(rows).astype(np.uint64))) if len(rows) else file)
+        if not len(rows):
+            kept.append(file)
+        elif len(rows) < file.live_rows:
+            before = positions(table.storage, table.location, file.vector)
+            kept.append(file.with_vector(builder.add(np.union1d(before, rows.astype(np.uint64)))))
     if found != probes.num_rows:
         raise Corrupt(
             f"{probes.num_rows - found} of {probes.num_rows} keys that died during a compaction are not in its new "

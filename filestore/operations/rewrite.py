@@ -94,14 +94,10 @@ class _Done:
     """A file that was rewritten.
 
     Attributes:
-        source: The file as it was then.
-        written: The new files as they were written.
         alive: The new files with the rows marked that died since; without files that have no live row left.
         seen: The file as of the version to which `alive` was adapted.
     """
 
-    source: DataFile
-    written: tuple[DataFile, ...]
     alive: tuple[DataFile, ...]
     seen: DataFile
 
@@ -124,7 +120,7 @@ class TableRewrite:
         todo = [file for file in state.files.values() if not self._caught_up(file)]
         tasks = [RewriteTask(self._before, self._after, file) for file in todo]
         for file, written in zip(todo, self._runner(tasks) if tasks else (), strict=True):
-            self._done[file.path] = _Done(file, written, written, file)
+            self._done[file.path] = _Done(written, file)
             self._made.update(new.path for new in written)
         return tuple(file for done in self._done.values() for file in done.alive)
 
@@ -136,11 +132,11 @@ class TableRewrite:
         if not self._before.definition.primary_key:
             return False
         try:
-            rows = died_meanwhile(self._before, done.source, file)
+            rows = died_meanwhile(self._before, done.seen, file)
         except Conflict:
             return False  # dead rows are alive again, as after a rollback
         dead = keys_at(self._before, file, rows) if len(rows) else []
-        done.alive = without(self._after, done.written, dead) if dead else done.written
+        done.alive = without(self._after, done.alive, dead) if dead else done.alive
         done.seen = file
         self._made.update(vector_file(new.vector) for new in done.alive if new.vector is not None)
         return True

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import deltalake
+import numpy as np
 import polars as pl
 import pytest
 
-from compaction import compact
+from compaction import compact, rebase
 from compaction.choice import sorted_runs
 from compaction.compact import compact_slots, compact_table, plan_compaction
 from compaction.merge import CompactionResult, CompactionTask
@@ -21,7 +22,9 @@ from filestore.commit.proposal import Proposal
 from filestore.delta.actions import add_action, encode, remove_action
 from filestore.errors import Conflict, Unavailable
 from filestore.files.writer import TableFiles
+from filestore.model.files import DataFile
 from filestore.model.snapshot import Operation
+from filestore.operations.carry_over import keys_at
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.faults import Call, FailAt, FaultyStorage
@@ -230,6 +233,29 @@ def test_vectors_of_lost_races_do_not_stay(folder: Path) -> None:
     assert not waiting
     assert [f.path for f in store.state().files.values() if f.vector], "rows of the new files died"
     assert not [found for found in assert_healthy(store).findings if found.code is Invariant.ORPHAN]
+
+
+def test_a_rebase_carries_over_only_what_died_since_the_last_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise each attempt of a compaction would take longer than the one before, and it would never commit."""
+    store = filled(folder, bucket=1)
+    waiting = [rows(range(3, 4), 7), rows(range(10, 15), 8), rows(range(50, 90), 9)]
+    expected = {row["id"]: row["v"] for row in [*read(store), *(row for batch in waiting for row in batch)]}
+    carried: list[int] = []
+
+    def recorded(table: TableFiles, file: DataFile, died: np.ndarray) -> list[pl.DataFrame]:
+        carried.append(len(died))
+        return keys_at(table, file, died)
+
+    def hook(call: Call) -> None:
+        if call.operation == "write_new" and "_delta_log/" in call.path and not call.done and waiting:
+            write(store, waiting.pop())
+
+    monkeypatch.setattr(rebase, "keys_at", recorded)
+    assert compact_table(reopen(store, FaultyStorage(LocalStorage(), hook)), full=True) is not None
+    assert sum(carried) == 40 + 5 + 1
+    assert {row["id"]: row["v"] for row in read(store)} == expected
+    assert read_polars(store.location) == read(store)
+    assert_healthy(store)
 
 
 def test_when_everything_died_in_between_nothing_is_added(folder: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from filestore import layout
 from filestore.commit.conflict import Rebase
-from filestore.commit.loop import Committed
+from filestore.commit.loop import Committed, commit_version
 from filestore.commit.plan import commit_info, plan_actions
 from filestore.commit.proposal import AppVersion, Proposal
 from filestore.commit.protocol import metadata_only
@@ -178,6 +178,44 @@ def test_a_writer_that_loses_races_goes_on(store: FileStore, storage: FaultyStor
     assert len(prepared.rebases) == races
     assert {row["id"]: row["v"] for row in read(store)} == {1: 1, 2: 2}
     assert_healthy(store)
+
+
+@dataclass
+class Busy:
+    """A clock on which another writer commits every 200 ms: whenever the time passes, its commits are made."""
+
+    store: FileStore
+    ms: int = 1_700_000_000_000
+    next_ms: int = 1_700_000_000_200
+    commits: int = 0
+
+    def sleep(self, seconds: float) -> None:
+        self.ms += int(seconds * 1000)
+        while self.next_ms <= self.ms:
+            self.next_ms += 200
+            self.commits += 1
+            write(self.store, [{"id": 1, "v": self.commits}])
+
+
+def test_a_compaction_does_not_starve_beside_a_busy_writer(folder: Path) -> None:
+    """Each commit that it missed costs its rebase 120 ms: if it waited between attempts, it would never catch up."""
+    table = create(folder / "t", define(COLUMNS, ["id"]), ambient=seeded(1))
+    busy = Busy(reopen(table))
+    ambient = replace(seeded(2), now_ms=lambda: busy.ms, sleep=busy.sleep)
+    base, seen = table.state(), 0
+
+    def rebase(proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
+        nonlocal seen
+        missed, seen = busy.commits - seen, busy.commits
+        busy.sleep(0.12 * missed)
+        return proposal
+
+    prepared = prepare(table, [{"id": 2, "v": 2}]).proposal
+    busy.sleep(2)  # the merge took that long
+    compaction = replace(prepared, operation=Operation.COMPACT, commit_id="slow")
+    committed = commit_version(table.delta_log, base, compaction, rebase, ambient)
+    assert committed.fresh
+    assert busy.commits < 30, "10 while it merged, 6 + 4 + 2 + 1 + 1 while it caught up"
 
 
 def test_too_many_races_are_a_conflict_and_commit_nothing(folder: Path, storage: FaultyStorage) -> None:
