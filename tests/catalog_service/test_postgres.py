@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
@@ -25,7 +26,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Conflict, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.storage.local import LocalStorage
 from tests.catalog_service.faults import check, orders
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.servers.pooling_proxy import PoolingProxy
 from tests.servers.postgres import PostgresServer
 from tests.waiting import until
@@ -33,6 +34,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 AMBIENT = system_ambient()
+RESTARTS = [signal.SIGINT, signal.SIGQUIT]  # fast, and immediate
 
 
 @pytest.fixture
@@ -62,7 +64,7 @@ def most_connections(server: PostgresServer) -> Iterator[list[int]]:
     found.append(max(seen))
 
 
-@pytest.mark.parametrize("over", ["embedded", "http"])
+@pytest.mark.parametrize("over", sampled(["http", "embedded"], 2, test=2))
 def test_64_tables_at_once(server: PostgresServer, database: str, warehouse: str, over: str) -> None:
     """They wait for one another for milliseconds only: 2 s on two free cores, where nothing may take 30 s."""
     names = [f"t{i:02}" for i in range(64)]
@@ -249,8 +251,7 @@ class Load:
         server.start()
 
 
-@pytest.mark.parametrize("over", ["http", "embedded"])
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["fast", "immediate"])
+@pytest.mark.parametrize(("over", "how"), sampled(product(["http", "embedded"], RESTARTS), 4, test=2, names=2))
 def test_a_restart_of_the_server_under_load(
     server: PostgresServer, database: str, warehouse: str, how: signal.Signals, over: str, depth: Depth
 ) -> None:

@@ -39,7 +39,7 @@ def run(store: Store, folder: Path, call: int) -> int:
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) -> None:
-    rounds = depth.times(2, deep=5)
+    rounds = depth.times(1, deep=5)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     dice = random.Random(seed)
@@ -52,7 +52,7 @@ def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) 
             os.utime(folder / "draft", (1_700_000_000 + written,) * 2)  # Spark takes the oldest first
             (folder / "draft").rename(folder / "inbox" / f"{written:05d}.json")
             written += 1
-        call = dice.randint(1, 45)
+        call = dice.randint(1, 20 if number == 0 else 45)  # the first one dies for certain
         died += run(store, folder, call) == DIED
         version = table.filestore.state().version
         where = f"seed {seed}, round {number}, call {call}"
@@ -60,7 +60,7 @@ def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) 
         found = {row["id"]: row["batch"] for row in rows(table)}
         assert found == {row["id"]: row["batch"] for row in after(seed, range(version))}, where
         assert_healthy(table.filestore)
-    assert died >= rounds // 2
+    assert died >= max(1, rounds // 2)
     assert run(store, folder, 0) == 0
     assert table.filestore.state().version == written, "one commit a batch, also of those that were repeated"
     assert {r["id"]: r["batch"] for r in assert_whole(table)} == {
