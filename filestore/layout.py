@@ -97,6 +97,11 @@ def checkpoint_path(version: int) -> str:
     return f"{DELTA_LOG}/{version:020d}.checkpoint.parquet"
 
 
+def names_since(version: int) -> str:
+    """Returns a text behind the names of all earlier versions in ``_delta_log``, and before those of this version."""
+    return f"{version:020d}"
+
+
 def parse_log_entry(name: str) -> LogEntryName | None:
     """Parses a file name in ``_delta_log``; returns None for files that are neither commit nor checkpoint."""
     if match := _ENTRY.fullmatch(name):

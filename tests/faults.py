@@ -17,7 +17,7 @@ import pytest
 import log.table.retention
 import log.table.session
 import tablestore.recovering.republish
-from filestore.errors import TableStoreError
+from filestore.errors import NotFound, TableStoreError
 from filestore.storage.interface import FileInfo, ReadableFile, Storage
 from filestore.storage.locations import Storages
 from log.table.systems import open_log
@@ -107,6 +107,15 @@ class FaultyStorage:
     def read(self, path: str) -> bytes:
         return self._do("read", path, lambda: self.inner.read(path))  # type: ignore[no-any-return]
 
+    def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
+        return [self._read_if_there(path) for path in paths]
+
+    def _read_if_there(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except NotFound:
+            return None
+
     def write_new(self, path: str, data: bytes) -> None:
         self._do("write_new", path, lambda: self.inner.write_new(path, data))
 
@@ -138,8 +147,8 @@ class FaultyStorage:
     def walk(self, path: str) -> Iterator[FileInfo]:
         return self._do("walk", path, lambda: self.inner.walk(path))  # type: ignore[no-any-return]
 
-    def list_names(self, path: str) -> list[str]:
-        return self._do("list_names", path, lambda: self.inner.list_names(path))  # type: ignore[no-any-return]
+    def list_names(self, path: str, after: str = "") -> list[str]:
+        return self._do("list_names", path, lambda: self.inner.list_names(path, after))  # type: ignore[no-any-return]
 
     def delete(self, path: str) -> None:
         self._do("delete", path, lambda: self.inner.delete(path))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import reduce
+from itertools import chain
 
 from filestore import layout
 from filestore.ambient import Ambient
@@ -53,11 +55,11 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
         Unavailable: storage failed; nothing was committed.
         CommitUnknown: storage failed and the outcome is unknown: look for ``proposal.commit_id`` in the history.
     """
-    _require_same_table(log, base)
-    state = base
+    state, later = base, _later_in_same_table(log, base)
     for attempt in range(base.definition.options["commit.max-retries"] + 1):
         started = ambient.now_ms()
-        newest, between = _advance(log, state)
+        between = list(later)
+        newest = reduce(lambda known, entry: known.next(entry.version, entry.actions), between, state)
         match judge(proposal, newest, between):
             case Done(version):
                 return _already(log, newest, version, proposal, between)
@@ -72,6 +74,7 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
             return Committed(written.snapshot(), state.next(written.version, written.actions), True, attempt)
         if proposal.operation not in _CARRY_OVER:
             ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
+        later = log.commits_after(state.version)
     raise Conflict(
         f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "
         "commit.max-retries",
@@ -88,9 +91,18 @@ def _longest_pause(attempt: int, attempt_s: float) -> float:
     return min(_MAX_BACKOFF_S, first * (1 << min(attempt, 10)))
 
 
-def _require_same_table(log: DeltaLog, base: TableState) -> None:
-    """Refuses a base of another table: a writer with an old state must not write into the log of a new table."""
-    entry = log.commit(base.version)
+def _later_in_same_table(log: DeltaLog, base: TableState) -> Iterable[Commit]:
+    """Returns the entries after the base. Refuses a base of another table, into whose log nothing must be written.
+
+    Both are read side by side, so the base's entry may be read first. If the base expires between the two reads, its
+    successor may be missing although it was written once: `_require_predecessor` takes back what is written then.
+    """
+    entry, successor = log.commits([base.version, base.version + 1])
+    _require_same_table(log, base, entry)
+    return () if successor is None else chain([successor], log.commits_after(successor.version))
+
+
+def _require_same_table(log: DeltaLog, base: TableState, entry: Commit | None) -> None:
     if entry is None and log.is_table(base.table_id):
         raise base_expired(log, base.version)
     if entry is None or entry.timestamp_ms != base.timestamp_ms:
@@ -127,13 +139,6 @@ def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> 
         ) from error
     log.storage.delete(layout.join(log.location, layout.log_entry_path(written.version)))
     raise base_expired(log, written.version - 1)
-
-
-def _advance(log: DeltaLog, state: TableState) -> tuple[TableState, list[Commit]]:
-    between = list(log.commits_after(state.version))
-    for entry in between:
-        state = state.next(entry.version, entry.actions)
-    return state, between
 
 
 def _try_version(log: DeltaLog, state: TableState, proposal: Proposal, ambient: Ambient) -> Commit | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
@@ -20,6 +21,11 @@ from filestore.storage.interface import Storage
 __all__ = ["Commit", "DeltaLog", "show_time"]
 
 Read = TypeVar("Read")
+Entries = frozenset[layout.LogEntryName]
+"""The names of entries and checkpoints that a listing shows."""
+
+_TOGETHER = 32
+"""How many entries are read side by side at most."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,11 +80,16 @@ class DeltaLog:
 
     def commit(self, version: int) -> Commit | None:
         """Reads the entry of a version; None if it does not exist (yet)."""
-        try:
-            data = self.storage.read(layout.join(self.location, layout.log_entry_path(version)))
-        except NotFound:
-            return None
-        return Commit(version, self._actions(version, data))
+        return self.commits([version])[0]
+
+    def commits(self, versions: Sequence[int]) -> list[Commit | None]:
+        """Reads the entries of several versions, side by side where that is faster; None for each that does not exist.
+
+        They are read in any order: that one exists says nothing of the time when another one did not exist.
+        """
+        paths = [layout.join(self.location, layout.log_entry_path(version)) for version in versions]
+        found = zip(versions, self.storage.read_each(paths), strict=True)
+        return [None if data is None else Commit(version, self._actions(version, data)) for version, data in found]
 
     def _actions(self, version: int, data: bytes) -> tuple[Action, ...]:
         try:
@@ -97,10 +108,19 @@ class DeltaLog:
         return Commit(version, self._actions(version, data.partition(b"\n")[0])).timestamp_ms
 
     def commits_after(self, version: int) -> Iterator[Commit]:
-        """Yields the entries after a version, oldest first, up to the newest."""
-        while (entry := self.commit(version + 1)) is not None:
-            yield entry
-            version += 1
+        """Yields the entries after a version, oldest first, up to the newest.
+
+        It reads as many entries side by side as it has found before, so it asks for no more entries that do not exist
+        than for those that do.
+        """
+        first = version + 1
+        while True:
+            together = min(max(1, version + 1 - first), _TOGETHER)
+            for entry in self.commits(range(version + 1, version + 1 + together)):
+                if entry is None:
+                    return
+                yield entry
+            version += together
 
     def is_table(self, table_id: str) -> bool:
         """Whether the table that is here now has that id."""
@@ -111,38 +131,65 @@ class DeltaLog:
 
     def latest(self, known: TableState | None = None) -> TableState:
         """Reads the newest version, and only the entries newer than `known`. `NotFound` if there is no table."""
-        state = known if known is not None else self.read_consistently(lambda: self._replay(None))
+        state = known if known is not None else self._newest_listed()
         for entry in self.commits_after(state.version):
             state = state.next(entry.version, entry.actions)
         return state
 
+    def _newest_listed(self) -> TableState:
+        """Reads the newest version that a listing shows. It lists only what follows the last known checkpoint."""
+        known = self._last_checkpoint()
+        return self.read_consistently(lambda entries: self._replay(None, entries), since=known)
+
+    def _last_checkpoint(self) -> int | None:
+        """Returns the version of a checkpoint, usually the newest (Delta protocol, "Last Checkpoint File").
+
+        None if the file is missing or damaged: it only makes reading faster.
+        """
+        [data] = self.storage.read_each([layout.join(self.location, layout.LAST_CHECKPOINT)])
+        if data is None:
+            return None
+        try:
+            found = json.loads(data)["version"]
+        except (ValueError, KeyError, TypeError):
+            return None
+        return found if isinstance(found, int) and found >= 0 else None
+
     def oldest(self) -> TableState:
         """Reads the oldest version that the entries and checkpoints that are left still describe."""
-        versions = self.versions()
+        entries = self._entries()
+        versions = _versions(entries)
         if versions[:1] == [0]:
             return self._from_first()
-        whole = sorted(set(versions) & set(self.checkpoints()))
+        whole = sorted(set(versions) & set(_checkpoints(entries)))
         if not whole:
             raise Corrupt(f"{self.location} has neither version 0 nor a checkpoint", code="version-gap")
         return self.checkpoint(whole[0])
 
     def at(self, version: int) -> TableState:
         """Reads the state of one version. `NotFound` says which versions there are."""
-        versions = self.versions()
+        entries = self._entries()
+        versions = _versions(entries)
         listed = versions and 0 <= version <= versions[-1]
         if not listed and (version < 0 or self.commit(version) is None):  # a listing may be late
             have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
             raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
-        return self._replay(version)
+        return self._replay(version, entries)
 
-    def read_consistently(self, read: Callable[[], Read]) -> Read:
-        """Reads several entries, and reads them again if some of them expired meanwhile."""
+    def read_consistently(self, read: Callable[[Entries], Read], since: int | None = None) -> Read:
+        """Reads several entries, and reads them again if some of them expired meanwhile.
+
+        Args:
+            read: Gets the names of the entries and checkpoints that exist.
+            since: A version that may have a checkpoint: if it has one, older names are left out.
+        """
+        entries = self._entries(since)
         while True:
-            entries = set(self._entries())
             try:
-                return read()
+                return read(entries)
             except (NotFound, Corrupt):
-                if set(self._entries()) == entries:
+                before, entries = entries, self._entries()
+                if entries == before:
                     raise
 
     def version_at(self, timestamp_ms: int) -> int:
@@ -150,10 +197,10 @@ class DeltaLog:
 
         Timestamps grow strictly with versions, whatever the writers' clocks show, so a bisection finds it.
         """
-        return self.read_consistently(lambda: self._version_at(timestamp_ms))
+        return self.read_consistently(lambda entries: self._version_at(timestamp_ms, entries))
 
-    def _version_at(self, timestamp_ms: int) -> int:
-        versions = self.versions()
+    def _version_at(self, timestamp_ms: int, entries: Entries) -> int:
+        versions = _versions(entries)
         found = bisect.bisect_right(versions, timestamp_ms, key=self._timestamp_ms)
         if not found and versions and versions[0] > 0:
             raise NotFound(
@@ -180,40 +227,52 @@ class DeltaLog:
             return 0
 
     def _timestamp_ms(self, version: int) -> int:
-        return int(self._required(version).snapshot().timestamp.timestamp() * 1000 + 0.5)
+        [entry] = self.required([version])
+        return int(entry.snapshot().timestamp.timestamp() * 1000 + 0.5)
 
-    def _required(self, version: int) -> Commit:
-        entry = self.commit(version)
-        if entry is None:
-            raise Corrupt(f"{self.location} lacks the log entry of version {version}", code="version-gap")
-        return entry
+    def required(self, versions: Sequence[int]) -> Iterator[Commit]:
+        """Yields the entries of versions, of which it reads several side by side.
+
+        Raises:
+            Corrupt: ``version-gap``: one of them does not exist.
+        """
+        for start in range(0, len(versions), _TOGETHER):
+            some = versions[start : start + _TOGETHER]
+            for version, entry in zip(some, self.commits(some), strict=True):
+                if entry is None:
+                    raise Corrupt(f"{self.location} lacks the log entry of version {version}", code="version-gap")
+                yield entry
 
     def versions(self) -> list[int]:
         """Lists the versions whose entries exist, ascending."""
-        return sorted(e.version for e in self._entries() if not e.checkpoint)
+        return _versions(self._entries())
 
     def checkpoints(self) -> list[int]:
         """Lists the versions that have a checkpoint, ascending."""
-        return sorted(e.version for e in self._entries() if e.checkpoint)
+        return _checkpoints(self._entries())
 
-    def _entries(self) -> list[layout.LogEntryName]:
-        names = self.storage.list_names(layout.join(self.location, layout.DELTA_LOG))
-        return [e for name in names if (e := layout.parse_log_entry(name)) is not None]
+    def _entries(self, since: int | None = None) -> Entries:
+        """Lists the entries and checkpoints; only those from `since` on, if that version has a checkpoint."""
+        folder = layout.join(self.location, layout.DELTA_LOG)
+        after = "" if since is None else layout.names_since(since)
+        found = frozenset(e for n in self.storage.list_names(folder, after) if (e := layout.parse_log_entry(n)))
+        if since is None or layout.LogEntryName(since, checkpoint=True) in found:
+            return found
+        return self._entries()
 
-    def _replay(self, version: int | None) -> TableState:
-        entries = self._entries()
+    def _replay(self, version: int | None, entries: Entries) -> TableState:
         if not entries:
             raise NotFound(f"there is no table at {self.location}", code="no-table")
         end = max(e.version for e in entries) if version is None else version
         checkpoint = max((e.version for e in entries if e.checkpoint and e.version <= end), default=None)
         state = self.checkpoint(checkpoint) if checkpoint is not None else self._from_first()
-        while state.version < end:
-            entry = self._required(state.version + 1)
+        for entry in self.required(range(state.version + 1, end + 1)):
             state = state.next(entry.version, entry.actions)
         return state
 
     def _from_first(self) -> TableState:
-        return TableState.initial(0, self._required(0).actions)
+        [entry] = self.required([0])
+        return TableState.initial(0, entry.actions)
 
     def checkpoint(self, version: int) -> TableState:
         """Reads the state that a checkpoint holds."""
@@ -221,8 +280,17 @@ class DeltaLog:
         with self.storage.open_read(path) as source, source.part([(0, source.size)]) as part:
             rows = pq.read_table(part.file).to_pylist(maps_as_pydicts="strict")
         actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
-        info = [a for a in self._required(version).actions if "commitInfo" in a]
+        [entry] = self.required([version])
+        info = [a for a in entry.actions if "commitInfo" in a]
         return TableState.initial(version, [*actions, *info])
+
+
+def _versions(entries: Entries) -> list[int]:
+    return sorted(entry.version for entry in entries if not entry.checkpoint)
+
+
+def _checkpoints(entries: Entries) -> list[int]:
+    return sorted(entry.version for entry in entries if entry.checkpoint)
 
 
 def show_time(timestamp_ms: int) -> str:

@@ -7,7 +7,8 @@ local           `LocalStorage`: the local file system
 objects         `ObjectStorage`: any store of objects, through a client
 client          `ObjectClient`: the requests that such a store answers
 obstore_client  S3 through obstore
-fsspec_client   S3 through s3fs, and every other file system of fsspec
+fsspec_client   every file system of fsspec
+s3fs_client     S3 through s3fs
 s3_settings     how a process reaches S3, and finds its credentials
 refusals        the errors, one function for each cause
 retries         which requests are repeated

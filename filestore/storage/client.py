@@ -75,8 +75,8 @@ class ObjectClient(Protocol):
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """Yields all objects below a folder."""
 
-    def list_names(self, folder: str) -> list[str]:
-        """Returns the names of the objects in a folder, without those in folders below it."""
+    def list_names(self, folder: str, after: str) -> list[str]:
+        """Returns the names of the objects in a folder that follow a text, without those in folders below it."""
 
     def delta_options(self) -> dict[str, str]:
         """Returns what `filestore.storage.interface.Storage.delta_options` returns."""

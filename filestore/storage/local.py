@@ -54,6 +54,16 @@ class LocalStorage:
         except OSError as error:
             raise _unavailable("read", path, error) from error
 
+    def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Reads the files one after the other."""
+        return [self._read_if_there(path) for path in paths]
+
+    def _read_if_there(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except NotFound:
+            return None
+
     def write_new(self, path: str, data: bytes) -> None:
         """Writes a temporary file, flushes it to disk and links it to its name."""
         _require_local(path)
@@ -140,11 +150,11 @@ class LocalStorage:
                     continue  # another process has removed it during the walk
                 yield FileInfo(full, stat.st_size, stat.st_mtime_ns // 1_000_000)
 
-    def list_names(self, path: str) -> list[str]:
+    def list_names(self, path: str, after: str = "") -> list[str]:
         """Returns the names in a folder."""
         _require_local(path)
         try:
-            return os.listdir(path)
+            return [name for name in os.listdir(path) if name > after]
         except FileNotFoundError:
             return []
         except OSError as error:

@@ -45,9 +45,9 @@ class S3Store:
             from filestore.storage.obstore_client import ObstoreClient
 
             return ObstoreClient(self.settings)
-        from filestore.storage.fsspec_client import s3_file_system
+        from filestore.storage.s3fs_client import S3fsClient
 
-        return s3_file_system(self.settings)
+        return S3fsClient(self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class FsspecStore:
         from filestore.storage.fsspec_client import FsspecClient
 
         try:
-            return FsspecClient.open(self.protocol, {})
+            return FsspecClient.open(self.protocol)
         except (ImportError, ValueError) as error:
             raise Unsupported(
                 f"there is no file system for {self.protocol}:// ({error}): install the package that it names, or take "

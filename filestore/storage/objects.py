@@ -12,6 +12,8 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,6 +30,7 @@ from filestore.storage.uploads import UploadFile, Uploads
 __all__ = ["ObjectStorage"]
 
 _DELETED_TOGETHER = 1000
+_READ_TOGETHER = 16
 
 _users: set[int] = set()
 """The processes that have opened a client: this one, or one of which this one is a fork."""
@@ -40,6 +43,7 @@ class _Process:
     client: ObjectClient
     uploads: Uploads = field(default_factory=Uploads)
     tails: Tails = field(default_factory=Tails)
+    readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_READ_TOGETHER, "read"))
 
 
 class ObjectStorage:
@@ -80,6 +84,20 @@ class ObjectStorage:
         own = self._own
         own.uploads.wait(path)
         return repeated(lambda: own.client.get(path))
+
+    def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
+        """Reads the objects side by side."""
+        first, *others = paths
+        with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads any more
+            coming = [self._own.readers.submit(self._read_if_there, path) for path in others]
+            return [self._read_if_there(first), *(found.result() for found in coming)]
+        return [self._read_if_there(path) for path in paths]
+
+    def _read_if_there(self, path: str) -> bytes | None:
+        try:
+            return self.read(path)
+        except NotFound:
+            return None
 
     def write_new(self, path: str, data: bytes) -> None:
         """Writes the object unless there is one.
@@ -158,10 +176,10 @@ class ObjectStorage:
         client = self._own.client
         yield from repeated(lambda: list(client.walk(path)))
 
-    def list_names(self, path: str) -> list[str]:
-        """Returns the names of the objects in a folder."""
+    def list_names(self, path: str, after: str = "") -> list[str]:
+        """Returns the names of the objects in a folder, by one request for 1,000 of them where the store can."""
         client = self._own.client
-        return repeated(lambda: client.list_names(path))
+        return repeated(lambda: client.list_names(path, after))
 
     def delete(self, path: str) -> None:
         """Deletes an object."""

@@ -122,12 +122,17 @@ class ObstoreClient:
                     modified_ms = int(meta["last_modified"].timestamp() * 1000)
                     yield FileInfo(root + meta["path"], meta["size"], modified_ms)
 
-    def list_names(self, folder: str) -> list[str]:
+    def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder."""
         bucket, key = self._at(folder)
         with _errors("list", folder):
-            found = obstore.list_with_delimiter(bucket.plain, key)
-        return [meta["path"].rpartition("/")[2] for meta in found["objects"]]
+            if not after:
+                found = obstore.list_with_delimiter(bucket.plain, key)["objects"]
+            else:  # it lists folders below, too: those that follow the text
+                pages = obstore.list(bucket.plain, key, offset=f"{key}/{after}", chunk_size=1000)
+                found = [meta for page in pages for meta in page]
+        names = (meta["path"].removeprefix(f"{key}/") for meta in found)
+        return [name for name in names if "/" not in name]
 
     def delta_options(self) -> dict[str, str]:
         """Returns the settings and credentials for object_store in other libraries."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
         lambda s: fold_table(s, full=True),
         lambda s: compact_table(s, full=True),
     ]
-    for number in range(6):
+    for number in range(8):
         change = {dice.randrange(40): number for _ in range(20)}
         commit_id = store.ambient.new_id()
         changed = [{"id": key, "v": value} for key, value in change.items()]
@@ -199,6 +199,9 @@ class Cut:
         data = self._inner.read(path)
         return data[: int(len(data) * self._share)] if path == self._path else data
 
+    def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
+        return [self.read(path) if self._inner.exists(path) else None for path in paths]
+
     def open_read(self, path: str) -> ReadableFile:
         return BytesFile(path, self.read(path)) if path == self._path else self._inner.open_read(path)
 
@@ -256,8 +259,8 @@ class Stale:
             self.names[f"{location}/{folder}"] = self._inner.list_names(f"{location}/{folder}")
         self.files = list(self._inner.walk(location))
 
-    def list_names(self, path: str) -> list[str]:
-        return self.names.get(path, self._inner.list_names(path))
+    def list_names(self, path: str, after: str = "") -> list[str]:
+        return [name for name in self.names.get(path, self._inner.list_names(path)) if name > after]
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         return iter(self.files) if self.files is not None else self._inner.walk(path)

@@ -61,6 +61,9 @@ class MemoryStorage:
         except KeyError:
             raise NotFound(f"file {path} does not exist", code="file-not-found") from None
 
+    def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
+        return [self.read(path) if path in self.files else None for path in paths]
+
     def write_new(self, path: str, data: bytes) -> None:
         if path in self.files:
             raise AlreadyExists(f"file {path} exists already", code="file-exists")
@@ -97,9 +100,10 @@ class MemoryStorage:
             if name.startswith(prefix):
                 yield FileInfo(name, len(self.files[name]), self.modified[name])
 
-    def list_names(self, path: str) -> list[str]:
+    def list_names(self, path: str, after: str = "") -> list[str]:
         prefix = path.rstrip("/") + "/"
-        return sorted({name.removeprefix(prefix).partition("/")[0] for name in self.files if name.startswith(prefix)})
+        names = {name.removeprefix(prefix).partition("/")[0] for name in self.files if name.startswith(prefix)}
+        return sorted(name for name in names if name > after)
 
     def delete(self, path: str) -> None:
         self.files.pop(path, None)

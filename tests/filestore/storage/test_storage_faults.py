@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from filestore.errors import AlreadyExists, Unsupported
-from filestore.storage import fsspec_client, obstore_client, retries
+from filestore.storage import obstore_client, retries, s3fs_client
 from filestore.storage.interface import Storage
 from filestore.storage.race_probe import require_exclusive
 from tests.filestore.storage.places import Place, s3_place
@@ -36,7 +36,7 @@ def proxy(moto: S3Endpoint) -> Iterator[S3Proxy]:
 
 @pytest.fixture(params=["obstore", "s3fs"])
 def place(request: pytest.FixtureRequest, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for client in (obstore_client, fsspec_client):
+    for client in (obstore_client, s3fs_client):
         monkeypatch.setattr(client, "REQUEST_S", 1)
     monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.01)
     monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.05)
