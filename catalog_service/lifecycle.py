@@ -50,16 +50,32 @@ from catalog_service.tables import TableSteps
 from catalog_service.topics import shares_topic
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
 from log.connector.declaration import KafkaDeclaration
 from managed_table.identity import TableIdentity
 
-__all__ = ["Lifecycle"]
+__all__ = ["Creation", "Lifecycle"]
 
 logger = logging.getLogger(__name__)
 
 DEBT_RETRY_MS = 10 * 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Creation:
+    """The result of a creation.
+
+    Attributes:
+        row: The table's row.
+        created: Whether this call created (or completed) the table.
+        state: Its first version, if this call wrote it.
+    """
+
+    row: TableRow
+    created: bool
+    state: TableState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,10 +128,8 @@ class Lifecycle:
 
     # ------------------------------------------------------------------------------------------ tables
 
-    def create_table(
-        self, database: str, name: str, definition: TableDefinition | KafkaDeclaration
-    ) -> tuple[TableRow, bool]:
-        """Returns the table of that name, and whether this call created (or completed) it.
+    def create_table(self, database: str, name: str, definition: TableDefinition | KafkaDeclaration) -> Creation:
+        """Creates (or completes) the table of that name, or returns the one that exists.
 
         Raises:
             NotFound: ``database-not-found``.
@@ -128,15 +142,15 @@ class Lifecycle:
             with self.locks.hold(_key(database, name)):
                 row = self.repository.table(database, name)
                 if row is not None and row.state is State.ACTIVE:
-                    return row, False
+                    return Creation(row, created=False)
                 if row is not None and (row.state is State.DROPPING or row.definition != definition):
                     self._discard(row)
                     row = None
                 if isinstance(definition, KafkaDeclaration):
-                    return self._declare(database, name, definition), True
+                    return Creation(self._declare(database, name, definition), created=True)
                 begun = row or self._begin(database, name, definition)
-                self._build(begun)
-                return replace(begun, state=State.ACTIVE), True
+                state = self._build(begun)
+                return Creation(replace(begun, state=State.ACTIVE), created=True, state=state)
         except Unavailable as error:
             if begun is not None and error.code == LOCK_LOST:
                 self._remove_late_writes(begun)
@@ -237,7 +251,7 @@ class Lifecycle:
         except TableStoreError as error:
             logger.warning("files of %s.%s (%s) may be left: %s", row.database, row.name, row.table_id, error)
 
-    def _build(self, row: TableRow) -> None:
+    def _build(self, row: TableRow) -> TableState:
         table, definition = self.identity(row), managed(row)
         try:
             self._require_own_topic(row)  # of two concurrent creations at least one sees the other's row
@@ -253,12 +267,13 @@ class Lifecycle:
             raise
         try:
             self._check(row)
-            self.steps.create_files(table, definition)
+            state = self.steps.create_files(table, definition)
             if not self.repository.set_state(row, State.ACTIVE):
                 raise lock_lost(_key(row.database, row.name), "another process has undone the creation")
         except Exception:
             self._undo(row, keep_log=False)
             raise
+        return state
 
     def _undo(self, row: TableRow, *, keep_log: bool) -> None:
         try:

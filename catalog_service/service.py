@@ -217,13 +217,13 @@ class CatalogService:
         definition = definition_of(request if is_local(self.warehouse) else without_local_log(request))
         if self._broker_policy is not None:
             self._broker_policy.check(definition)
-        row, created = self._lifecycle.create_table(database, name, definition)
-        if not created and not if_not_exists:
+        creation = self._lifecycle.create_table(database, name, definition)
+        if not creation.created and not if_not_exists:
             raise AlreadyExists(
                 f"table {name!r} exists already in database {database!r}: use it, or pass if_not_exists=true",
                 code="table-exists",
             )
-        return self._info(row, with_snapshot=True), created
+        return self._info(creation.row, creation.state, with_snapshot=True), creation.created
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = True) -> TableInfo:
         """Returns a table in full.
@@ -359,10 +359,11 @@ class CatalogService:
     def _database_location(self, name: str) -> str:
         return layout.join(self.warehouse, name)
 
-    def _info(self, row: TableRow, *, with_snapshot: bool) -> TableInfo:
+    def _info(self, row: TableRow, state: TableState | None = None, *, with_snapshot: bool) -> TableInfo:
         if isinstance(row.definition, KafkaDeclaration):
             return answers.kafka_table_info(row, row.definition)
-        state = self._state(row) if with_snapshot else None
+        if state is None and with_snapshot:
+            state = self._state(row)
         return answers.table_info(row, self._location(row), state, self._storage_options)
 
     def _state(self, row: TableRow) -> TableState:

@@ -12,6 +12,8 @@ from typing import Protocol
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.commit.create import create
+from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound
 from filestore.model.changes import Change
@@ -29,7 +31,6 @@ from log.table.retention import RetentionChange
 from log.table.store import LogStore
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
-from managed_table.opened import OpenedTable
 
 __all__ = ["ManagedTables", "TableSteps"]
 
@@ -72,8 +73,8 @@ class TableSteps(Protocol):
     def create_log(self, table: TableIdentity, definition: TableDefinition) -> None:
         """Creates the log. Raises `AlreadyExists` if another owner's is there, `Unsupported` for a broker's limits."""
 
-    def create_files(self, table: TableIdentity, definition: TableDefinition) -> None:
-        """Writes version 0, which names the log. Raises `AlreadyExists` if another table is there."""
+    def create_files(self, table: TableIdentity, definition: TableDefinition) -> TableState:
+        """Writes version 0, which names the log, and returns it. Raises `AlreadyExists` if another table is there."""
 
     def drop_log(self, table: TableIdentity, definition: TableDefinition) -> None:
         """Deletes the log, if there is one."""
@@ -142,11 +143,12 @@ class ManagedTables:
         if (note := retention_note(definition)) is not None:
             logger.warning("table %s: %s", table.identifier, note)
 
-    def create_files(self, table: TableIdentity, definition: TableDefinition) -> None:
+    def create_files(self, table: TableIdentity, definition: TableDefinition) -> TableState:
         """Stores the log's identity in version 0."""
         with self._log(table, definition) as log:
             identity = log.identity() if log is not None else None
-        FileStore.create(self._storage, table.location, definition, table.table_id, self._ambient, identity)
+        delta_log = DeltaLog(self._storage, table.location)
+        return create(delta_log, definition, table.table_id, identity, self._ambient)
 
     def drop_log(self, table: TableIdentity, definition: TableDefinition) -> None:
         """Deletes the log; a log that was never created is no error.
@@ -171,33 +173,33 @@ class ManagedTables:
 
     def state(self, table: TableIdentity) -> TableState:
         """Replays the table's Delta log from its last checkpoint."""
-        return self._open(table).state()
+        return self._opened(table)[1]
 
     def alter(self, table: TableIdentity, changes: Sequence[Change]) -> Snapshot:
         """Changes the table in its own Delta log: the catalog keeps the definition with which it was created."""
         retention = RetentionChange(table.log_config, self._ambient)
-        return alter(self._open(table), changes, effect=retention)
+        return alter(self._opened(table)[0], changes, effect=retention)
 
     def snapshots(self, table: TableIdentity, limit: int, before: int | None) -> list[Snapshot]:
         """Reads one commit for each snapshot."""
-        return self._open(table).snapshots(limit, before)
+        return self._opened(table)[0].snapshots(limit, before)
 
-    def _open(self, table: TableIdentity) -> FileStore:
-        try:
-            return OpenedTable(table, self._storage, self._ambient).filestore
-        except NotFound as error:
-            if error.code != "table-replaced":
-                raise
+    def _opened(self, table: TableIdentity) -> tuple[FileStore, TableState]:
+        """Returns the table's files, and the newest version, which it has just read."""
+        filestore = FileStore(self._storage, table.location, self._ambient)
+        state = filestore.state()
+        if state.table_id != table.table_id:
             raise Corrupt(
                 f"{table.location} contains another table than {table.identifier} of the catalog ({table.table_id}): "
                 "restore its files",
                 code="table-replaced",
-            ) from error
+            )
+        return filestore, state
 
     def _may_remove(self, table: TableIdentity) -> bool:
         """Whether its folder is its own, and not one of a table that was created there since."""
         try:
-            return FileStore.open(self._storage, table.location, self._ambient).state().table_id == table.table_id
+            return DeltaLog(self._storage, table.location).latest().table_id == table.table_id
         except (NotFound, Corrupt):
             return True  # there is nothing, or what a half-done creation or removal left
 

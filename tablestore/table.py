@@ -281,11 +281,11 @@ class Table:
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         number = None if app is None else app_version(*app)
-        definition = self.definition
-        given = GivenRows(arrow_rows(rows, self.schema))
-        given.fitted(definition)  # rows that do not fit are refused before anything begins
-        snapshot = self._writer.write(given, overwrite=overwrite, app=number)
-        self.in_writer.after_commit(definition)
+        state = self.filestore.state()
+        given = GivenRows(arrow_rows(rows, state.definition.schema.to_arrow()))
+        given.fitted(state.definition)  # rows that do not fit are refused before anything begins
+        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state)
+        self.in_writer.after_commit(state.definition)
         return snapshot
 
     def drop_partitions(self, partitions: Sequence[Mapping[str, Any]]) -> Snapshot | None:

@@ -46,7 +46,7 @@ class ChangeWriter(Discarding):
         """Closes the open file, makes all files durable, and returns them."""
         self._roll()
         for file in self._done:
-            self._table.storage.sync(self._table.path(file.path))
+            self._table.sync(file.path)
         return tuple(self._done)
 
     def _open(self, schema: pa.Schema, **how: object) -> ParquetSink:

@@ -9,6 +9,7 @@ from filestore.delta.vectors import vector_file
 from filestore.errors import Unavailable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
+from filestore.storage.local import writing
 
 __all__ = ["discard", "remove", "write_file"]
 
@@ -35,18 +36,20 @@ def _paths(files: Iterable[DataFile]) -> set[str]:
 
 
 def write_file(table: TableFiles, path: str, content: bytes) -> None:
-    """Writes a small new file; after a failure it removes what may be there all the same.
+    """Writes a small file and makes it durable; after a failure it removes what may be there all the same.
 
     Args:
         table: The table.
-        path: The file's path, relative to the table.
+        path: The file's path, relative to the table, at which no file exists yet.
         content: All of its bytes.
 
     Raises:
         Unavailable: the storage failed.
     """
     try:
-        table.storage.write_new(table.path(path), content)
+        with writing(table.path(path)), table.storage.open_write(table.path(path)) as file:
+            file.write(content)
+        table.sync(path)
     except Unavailable:
         remove(table, [path])
         raise

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import polars.selectors as cs
@@ -41,6 +42,7 @@ class TableFiles:
         definition: The schema, keys and options.
         ambient: The source of ids and time.
         cache: What look-ups keep of the files for later ones; None keeps nothing. Each process has its own.
+        unsynced: Collects files that `synced_together` will make durable; None: each is made durable on its own.
     """
 
     storage: Storage
@@ -48,10 +50,35 @@ class TableFiles:
     definition: TableDefinition
     ambient: Ambient
     cache: LookupCache | None = field(default=None, compare=False, repr=False)
+    unsynced: list[str] | None = field(default=None, compare=False, repr=False)
 
     def path(self, relative: str) -> str:
         """Returns the whole path of a relative one."""
         return layout.join(self.location, relative)
+
+    def sync(self, relative: str) -> None:
+        """Makes a closed file durable, now or at the end of `synced_together`."""
+        if self.unsynced is None:
+            self.storage.sync(self.path(relative))
+        else:
+            self.unsynced.append(relative)
+
+    @contextmanager
+    def synced_together(self) -> Iterator[TableFiles]:
+        """Surrounds a task that writes several files: they are made durable at its end, and not one by one.
+
+        So its files are uploaded side by side, and while it works on the next ones.
+
+        Yields:
+            The same table, for the writers of these files.
+
+        Raises:
+            Unavailable: the storage failed; some of the files may exist.
+        """
+        together = replace(self, unsynced=[])
+        yield together
+        for relative in together.unsynced or ():
+            self.storage.sync(self.path(relative))
 
     @property
     def file_schema(self) -> pa.Schema:
@@ -111,7 +138,7 @@ class DataWriter(Discarding):
         """Closes the open file, makes all files durable, and returns them in key order."""
         self._roll()
         for file in self._done:
-            self._table.storage.sync(self._table.path(file.path))
+            self._table.sync(file.path)
         return tuple(self._done)
 
     def _roll(self) -> None:

@@ -41,7 +41,7 @@ class RunWriter(Discarding):
         if self._sink is None:
             return None
         size = self._sink.close()
-        self._table.storage.sync(self._table.path(self._path))
+        self._table.sync(self._path)
         return size
 
     @property

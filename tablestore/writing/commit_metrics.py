@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from filestore.ambient import Ambient
+from filestore.commit.loop import Committed
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.metrics.meter import LATENCY_S, TABLE, Kind, Meter, Metric
-from filestore.model.snapshot import Snapshot
 
 __all__ = ["COMMIT_METRICS", "CommitMeter"]
 
@@ -70,22 +70,22 @@ class CommitMeter:
     table: str
     ambient: Ambient
 
-    def measured(self, write: Callable[[], Snapshot | None]) -> Snapshot | None:
+    def measured(self, write: Callable[[], Committed | None]) -> Committed | None:
         """Runs a write and measures its outcome; a write that had nothing to do (None) is not counted."""
         began_ms = self.ambient.now_ms()
         try:
-            snapshot = write()
+            committed = write()
         except TableStoreError as error:
             outcome = next(name for kind, name in _OUTCOMES if isinstance(error, kind))
             self.meter.add(WRITES, (self.table, outcome))
             raise
-        if snapshot is None:
+        if committed is None:
             return None
         self.meter.add(WRITES, (self.table, "committed"))
         self.meter.observe(SECONDS, (self.table,), (self.ambient.now_ms() - began_ms) / 1000)
         for change, name in _CHANGES.items():
-            self.meter.add(ROWS, (self.table, change), snapshot.metrics.get(name, 0))
-        return snapshot
+            self.meter.add(ROWS, (self.table, change), committed.snapshot.metrics.get(name, 0))
+        return committed
 
     def raced(self, lost: int) -> None:
         """Counts versions that others committed first."""

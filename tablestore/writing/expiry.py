@@ -48,24 +48,23 @@ class WriterExpiry:
     def run_if_due(
         self,
         ambient: Ambient,
-        options: Callable[[], TableOptions],
+        options: TableOptions,
         drop: Callable[[Callable[[TableState], Drop]], object],
     ) -> None:
         """Drops expired partitions, if it is time. An error is logged, since the write itself has succeeded.
 
         Args:
             ambient: The clock.
-            options: Returns the table's newest options; it is called only if they can matter.
+            options: The table's newest options.
             drop: `TableWriter.drop_partitions`.
         """
         now = ambient.now_ms()
         if now < self._next_ms:
             return
         try:
-            newest = options()
-            interval: timedelta = newest["partition.expiration-check-interval"]
+            interval: timedelta = options["partition.expiration-check-interval"]
             self._next_ms = now + interval // _MILLISECOND
-            if newest["partition.expiration-time"] is not None:
+            if options["partition.expiration-time"] is not None:
                 drop(lambda state: expired(state, now))
         except TableStoreError as error:
             logger.warning("expired partitions stay for now: %s", error)

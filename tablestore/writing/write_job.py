@@ -24,6 +24,9 @@ from tablestore.writing.overwrite import only_in
 __all__ = ["TaskOutcome", "WriteJob", "WriteRunner"]
 
 
+_Work = Callable[[TableFiles, ChangeSink | None], Iterable[SlotResult]]
+
+
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
     """The result of one task of a write, or the error that another attempt would also have."""
@@ -66,7 +69,7 @@ class WriteJob:
             batches = only_in(batches, self.table.definition.partition_by, self.only)
         return self._logged(
             attempt,
-            lambda sink: write_sorted(self.table, self.base, batches, sink, self.producer, later=self.later),
+            lambda table, sink: write_sorted(table, self.base, batches, sink, self.producer, later=self.later),
             set(),
         )
 
@@ -74,18 +77,17 @@ class WriteJob:
         """Computes results again after other commits changed their slots; `base` is that of the newest version."""
         return self._logged(
             attempt,
-            lambda sink: (rebase_slot(self.table, self.base.get(r.slot, ()), r, sink) for r in earlier),
+            lambda table, sink: (rebase_slot(table, self.base.get(r.slot, ()), r, sink) for r in earlier),
             written_files(earlier),
         )
 
-    def _logged(
-        self, attempt: str, work: Callable[[ChangeSink | None], Iterable[SlotResult]], keep: set[str]
-    ) -> TaskOutcome:
+    def _logged(self, attempt: str, work: _Work, keep: set[str]) -> TaskOutcome:
         """Does the work in a log transaction. After an error it removes the new files, except those to keep."""
         done: list[SlotResult] = []
         try:
             if self.log is None:
-                done.extend(work(None))
+                with self.table.synced_together() as table:
+                    done.extend(work(table, None))
                 return TaskOutcome(tuple(done))
             with self.log.lend() as log:
                 return self._with_log(log, attempt, work, done)
@@ -93,16 +95,11 @@ class WriteJob:
             remove(self.table, written_files(done) - keep)
             raise
 
-    def _with_log(
-        self,
-        log: LogStore,
-        attempt: str,
-        work: Callable[[ChangeSink | None], Iterable[SlotResult]],
-        done: list[SlotResult],
-    ) -> TaskOutcome:
+    def _with_log(self, log: LogStore, attempt: str, work: _Work, done: list[SlotResult]) -> TaskOutcome:
         writer = log.begin(f"{self.transaction_prefix}/{attempt}")
         try:
-            done.extend(work(_sink(writer, self.table)))
+            with self.table.synced_together() as table:
+                done.extend(work(table, _sink(writer, table)))
             return TaskOutcome(tuple(done), writer.prepare())
         except BaseException:
             writer.abort()

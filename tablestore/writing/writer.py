@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from filestore.ambient import Ambient
+from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion
 from filestore.commit.protocol import Observer
 from filestore.delta.state import TableState
@@ -76,6 +77,7 @@ class TableWriter:
         overwrite: Overwrite = False,
         app: AppVersion | None = None,
         retries: bool = False,
+        base: TableState | None = None,
     ) -> Snapshot:
         """Writes the runner's rows as one commit.
 
@@ -85,6 +87,7 @@ class TableWriter:
             app: The caller's own number of the write: a second write with the same number changes nothing.
             retries: The runner may try a task more than once, so attempts that it does not report may have left log
                 transactions open.
+            base: The newest version, if the caller has just read it.
 
         Raises:
             InvalidRequest: rows that do not fit; nothing was changed.
@@ -95,10 +98,10 @@ class TableWriter:
         def begin(base: TableState) -> Write:
             return Write(self._table, base, run, replacement(overwrite, base.definition), app=app, retries=retries)
 
-        snapshot = self._committed(begin)
-        assert snapshot is not None, "a write always commits"
-        self._expiry.run_if_due(self._ambient, lambda: self.definition.options, self.drop_partitions)
-        return snapshot
+        committed = self._committed(begin, base)
+        assert committed is not None, "a write always commits"
+        self._expiry.run_if_due(self._ambient, committed.state.definition.options, self.drop_partitions)
+        return committed.snapshot
 
     def drop_partitions(self, choose: Callable[[TableState], Drop]) -> Snapshot | None:
         """Drops partitions with everything that is in them at the commit; returns None if they are empty.
@@ -110,16 +113,17 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
-        return self._committed(lambda base: Write.dropping(self._table, base, choose(base)))
+        committed = self._committed(lambda base: Write.dropping(self._table, base, choose(base)))
+        return None if committed is None else committed.snapshot
 
     def rollback(self, version: int) -> Snapshot:
         """Restores the rows of an older version; see `tablestore.writing.rollback.rollback`."""
         return rollback(self._table, version, _RepairAfterFailure(self))
 
-    def _committed(self, begin: Callable[[TableState], Write]) -> Snapshot | None:
-        def once() -> Snapshot | None:
-            committed = self._filestore.commit(lambda base: begin(base).begun(), observer=_WriteObserver(self))
-            return None if committed is None else committed.snapshot
+    def _committed(self, begin: Callable[[TableState], Write], base: TableState | None = None) -> Committed | None:
+        def once() -> Committed | None:
+            observer = _WriteObserver(self)
+            return self._filestore.commit(lambda newest: begin(newest).begun(), base=base, observer=observer)
 
         return self.meter.measured(once)
 
