@@ -84,10 +84,9 @@ def bitmap(storage: Storage, location: str, vector: DeletionVector) -> BitMap64:
         Corrupt: the length, checksum, magic number or cardinality differs from what the commit says.
     """
     path = join(location, vector_file(vector))
-    start, size = vector.offset or 0, vector.size + 8
-    with storage.open_read(path) as source, source.part([(start, min(start + size, source.size))]) as part:
-        # seeking behind the end would raise another error
-        record = part.file.read_at(size, start) if start < source.size else b""
+    start = vector.offset or 0
+    with storage.open_read(path) as source:
+        record = source.read(start, start + vector.size + 8)
     if len(record) != vector.size + 8:
         raise Corrupt(f"deletion vector at {vector.offset} of {path} is cut short", code="bad-vector")
     data = record[4:-4]

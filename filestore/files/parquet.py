@@ -13,11 +13,12 @@ import pyarrow.parquet as pq
 from filestore.contexts import Closing
 from filestore.errors import Corrupt
 from filestore.files.bloom import BloomFilter
-from filestore.storage.interface import ByteRange, FilePart, ReadableFile, Storage
+from filestore.storage.interface import ByteRange, ReadableFile, Storage
 from filestore.storage.refusals import no_file
 
-__all__ = ["ParquetReader", "column_ranges", "footer_range", "readable"]
+__all__ = ["ParquetReader", "column_ranges", "fetch_columns", "footer_range", "readable"]
 
+_FETCHED_BYTES = 8 << 20
 _FOOTER_END = 8  # the footer's length and a magic number (Parquet format, "File format")
 
 
@@ -35,6 +36,7 @@ class ParquetReader(Closing):
 
     def __init__(self, storage: Storage, path: str) -> None:
         self._path = path
+        self._is_local = storage.local_path(path) is not None
         self._source = storage.open_read(path)
         self._open = ExitStack()
         self._arrow_schema: pa.Schema | None = None  # kept because pyarrow converts the schema at each access
@@ -42,7 +44,8 @@ class ParquetReader(Closing):
     @cached_property
     def _file(self) -> pq.ParquetFile:
         with readable(self._path):
-            return pq.ParquetFile(self._open.enter_context(_with_footer(self._source)).file)
+            needed = () if self._is_local else _footer_ranges(self._source)
+            return pq.ParquetFile(self._open.enter_context(self._source.part(needed)).file)
 
     @property
     def size(self) -> int:
@@ -79,10 +82,15 @@ class ParquetReader(Closing):
         """Reads a row group; all columns if None."""
         names = None if columns is None else list(columns)
         with readable(self._path):
-            if self._source.whole:
+            if self._is_local:
                 return self._file.read_row_group(group, names, use_threads=False)
             with self._source.part(column_ranges(self.footer, group, columns)) as part:
                 return pq.ParquetFile(part.file, metadata=self.footer).read_row_group(group, names, use_threads=False)
+
+    def fetch(self, groups: Iterable[int], columns: Sequence[str]) -> None:
+        """Fetches columns of row groups side by side that are read next, unless they are large or on this machine."""
+        if not self._is_local:
+            fetch_columns(self._source, self.footer, groups, columns)
 
     def bloom_filter(self, group: int, leaf: int) -> BloomFilter | None:
         """Reads the Bloom filter of a leaf column of a row group, if it has one of a known kind."""
@@ -128,17 +136,20 @@ def _top_level(path: str, wanted: Container[str]) -> bool:
     return any(".".join(parts[:length]) in wanted for length in range(1, len(parts) + 1))
 
 
-@contextmanager
-def _with_footer(source: ReadableFile) -> Iterator[FilePart]:
-    """Opens the part of a Parquet file with its footer, which may be longer than the tail that every part has."""
-    if source.whole or source.size < _FOOTER_END:
-        with source.part(()) as part:
-            yield part
-        return
-    with source.part(()) as part:
-        length = int.from_bytes(part.file.read_at(4, source.size - _FOOTER_END), "little")
-    with source.part([(max(0, source.size - _FOOTER_END - length), source.size)]) as part:
-        yield part
+def fetch_columns(source: ReadableFile, footer: pq.FileMetaData, groups: Iterable[int], names: Sequence[str]) -> None:
+    """Fetches columns of row groups of an open file side by side, for readers that follow; not more than a few MB."""
+    ranges = [found for group in groups for found in column_ranges(footer, group, names)]
+    if sum(end - start for start, end in ranges) <= _FETCHED_BYTES:
+        source.fetch(ranges)
+
+
+def _footer_ranges(source: ReadableFile) -> list[ByteRange]:
+    """Returns where a Parquet file's footer is, which may be longer than the end that every part has."""
+    if source.size < _FOOTER_END:
+        return []
+    end = source.size - _FOOTER_END
+    length = int.from_bytes(source.read(end, end + 4), "little")
+    return [(max(0, end - length), source.size)]
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from filestore.errors import Corrupt, NotFound
 from filestore.files.columns import FileColumns
 from filestore.files.dead_rows import dead_rows_of
 from filestore.files.footers import footer_of
-from filestore.files.parquet import column_ranges, footer_range, readable
+from filestore.files.parquet import column_ranges, fetch_columns, footer_range, readable
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile
 from filestore.rows.frames import polars_schema
@@ -102,6 +102,18 @@ class RowGroups:
             ranges = [footer_range(footer, source.size), *column_ranges(footer, group, stored)]
             with source.part(ranges) as part:
                 yield part.path
+
+    def fetch(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> None:
+        """Fetches the row groups around those ascending positions side by side, for `read_at`; not if they are large.
+
+        It does nothing for a local file.
+        """
+        if self._storage.local_path(self.path) is not None:
+            return
+        stored = [self.columns.schema.column(name).in_files for name in names if name not in self.partition]
+        groups = np.flatnonzero(np.diff(np.searchsorted(rows, self._starts)))
+        with self._storage.open_read(self.path) as source:
+            fetch_columns(source, self.footer.metadata, groups.tolist(), stored)
 
     def read_at(self, rows: npt.NDArray[np.int64], names: Sequence[str]) -> Iterator[pl.DataFrame]:
         """Reads the rows at ascending positions of the file, live or deleted."""

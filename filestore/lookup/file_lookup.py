@@ -143,6 +143,7 @@ class FileLookup:
         if self._groups is None:
             self._groups = RowGroups(self._table, self._file)
         self._charge(self._stored(columns), self._groups.rows_around(rows))
+        self._groups.fetch(rows, columns)
         return self._groups.read_at(rows, columns)
 
     def _stored(self, columns: Sequence[str]) -> list[str]:
@@ -159,7 +160,9 @@ class FileLookup:
     # -------------------------------------------------------------------------------------------- from Parquet
 
     def _in_parquet(self, probes: pa.Table) -> Iterator[tuple[Rows, Rows, pa.Table | None]]:
-        for group, start, end in self._near(probes):
+        near = list(self._near(probes))
+        self._fetch(group for group, _, _ in near)
+        for group, start, end in near:
             rows = self._read(group)
             found, probe = match(rows, probes.slice(start, end - start), self._keys)
             alive = self._alive(found + self._starts[group])
@@ -179,6 +182,16 @@ class FileLookup:
             start, end = bounds_between(probes, self._keys, low, high)
             if start < end and self._passes(group, probes.slice(start, end - start)):
                 yield group, start, end
+
+    def _fetch(self, groups: Iterable[int]) -> None:
+        """Fetches the key columns of row groups side by side; all but the last one of the probes before are new."""
+        wanted = [group for group in groups if self._group is None or self._group[0] != group]
+        if wanted:
+            self._open().fetch(wanted, [self._in_file(name) for name in dict.fromkeys((*self._keys, *self._extra))])
+
+    def _in_file(self, name: str) -> str:
+        """The name of a column in files."""
+        return self._table.definition.schema.column(name).in_files
 
     def _passes(self, group: int, probes: pa.Table) -> bool:
         """Whether the row group may contain any of the probes by its Bloom filters. For many probes it surely may."""

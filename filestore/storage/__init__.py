@@ -13,7 +13,7 @@ s3_settings     how a process reaches S3, and finds its credentials
 refusals        the errors, one function for each cause
 retries         which requests are repeated
 sparse          objects as local files of which only some ranges are fetched
-tails           the last bytes of objects, which are kept
+kept            bytes of objects that are kept in memory
 uploads         objects that are being uploaded
 race_probe      whether a store lets exactly one of several writers win
 """

@@ -53,9 +53,19 @@ class ReadableFile(Closing, Protocol):
     def size(self) -> int:
         """The size of the whole file in bytes."""
 
-    @property
-    def whole(self) -> bool:
-        """Whether all bytes are on this machine, so that every part has them all."""
+    def read(self, start: int, end: int) -> bytes:
+        """Returns bytes of the file, and fewer behind its end.
+
+        Raises:
+            NotFound: the file was deleted meanwhile.
+            Unavailable: the storage does not answer.
+        """
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        """Fetches bytes side by side that parts will need soon, and keeps them for a while; errors as in `read`.
+
+        It does nothing if the file is on this machine. Fetch a few MB at most: it takes their memory.
+        """
 
     def part(self, ranges: Iterable[ByteRange]) -> AbstractContextManager[FilePart]:
         """Opens a part with these bytes, and with at least the last 64 kB of the file. It takes their memory.

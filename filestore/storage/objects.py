@@ -22,9 +22,9 @@ import pyarrow as pa
 from filestore.errors import AlreadyExists, NotFound, Unsupported
 from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient
 from filestore.storage.interface import FileInfo
+from filestore.storage.kept import Kept
 from filestore.storage.retries import repeated
 from filestore.storage.sparse import RemoteFile
-from filestore.storage.tails import Tails
 from filestore.storage.uploads import UploadFile, Uploads
 
 __all__ = ["ObjectStorage"]
@@ -42,7 +42,7 @@ class _Process:
 
     client: ObjectClient
     uploads: Uploads = field(default_factory=Uploads)
-    tails: Tails = field(default_factory=Tails)
+    kept: Kept = field(default_factory=Kept)
     readers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(_READ_TOGETHER, "read"))
 
 
@@ -128,23 +128,25 @@ class ObjectStorage:
     def replace(self, path: str, data: bytes) -> None:
         """Writes the object, and replaces one that exists."""
         own = self._own
-        own.tails.drop(path)
+        own.kept.drop(path)
         repeated(lambda: own.client.put(path, data))
 
     def open_read(self, path: str) -> RemoteFile:
         """Opens an object that never changes: one request for its end, unless that is known."""
         own = self._own
-        tail = own.tails.get(path)
-        if tail is None:
+        kept = own.kept.get(path)
+        if kept is not None:
+            tail = kept.tail
+        else:
             own.uploads.wait(path)
             tail = repeated(lambda: own.client.get_tail(path, TAIL_BYTES))
-            own.tails.put(path, tail)
+            own.kept.put(path, tail)
 
         def get_ranges(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             own.uploads.wait(path)
             return repeated(lambda: own.client.get_ranges(path, ranges))
 
-        return RemoteFile(tail, get_ranges)
+        return RemoteFile(path, tail, get_ranges, own.kept)
 
     def local_path(self, path: str) -> None:
         """Returns None: no object is on this machine."""
@@ -160,7 +162,7 @@ class ObjectStorage:
     def open_write(self, path: str) -> pa.NativeFile:
         """Creates an object, which is uploaded by threads of this process until `sync` returns."""
         own = self._own
-        return pa.PythonFile(UploadFile(own.uploads, own.client, path, own.tails.put), "w")
+        return pa.PythonFile(UploadFile(own.uploads, own.client, path, own.kept.put), "w")
 
     def sync(self, path: str) -> None:
         """Waits for the upload of an object."""
@@ -190,7 +192,7 @@ class ObjectStorage:
         own = self._own
         for path in paths:
             own.uploads.forget(path)
-            own.tails.drop(path)
+            own.kept.drop(path)
         for start in range(0, len(paths), _DELETED_TOGETHER):
             some = paths[start : start + _DELETED_TOGETHER]
             repeated(partial(own.client.delete, some))

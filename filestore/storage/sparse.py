@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from filestore.contexts import Closing
 from filestore.refused import refused
 from filestore.storage.client import Tail
 from filestore.storage.interface import ByteRange
+from filestore.storage.kept import Kept
 
 __all__ = ["RemoteFile", "SparseFile", "missing"]
 
@@ -31,32 +32,61 @@ class RemoteFile(Closing):
     """Implements `filestore.storage.interface.ReadableFile` for an object that never changes.
 
     Args:
+        path: Its path.
         tail: The last bytes of the object.
         get_ranges: Fetches ranges of it.
+        kept: Keeps what `fetch` has fetched.
     """
 
-    whole = False
-
-    def __init__(self, tail: Tail, get_ranges: GetRanges) -> None:
+    def __init__(self, path: str, tail: Tail, get_ranges: GetRanges, kept: Kept) -> None:
+        self._path = path
         self._tail = tail
         self._get_ranges = get_ranges
+        self._kept = kept
 
     @property
     def size(self) -> int:
         """The size of the object."""
         return self._tail.size
 
+    def read(self, start: int, end: int) -> bytes:
+        """Returns bytes that are here, or fetches them."""
+        end = min(end, self.size)
+        for at, data in self._here().items():
+            if at <= start <= end <= at + len(data):
+                return data[start - at : end - at]
+        return self._get_ranges([(start, end)])[0] if start < end else b""
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        """Fetches the bytes that are not here."""
+        if found := self._missing(ranges, self._here()):
+            self._kept.add(self._path, self._tail, found)
+
     @contextmanager
     def part(self, ranges: Iterable[ByteRange]) -> Iterator[SparseFile]:
-        """Fetches the bytes that the tail does not have."""
-        start = self.size - len(self._tail.data)
-        wanted = missing(ranges, [(start, self.size)], _GAP_BYTES)
-        found = zip(wanted, self._get_ranges(wanted), strict=True) if wanted else ()
-        sparse = SparseFile(self.size, [(start, self._tail.data), *((at, data) for (at, _), data in found)])
+        """Fetches the bytes that are not here."""
+        wanted, here = list(ranges), self._here()
+        found = self._missing(wanted, here)
+        touched = {at: data for at, data in here.items() if _touched(at, at + len(data), wanted)}
+        sparse = SparseFile(self.size, {**touched, **found, self._tail_start: self._tail.data}.items())
         try:
             yield sparse
         finally:
             sparse.close()
+
+    @property
+    def _tail_start(self) -> int:
+        return self.size - len(self._tail.data)
+
+    def _here(self) -> dict[int, bytes]:
+        """Returns the bytes in memory, by where they begin."""
+        kept = self._kept.get(self._path)
+        return {**(kept.pieces if kept is not None else {}), self._tail_start: self._tail.data}
+
+    def _missing(self, ranges: Iterable[ByteRange], here: Mapping[int, bytes]) -> dict[int, bytes]:
+        wanted = missing(ranges, [(at, at + len(data)) for at, data in here.items()], _GAP_BYTES)
+        found = self._get_ranges(wanted) if wanted else ()
+        return {start: data for (start, _), data in zip(wanted, found, strict=True)}
 
     def close(self) -> None:
         """Does nothing: each part is closed for itself."""
@@ -98,6 +128,10 @@ class SparseFile:
         """Closes the file. The memory is free as soon as no Arrow buffer refers to it."""
         self.file.close()
         os.close(self._descriptor)
+
+
+def _touched(start: int, end: int, wanted: Iterable[ByteRange]) -> bool:
+    return any(first < end and start < last for first, last in wanted)
 
 
 def missing(wanted: Iterable[ByteRange], held: Sequence[ByteRange], gap: int) -> list[ByteRange]:

@@ -23,12 +23,16 @@ __all__ = ["BytesFile", "MemoryStorage", "scanned_from"]
 class BytesFile(Closing):
     """A file whose bytes are all in memory (`filestore.storage.interface.ReadableFile`)."""
 
-    whole = True
-
     def __init__(self, path: str, data: bytes) -> None:
         self.path = path
         self.size = len(data)
         self.file = pa.BufferReader(data)
+
+    def read(self, start: int, end: int) -> bytes:
+        return bytes(self.file.read_at(end - start, start)) if start < self.size else b""
+
+    def fetch(self, ranges: Iterable[ByteRange]) -> None:
+        pass
 
     @contextmanager
     def part(self, ranges: Iterable[ByteRange]) -> Iterator[BytesFile]:

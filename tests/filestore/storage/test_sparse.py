@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from filestore.files.parquet import column_ranges, footer_range
 from filestore.storage.client import Tail
+from filestore.storage.kept import Kept
 from filestore.storage.sparse import RemoteFile, missing
 
 ranges = st.lists(
@@ -52,7 +53,8 @@ def test_readers_need_footer_and_columns_only() -> None:
         asked.extend(wanted)
         return [data[start:end] for start, end in wanted]
 
-    remote = RemoteFile(Tail(len(data), data[-8:]), get_ranges)  # all but the footer's length is a hole at first
+    # all but the footer's length is a hole at first
+    remote = RemoteFile("f", Tail(len(data), data[-8:]), get_ranges, Kept())
     needed = [footer_range(footer, len(data)), *column_ranges(footer, 1, ["id", "x"])]
     with remote.part(needed) as part:
         found = pl.scan_parquet([part.path], glob=False, use_statistics=False).slice(25_000, 100).select("id", "x")
