@@ -125,6 +125,9 @@ class FaultyStorage:
     def open_read(self, path: str) -> ReadableFile:
         return self._do("open_read", path, lambda: self.inner.open_read(path))  # type: ignore[no-any-return]
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        self.inner.read_ahead(paths)
+
     def local_path(self, path: str) -> str | None:
         return self.inner.local_path(path)
 

@@ -66,7 +66,8 @@ class History:
 
 def read_history(log: DeltaLog, version: int | None, findings: Findings) -> History:
     """Reads every entry once, oldest first, and checks each against the state before it."""
-    versions, checkpoints = log.versions(), set(log.checkpoints())
+    versions, listed = log.listed()
+    checkpoints = set(listed)
     history = History(findings, whole=versions[:1] == [0])
     wanted = max(versions, default=-1) if version is None else version
     state: TableState | None = None

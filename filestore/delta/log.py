@@ -245,11 +245,16 @@ class DeltaLog:
 
     def versions(self) -> list[int]:
         """Lists the versions whose entries exist, ascending."""
-        return _versions(self._entries())
+        return self.listed()[0]
 
     def checkpoints(self) -> list[int]:
         """Lists the versions that have a checkpoint, ascending."""
-        return _checkpoints(self._entries())
+        return self.listed()[1]
+
+    def listed(self) -> tuple[list[int], list[int]]:
+        """Lists the versions whose entries exist, and those that have a checkpoint, each ascending."""
+        entries = self._entries()
+        return _versions(entries), _checkpoints(entries)
 
     def _entries(self, since: int | None = None) -> Entries:
         """Lists the entries and checkpoints; only those from `since` on, if that version has a checkpoint."""

@@ -23,11 +23,15 @@ def discard(table: TableFiles, files: Iterable[DataFile], keep: Iterable[DataFil
 
 def remove(table: TableFiles, paths: Iterable[str]) -> None:
     """Removes files that nothing refers to. One that cannot be removed stays as an orphan, which the doctor lists."""
-    for path in sorted(paths):
-        try:
-            table.storage.delete(table.path(path))
-        except Unavailable as error:
-            logger.warning("%s could not be removed: %s", path, error)
+    listed = sorted(paths)
+    try:
+        table.storage.delete_all([table.path(path) for path in listed])
+    except Unavailable:
+        for path in listed:  # each for itself, so that one that is refused keeps no other
+            try:
+                table.storage.delete(table.path(path))
+            except Unavailable as error:
+                logger.warning("%s could not be removed: %s", path, error)
 
 
 def _paths(files: Iterable[DataFile]) -> set[str]:

@@ -147,9 +147,10 @@ def _retained(store: FileStore, first: int, *states: TableState) -> Retained:
 
 def _planned(store: FileStore, lives: Lifetimes, retained: Retained, state: TableState) -> Expiry:
     log = store.delta_log
-    entries = _entries(log, removable_entries(retained, log.versions(), log.checkpoints()))
-    versions = max(0, retained.first - first_retained(state))
-    return Expiry(retained.first, versions, _there(store, lives.unneeded(retained)), len(entries))
+    versions, checkpoints = log.listed()
+    entries = _entries(removable_entries(retained, versions, checkpoints), versions, checkpoints)
+    expiring = max(0, retained.first - first_retained(state))
+    return Expiry(retained.first, expiring, _there(store, lives.unneeded(retained)), len(entries))
 
 
 def _there(store: FileStore, paths: Sequence[str]) -> tuple[str, ...]:
@@ -186,20 +187,19 @@ def _clean(store: FileStore, lives: Lifetimes, announced: TableState, versions: 
     tagged = {tag.version for state in (announced, newest) for tag in tags_of(state).values()}
     retained = Retained(first, tuple(sorted(tagged)))
     files = _there(store, lives.unneeded(retained))
-    for path in files:
-        store.storage.delete(layout.join(store.location, path))
+    store.storage.delete_all([layout.join(store.location, path) for path in files])
     entries = _remove_entries(store, lives, retained)
     return Expiry(first_retained(announced), versions, files, entries)
 
 
 def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> int:
     log = store.delta_log
-    versions, checkpoints = log.versions(), log.checkpoints()
+    versions, checkpoints = log.listed()
     numbers = removable_entries(retained, versions, checkpoints)
     if not numbers or not _stands(log, lives, base_checkpoint(retained, versions, checkpoints)):
         return 0
-    paths = _entries(log, numbers)
-    for path in paths:
+    paths = _entries(numbers, versions, checkpoints)
+    for path in paths:  # one by one: a request for many of them would not keep their order
         store.storage.delete(layout.join(store.location, path))
     return len(paths)
 
@@ -212,14 +212,20 @@ def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
     return False
 
 
-def _entries(log: DeltaLog, versions: tuple[int, ...]) -> list[str]:
-    """Returns the paths of the entries and checkpoints of some versions, oldest first."""
-    stored, checkpoints = set(log.versions()), set(log.checkpoints())
+def _entries(some: Sequence[int], versions: Sequence[int], checkpoints: Sequence[int]) -> list[str]:
+    """Returns the paths of the entries and checkpoints of some versions, oldest first. Pure.
+
+    Args:
+        some: The versions, ascending.
+        versions: All versions that have an entry.
+        checkpoints: All versions that have a checkpoint.
+    """
+    stored, whole = set(versions), set(checkpoints)
     return [
         path
-        for version in versions
+        for version in some
         for path, there in (
-            (layout.checkpoint_path(version), version in checkpoints),
+            (layout.checkpoint_path(version), version in whole),
             (layout.log_entry_path(version), version in stored),
         )
         if there

@@ -37,5 +37,4 @@ def find_orphans(store: FileStore, before_ms: int, at_work_since_ms: Callable[[]
 
 def remove_orphans(store: FileStore, orphans: list[Leftover]) -> None:
     """Removes what `find_orphans` has just found."""
-    for left in orphans:
-        store.storage.delete(layout.join(store.location, left.path))
+    store.storage.delete_all([layout.join(store.location, left.path) for left in orphans])

@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
+from filestore.delta.vectors import vector_file
 from filestore.files.bounds import file_bounds, row_group_bounds
 from filestore.files.row_groups import DecodeBatch, RowGroups, decode_batches
 from filestore.files.writer import TableFiles
@@ -227,16 +228,20 @@ def _live_rows(
 ) -> Iterator[Part]:
     """Yields the batches of files that may contain a wanted row."""
     gone = dead or {}
-    opened = (RowGroups(table, file, gone.get(file.path)) for file in files)
-    hits = itertools.chain.from_iterable(_hits(table, plan, some) for some in _growing(opened))
+    opened = ([RowGroups(table, file, gone.get(file.path)) for file in some] for some in _growing(table, files))
+    hits = itertools.chain.from_iterable(_hits(table, plan, some) for some in opened)
     for batch in decode_batches(hits, table.definition.options["row-group.rows"]):
         yield partial(_frame, plan, batch, keys)
 
 
-def _growing(opened: Iterator[RowGroups]) -> Iterator[list[RowGroups]]:
-    """Groups of files that are pruned together: small ones first, so that reading begins soon. It keeps footers."""
-    size = 1
-    while some := list(itertools.islice(opened, size)):
+def _growing(table: TableFiles, files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
+    """Groups of files that are opened and pruned together: small ones first, so that reading begins soon."""
+    elsewhere = table.storage.local_path(table.location) is None
+    rest, size = iter(files), 1
+    while some := list(itertools.islice(rest, size)):
+        if elsewhere:
+            vectors = {vector_file(file.vector) for file in some if file.vector is not None}
+            table.storage.read_ahead([table.path(path) for path in (*(file.path for file in some), *vectors)])
         yield some
         size = min(2 * size, _JUDGED_FILES)
 

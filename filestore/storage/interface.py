@@ -100,6 +100,12 @@ class Storage(Protocol):
     def open_read(self, path: str) -> ReadableFile:
         """Opens a file that never changes for reading; the reader can seek."""
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Reads the ends of files side by side that `open_read` opens soon. Errors are left to it.
+
+        It does nothing for files on this machine.
+        """
+
     def local_path(self, path: str) -> str | None:
         """Returns the path by which a library can open the whole file itself; None if it is not on this machine."""
 

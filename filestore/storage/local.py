@@ -107,6 +107,9 @@ class LocalStorage:
         except OSError as error:
             raise _unavailable("open", path, error) from error
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Does nothing."""
+
     def local_path(self, path: str) -> str:
         """Returns the path itself."""
         return path

@@ -12,7 +12,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,7 +20,7 @@ from functools import partial
 import pyarrow as pa
 
 from filestore.errors import AlreadyExists, NotFound, Unsupported
-from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient
+from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient, Tail
 from filestore.storage.interface import FileInfo
 from filestore.storage.kept import Kept
 from filestore.storage.retries import repeated
@@ -134,19 +134,28 @@ class ObjectStorage:
     def open_read(self, path: str) -> RemoteFile:
         """Opens an object that never changes: one request for its end, unless that is known."""
         own = self._own
-        kept = own.kept.get(path)
-        if kept is not None:
-            tail = kept.tail
-        else:
-            own.uploads.wait(path)
-            tail = repeated(lambda: own.client.get_tail(path, TAIL_BYTES))
-            own.kept.put(path, tail)
+        tail = self._tail(own, path)
 
         def get_ranges(ranges: Sequence[tuple[int, int]]) -> list[bytes]:
             own.uploads.wait(path)
             return repeated(lambda: own.client.get_ranges(path, ranges))
 
         return RemoteFile(path, tail, get_ranges, own.kept)
+
+    def _tail(self, own: _Process, path: str) -> Tail:
+        kept = own.kept.get(path)
+        if kept is not None:
+            return kept.tail
+        own.uploads.wait(path)
+        tail = repeated(lambda: own.client.get_tail(path, TAIL_BYTES))
+        own.kept.put(path, tail)
+        return tail
+
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        """Reads the ends of objects of which nothing is kept."""
+        own = self._own
+        with suppress(RuntimeError):  # as in `read_each`
+            wait([own.readers.submit(self._tail, own, path) for path in paths if own.kept.get(path) is None])
 
     def local_path(self, path: str) -> None:
         """Returns None: no object is on this machine."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from filestore.errors import Unavailable
 from filestore.storage.client import PART_BYTES, TAIL_BYTES, ObjectClient, Tail
@@ -107,7 +108,19 @@ class Uploads:
 
     def _start(self, pool: ThreadPoolExecutor, path: str, work: Callable[[], None]) -> None:
         with self._lock:
-            self._running[path] = pool.submit(work)
+            started = self._running[path] = pool.submit(work)
+        started.add_done_callback(partial(self._ended, path))
+
+    def _ended(self, path: str, upload: Future[None]) -> None:
+        """Forgets an upload that has succeeded. An error is kept for `wait`, which whoever reads the object calls."""
+        if not upload.cancelled() and upload.exception() is None:
+            self._drop(path, upload)
+
+    def _drop(self, path: str, upload: Future[None]) -> None:
+        with self._lock:
+            if self._running.get(path) is upload:
+                del self._running[path]
+                self._in_parts.pop(path, None)
 
     def wait(self, path: str) -> None:
         """Waits for the upload of an object, if there is one, and raises its error."""
@@ -118,10 +131,7 @@ class Uploads:
         try:
             future.result()
         finally:
-            with self._lock:
-                if self._running.get(path) is future:
-                    del self._running[path]
-                    self._in_parts.pop(path, None)
+            self._drop(path, future)
 
     def forget(self, path: str) -> None:
         """Gives up the upload of an object that will be deleted, and waits for its end."""

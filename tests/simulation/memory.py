@@ -79,6 +79,9 @@ class MemoryStorage:
     def open_read(self, path: str) -> BytesFile:
         return BytesFile(path, self.read(path))
 
+    def read_ahead(self, paths: Sequence[str]) -> None:
+        pass
+
     def local_path(self, path: str) -> str:
         return path
 

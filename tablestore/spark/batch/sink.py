@@ -27,7 +27,6 @@ from filestore.rows.bucketing import bucket_of
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.order import slices_in_order
 from filestore.sorting.runs import RunFiles, gathered
-from filestore.storage.schemes import is_local
 from managed_table.opened import OpenedTable
 from tablestore.incoming.conform import conform
 from tablestore.spark.jobs.runner import Attempt, Failed, attempted
@@ -195,9 +194,7 @@ def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[st
                 parts[number] = _numbered(rows, definition, first)
                 first += rows.num_rows
             runs.append(files.put(slices_in_order(parts, _order(table))))
-        if not is_local(table.location):
-            for run in runs:
-                table.storage.sync(files.path(run))  # another process reads it, and uploads end in their own time
+        files.share(runs)
     except BaseException:
         files.remove(runs)
         raise

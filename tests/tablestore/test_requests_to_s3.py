@@ -1,0 +1,207 @@
+"""How many requests each operation on a table in S3 sends, and which of them it sends side by side.
+
+The bounds are those of the table in docs/operating.md, which operators plan with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Condition
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tablestore
+from filestore.errors import Unavailable
+from filestore.storage import retries
+from tests.depth import Depth
+from tests.servers.s3 import S3Endpoint
+from tests.servers.s3_proxy import Call, Fault, Kind, S3Proxy
+
+pytestmark = pytest.mark.s3
+
+BUCKETS = 4
+UPSERTED = 1000
+GROUP_ROWS = 4096
+PAGE = Path(__file__).parents[2] / "docs" / "operating.md"
+WRITES = (Kind.PUT, Kind.PUT_IF)
+READS = (Kind.GET, Kind.GET_RANGE, Kind.HEAD, Kind.LIST)
+
+
+@dataclass
+class Shop:
+    """A store in S3 with a table `shop.orders`, behind a proxy."""
+
+    proxy: S3Proxy
+    warehouse: str
+    database: str
+    rows: int
+    rng: np.random.Generator
+
+    def connect(self) -> tablestore.Store:
+        reached = {"endpoint": self.proxy.endpoint, "region": self.proxy.region}
+        return tablestore.connect(self.warehouse, database=self.database, storage_options=reached)
+
+    def some(self, ids: Any) -> pa.Table:
+        """Rows of those ids, so wide that two columns of keys are not read by one request."""
+        texts = self.rng.bytes(100 * len(ids)).hex()
+        return pa.table({"id": ids, "text": [texts[200 * n : 200 * n + 200] for n in range(len(ids))]})
+
+    def upsert(self, table: tablestore.Table) -> None:
+        table.write(self.some(self.rng.choice(self.rows, UPSERTED, replace=False)))
+
+    def calls(self, work: Callable[[], object]) -> list[Call]:
+        """Returns the requests that the work sends."""
+        self.proxy.reset()
+        work()
+        return self.proxy.calls
+
+
+@pytest.fixture
+def shop(moto: S3Endpoint, tmp_path: Path, depth: Depth, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+    for name, value in moto.environment().items():
+        if name != "AWS_ENDPOINT_URL":
+            monkeypatch.setenv(name, value)
+    with S3Proxy(moto) as proxy:
+        rows = depth.times(60_000, deep=400_000)
+        warehouse, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path}/catalog.db"
+        yield Shop(proxy, warehouse, database, rows, np.random.default_rng(1))
+
+
+@pytest.fixture
+def orders(shop: Shop) -> Iterator[tablestore.Table]:
+    with shop.connect() as store:
+        store.create_database("shop")
+        yield created(store)
+
+
+def created(store: tablestore.Store) -> tablestore.Table:
+    options = {"bucket": str(BUCKETS), "row-group.rows": str(GROUP_ROWS)}
+    store.create_table("shop.orders", "id BIGINT, text STRING", primary_key=["id"], options=options)
+    return store.managed_table("shop.orders")
+
+
+def documented() -> dict[str, int]:
+    """The table of the page: operations, and how many requests each sends at most."""
+    rows = re.findall(r"^\| ([^|]+?) \| (\d+) \|", PAGE.read_text(), re.MULTILINE)
+    return {operation: int(most) for operation, most in rows}
+
+
+def test_each_operation_sends_at_most_as_many_requests_as_the_page_says(shop: Shop) -> None:
+    sent: dict[str, list[Call]] = {}
+    with shop.connect() as store:
+        store.create_database("shop")
+        sent["create a table"] = shop.calls(lambda: created(store))
+        table = store.managed_table("shop.orders")
+        table.write(shop.some(np.arange(shop.rows)))
+        sent["upsert of 1,000 rows into 4 buckets, the first after a load"] = shop.calls(lambda: shop.upsert(table))
+        sent["upsert of 1,000 rows into 4 buckets"] = shop.calls(lambda: shop.upsert(table))
+        keys = [int(key) for key in shop.rng.choice(shop.rows, 10, replace=False)]
+        sent["get of 10 keys, the first"] = shop.calls(lambda: table.get(keys))
+        sent["get of 10 keys, repeated"] = shop.calls(lambda: table.get(keys))
+        sent["the newest version, or `describe`"] = shop.calls(table.detail)
+        sent["compaction of 4 buckets with 3 files each"] = shop.calls(lambda: table.compact(full=True))
+        version = table.filestore.state().version
+        feed = table.follow(mode="changelog", version=version, stop=lambda: True)
+        sent["`follow`, each time it looks for a new version"] = shop.calls(lambda: list(feed))
+        with shop.connect() as other:
+            sent["open a table with 4 versions"] = shop.calls(lambda: other.managed_table("shop.orders"))
+    bounds = documented()
+    assert {operation: len(calls) for operation, calls in sent.items() if len(calls) > bounds[operation]} == {}
+    assert not {call.key for call in sent["get of 10 keys, repeated"] if "_delta_log" not in call.key}
+
+
+def test_an_upsert_reads_nothing_that_this_process_wrote(shop: Shop, orders: tablestore.Table) -> None:
+    orders.write(shop.some(np.arange(shop.rows)))
+    shop.upsert(orders)
+    for _ in range(2):
+        version = orders.filestore.state().version
+        calls = shop.calls(lambda: shop.upsert(orders))
+        assert Counter(call.kind for call in calls if call.kind in WRITES) == {Kind.PUT: 2 * BUCKETS, Kind.PUT_IF: 1}
+        read = Counter(call.key.rpartition("/")[2] for call in calls if call.kind in READS)
+        known, newest = (f"{number:020}.json" for number in (version, version + 1))
+        assert read.pop(newest) == 2, "the newest version is asked for when it begins, and before it commits"
+        assert read == {known: 3}, "is it still this table: when it begins, before and after it commits"
+
+
+class Together:
+    """Holds certain requests back until so many of them have arrived."""
+
+    def __init__(self, proxy: S3Proxy, count: int, of: Callable[[Call], bool]) -> None:
+        self.arrived = 0
+        self.alone = False
+        """Whether a request waited in vain for others."""
+        self._count = count
+        self._of = of
+        self._changed = Condition()
+        proxy.choose = self._hold
+
+    def _hold(self, call: Call) -> None:
+        if self._of(call):
+            with self._changed:
+                self.arrived += 1
+                self._changed.notify_all()
+                self.alone |= not self._changed.wait_for(lambda: self.arrived >= self._count, timeout=30)
+
+
+def test_files_of_all_buckets_are_uploaded_side_by_side(shop: Shop, orders: tablestore.Table) -> None:
+    orders.write(shop.some(np.arange(5000)))
+    together = Together(shop.proxy, 2 * BUCKETS, lambda call: call.kind is Kind.PUT)
+    orders.write(shop.some(np.arange(1000)))
+    assert (together.arrived, together.alone) == (2 * BUCKETS, False)
+
+
+def test_key_columns_of_a_file_are_read_side_by_side(shop: Shop, orders: tablestore.Table) -> None:
+    orders.write(shop.some(np.arange(60_000)))
+    with shop.connect() as store:
+        other = store.managed_table("shop.orders")
+        groups = 60_000 // BUCKETS // GROUP_ROWS  # the last one is in the file's end, which is known by then
+        together = Together(shop.proxy, groups, lambda call: call.kind is Kind.GET_RANGE and "=-" not in call.range)
+        assert other.get(list(range(0, 60_000, 100)), []).num_rows == 600
+        assert together.arrived >= groups * BUCKETS
+        assert not together.alone
+
+
+def test_a_commit_reads_its_base_and_the_next_version_side_by_side(shop: Shop, orders: tablestore.Table) -> None:
+    puts: list[Call] = []
+
+    def commits(call: Call) -> bool:
+        if call.kind is Kind.PUT:
+            puts.append(call)
+        return bool(puts) and call.kind is Kind.GET
+
+    together = Together(shop.proxy, 2, commits)
+    orders.write(shop.some(np.arange(1000)))
+    assert (together.arrived, together.alone) == (2, False)
+
+
+def test_an_upload_that_fails_commits_nothing(
+    shop: Shop, orders: tablestore.Table, depth: Depth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write waits for its uploads at its end, and each of them counts."""
+    monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.002)
+    orders.write(shop.some(np.arange(5000)))
+    for failing in depth.sample(range(2 * BUCKETS), 3):
+        keys: list[str] = []
+
+        def fail(call: Call, failing: int = failing, keys: list[str] = keys) -> Fault | None:
+            if call.kind is not Kind.PUT:
+                return None
+            if call.attempt == 1:
+                keys.append(call.key)
+            return Fault.SLOW_DOWN if call.key in keys[failing : failing + 1] else None
+
+        shop.proxy.choose = fail
+        with pytest.raises(Unavailable):
+            orders.write(shop.some(np.arange(1000)))
+        shop.proxy.choose = lambda _: None
+        assert len(keys) > failing
+        assert orders.filestore.state().version == 1
+    assert not orders.examine().findings, "nothing of them is left"
