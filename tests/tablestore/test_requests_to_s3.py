@@ -42,6 +42,7 @@ class Shop:
     warehouse: str
     database: str
     rows: int
+    group_rows: int
     rng: np.random.Generator
 
     def connect(self) -> tablestore.Store:
@@ -49,9 +50,12 @@ class Shop:
         return tablestore.connect(self.warehouse, database=self.database, storage_options=reached)
 
     def some(self, ids: Any) -> pa.Table:
-        """Rows of those ids, so wide that two columns of keys are not read by one request."""
-        texts = self.rng.bytes(100 * len(ids)).hex()
-        return pa.table({"id": ids, "text": [texts[200 * n : 200 * n + 200] for n in range(len(ids))]})
+        """Rows of those ids, so wide that the keys of two row groups are not read by one request."""
+        width = max(8, 400_000 // self.group_rows)
+        texts = self.rng.bytes(width * len(ids)).hex()
+        return pa.table(
+            {"id": ids, "text": [texts[start : start + 2 * width] for start in range(0, len(texts), 2 * width)]}
+        )
 
     def upsert(self, table: tablestore.Table) -> None:
         table.write(self.some(self.rng.choice(self.rows, UPSERTED, replace=False)))
@@ -64,25 +68,30 @@ class Shop:
 
 
 @pytest.fixture
-def shop(moto: S3Endpoint, tmp_path: Path, depth: Depth, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
+def size() -> tuple[int, int]:
+    """The rows of the table, and of a row group."""
+    return 60_000, GROUP_ROWS
+
+
+@pytest.fixture
+def shop(moto: S3Endpoint, tmp_path: Path, size: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> Iterator[Shop]:
     for name, value in moto.environment().items():
         if name != "AWS_ENDPOINT_URL":
             monkeypatch.setenv(name, value)
     with S3Proxy(moto) as proxy:
-        rows = depth.times(60_000, deep=400_000)
         warehouse, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path}/catalog.db"
-        yield Shop(proxy, warehouse, database, rows, np.random.default_rng(1))
+        yield Shop(proxy, warehouse, database, *size, np.random.default_rng(1))
 
 
 @pytest.fixture
 def orders(shop: Shop) -> Iterator[tablestore.Table]:
     with shop.connect() as store:
         store.create_database("shop")
-        yield created(store)
+        yield created(store, GROUP_ROWS)
 
 
-def created(store: tablestore.Store) -> tablestore.Table:
-    options = {"bucket": str(BUCKETS), "row-group.rows": str(GROUP_ROWS)}
+def created(store: tablestore.Store, group_rows: int) -> tablestore.Table:
+    options = {"bucket": str(BUCKETS), "row-group.rows": str(group_rows)}
     store.create_table("shop.orders", "id BIGINT, text STRING", primary_key=["id"], options=options)
     return store.managed_table("shop.orders")
 
@@ -93,11 +102,12 @@ def documented() -> dict[str, int]:
     return {operation: int(most) for operation, most in rows}
 
 
+@pytest.mark.parametrize("size", [(60_000, GROUP_ROWS), pytest.param((1_000_000, 131_072), marks=pytest.mark.deep)])
 def test_each_operation_sends_at_most_as_many_requests_as_the_page_says(shop: Shop) -> None:
     sent: dict[str, list[Call]] = {}
     with shop.connect() as store:
         store.create_database("shop")
-        sent["create a table"] = shop.calls(lambda: created(store))
+        sent["create a table"] = shop.calls(lambda: created(store, shop.group_rows))
         table = store.managed_table("shop.orders")
         table.write(shop.some(np.arange(shop.rows)))
         sent["upsert of 1,000 rows into 4 buckets, the first after a load"] = shop.calls(lambda: shop.upsert(table))
