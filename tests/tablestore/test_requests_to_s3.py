@@ -146,7 +146,7 @@ class Together:
     def __init__(self, proxy: S3Proxy, count: int, of: Callable[[Call], bool]) -> None:
         self.arrived = 0
         self.alone = False
-        """Whether a request waited in vain for others."""
+        """Whether a request waited for others that were not sent."""
         self._count = count
         self._of = of
         self._changed = Condition()
