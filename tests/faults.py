@@ -17,12 +17,12 @@ import pytest
 import log.table.retention
 import log.table.session
 import tablestore.recovering.republish
-from filestore.errors import NotFound, TableStoreError
+from filestore.errors import NotFound, TableStoreError, Unavailable
 from filestore.storage.interface import FileInfo, ReadableFile, Storage
 from filestore.storage.locations import Storages
 from log.table.systems import open_log
 
-__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "OneStorage", "faulty_logs"]
+__all__ = ["Call", "FailAt", "FaultyStorage", "Hook", "Killed", "OneStorage", "Undeletable", "faulty_logs"]
 
 
 class Killed(BaseException):
@@ -75,6 +75,25 @@ class FailAt:
         if self.seen == self.number:
             self.fired = True
             raise self.error
+
+
+@dataclass(slots=True)
+class Undeletable:
+    """Refuses each attempt to delete the first file that anybody deletes.
+
+    Args:
+        path: A text that its path must contain.
+    """
+
+    path: str = ""
+    file: str = ""
+
+    def __call__(self, call: Call) -> None:
+        if call.operation != "delete" or self.path not in call.path:
+            return
+        self.file = self.file or call.path
+        if call.path == self.file:
+            raise Unavailable(f"injected: {call.path} cannot be deleted")
 
 
 class OneStorage(Storages):

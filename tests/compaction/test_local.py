@@ -27,7 +27,7 @@ from filestore.model.snapshot import Operation
 from filestore.operations.carry_over import keys_at
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
-from tests.faults import Call, FailAt, FaultyStorage
+from tests.faults import Call, FailAt, FaultyStorage, Undeletable
 from tests.proposals import commit_compaction
 from tests.tables import assert_healthy, create, define, prepare, read, read_polars, reopen, write
 
@@ -402,7 +402,7 @@ def test_a_slot_that_fails_takes_the_others_files_with_it(folder: Path) -> None:
 
 def test_files_that_cannot_be_removed_do_not_hide_the_conflict(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     store = filled(folder)
-    storage = FaultyStorage(LocalStorage(), FailAt(1, Unavailable("injected"), operation="delete"))
+    storage = FaultyStorage(LocalStorage(), Undeletable())
     opened = FileStore.open(storage, store.location, store.ambient)
     overwrite = during(store, lambda other: write(other, rows(range(3), 1), overwrite=True))
     with pytest.raises(Conflict):

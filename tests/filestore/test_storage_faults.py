@@ -55,7 +55,7 @@ def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
     """Calls fail before or after their effect, or write parts of files: each attempt has all of its effect or none."""
     options: dict[str, object] = {"write__mode": "merge-on-read"} if later else {}
     store = make(folder, num__sorted__run_compaction__trigger=3, **options)
-    dice, failed = random.Random(f"{later}/{one_in}"), Counter[str]()
+    dice, failed = random.Random(f"{one_in}/{later}"), Counter[str]()
 
     def hook(call: Call) -> None:
         if dice.random() < 1 / one_in:

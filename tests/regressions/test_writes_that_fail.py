@@ -16,7 +16,7 @@ from filestore.storage.local import LocalStorage
 from tablestore import Table
 from tablestore.recovering.lease import abandoned
 from tablestore.writing.write_job import TaskOutcome, WriteJob
-from tests.faults import FailAt, FaultyStorage
+from tests.faults import FaultyStorage, Undeletable
 from tests.logspy import LogSpy
 from tests.warehouses import assert_whole, open_in_log, orphans, rows, warehouse
 from tests.writers import on, put, runner, sorted_batches
@@ -162,7 +162,7 @@ def test_transactions_that_have_ended_leave_the_tables_list(orders: Table) -> No
 
 
 def test_cleaning_up_may_fail_without_harm(orders: Table) -> None:
-    storage = FaultyStorage(LocalStorage(), FailAt(1, Unavailable("no"), operation="delete", path="_runs"))
+    storage = FaultyStorage(LocalStorage(), Undeletable("_runs"))
     batches = sorted_batches(orders, pa.table({"id": [2, 3], "_kind": ["-D", "-D"]}))
     assert on(orders, storage).write(lambda job: [job.run(batches, "0.0")]).version == 1
     assert len(orphans(orders)) >= 1
