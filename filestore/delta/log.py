@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from filestore import layout
@@ -281,9 +282,9 @@ class DeltaLog:
 
     def checkpoint(self, version: int) -> TableState:
         """Reads the state that a checkpoint holds."""
-        path = layout.join(self.location, layout.checkpoint_path(version))
-        with self.storage.open_read(path) as source, source.part([(0, source.size)]) as part:
-            rows = pq.read_table(part.file).to_pylist(maps_as_pydicts="strict")
+        # not by `open_read`: a table that is made again at the same place has checkpoints of the same names
+        data = self.storage.read(layout.join(self.location, layout.checkpoint_path(version)))
+        rows = pq.read_table(pa.BufferReader(data)).to_pylist(maps_as_pydicts="strict")
         actions: list[Action] = [{k: v for k, v in row.items() if v is not None} for row in rows]
         [entry] = self.required([version])
         info = [a for a in entry.actions if "commitInfo" in a]

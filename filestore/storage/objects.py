@@ -87,6 +87,8 @@ class ObjectStorage:
 
     def read_each(self, paths: Sequence[str]) -> list[bytes | None]:
         """Reads the objects side by side."""
+        if not paths:
+            return []
         first, *others = paths
         with suppress(RuntimeError):  # the interpreter is shutting down and starts no threads any more
             coming = [self._own.readers.submit(self._read_if_there, path) for path in others]

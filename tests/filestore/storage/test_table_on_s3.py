@@ -53,6 +53,21 @@ def test_rows_are_the_same_for_every_reader(store: FileStore) -> None:
     assert_healthy(other)
 
 
+def test_a_table_that_another_process_has_made_again(store: FileStore) -> None:
+    """Its checkpoint has the name of one that this process has read before."""
+    three_versions(store)
+    write(store, [{"id": 1, "v": "old"}])
+    reader = pickle.loads(pickle.dumps(store.storage))
+    assert reopen(store, reader).delta_log.checkpoints() == [4]
+    other = pickle.loads(pickle.dumps(store.storage))
+    other.delete_tree(store.location)
+    again = create(store.location, TABLE, other)
+    for v in ("a", "b", "c", "much longer than any value before"):
+        write(again, [{"id": n, "v": v} for n in range(3)])
+    assert read(reopen(again, reader)) == [{"id": n, "v": v} for n in range(3)]
+    assert_healthy(reopen(again, reader))
+
+
 def test_maintenance(store: FileStore) -> None:
     expected = three_versions(store)
     compact_table(store, full=True)
