@@ -22,7 +22,7 @@ __all__ = ["locate"]
 def locate(
     table: TableFiles, files: Sequence[DataFile], probes: pa.Table
 ) -> Iterator[tuple[DataFile, FileLookup, pa.Table, Matches]]:
-    """Yields for each match its file, the file's look-up (valid until the next match), the probes, and the match.
+    """Yields each file with a match, its look-up (valid until the next file), the probes, and all matches in the file.
 
     Args:
         table: The table.
@@ -35,8 +35,11 @@ def locate(
             return
         lookup = FileLookup(table, file, cache=table.cache)
         left = np.ones(asked.num_rows, dtype=np.bool_)
-        for match in lookup.find(asked):
-            left[match.probes] = False
-            yield file, lookup, asked, match
+        if found := list(lookup.find(asked)):
+            positions, probes = (
+                np.concatenate(part) for part in zip(*((m.positions, m.probes) for m in found), strict=True)
+            )
+            left[probes] = False
+            yield file, lookup, asked, Matches(positions, probes, None)
         lookup.close()
         asked = asked.filter(pa.array(left))
