@@ -132,6 +132,7 @@ class SparkWorker(_Daemon):
             "HOME": str(home),
             "LANG": "C.UTF-8",
             "SPARK_HOME": str(_spark_home()),
+            "SPARK_SCALA_VERSION": "2.13",  # Spark's scripts find it out, and a worker needs it for its executors
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_LOCAL_DIRS": str(folder / "local"),
             **cluster.environment,
