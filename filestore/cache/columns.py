@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from filestore.ambient import Ambient
+from filestore.cache.host_share import Claim, HostShare
 from filestore.cache.lru import Lru
 from filestore.cache.mapped import Mapped, TooLarge, map_columns
 from filestore.model.schema import Schema
@@ -72,7 +73,7 @@ class LookupCache:
     time. Columns of small files are kept in memory: a file and a mapping would cost more than such a column.
 
     An unpickled cache is the process's own cache of the table: tasks that run in a process one after the other, such as
-    those of a stream's batches in Spark's Python workers, share it.
+    those of a stream's batches in Spark's Python workers, share it. Such processes of a machine divide its limits.
 
     Attributes:
         limits: The limits of its size and retention.
@@ -83,11 +84,20 @@ class LookupCache:
         limits: The limits of its size and retention.
         ambient: The clock.
         folder: The folder for columns.
+        share: Divides the limits among this machine's processes; None: they are this process's alone.
     """
 
-    def __init__(self, table_id: str, limits: CacheLimits, ambient: Ambient, folder: str | None = None) -> None:
+    def __init__(
+        self,
+        table_id: str,
+        limits: CacheLimits,
+        ambient: Ambient,
+        folder: str | None = None,
+        share: HostShare | None = None,
+    ) -> None:
         self.limits = limits
         self.folder = folder
+        self._share = share
         self._table_id = table_id
         self._ambient = ambient
         self._lock = threading.Lock()
@@ -174,6 +184,11 @@ class LookupCache:
             self._rows_read.shrink(_READ_COUNTS, now_ms - self._retention_ms)
             return bool(len(self._disk) or len(self._memory) or len(self._rows_read) or self._under_way)
 
+    def close(self) -> None:
+        """Gives up this process's part of the limits."""
+        if self._share is not None:
+            self._share.close()
+
     def adopt(self, limits: CacheLimits, ambient: Ambient) -> None:
         """Takes the limits and the clock of another process's cache of the table that was unpickled here."""
         self.limits = limits
@@ -185,8 +200,14 @@ class LookupCache:
 
     def _shrink(self, now_ms: int) -> None:
         unused_since = now_ms - self._retention_ms
-        self._disk.shrink(self.limits.disk, unused_since, _MAPS)
-        self._memory.shrink(self.limits.memory, unused_since)
+        own = self._part(self._memory.size, self._disk.size)
+        self._disk.shrink(own.disk, unused_since, _MAPS)
+        self._memory.shrink(own.memory, unused_since)
+
+    def _part(self, memory: int, disk: int) -> Claim:
+        """What this process may hold, if it holds, or wants to hold, so many bytes."""
+        whole = Claim(self.limits.memory, self.limits.disk)
+        return whole if self._share is None else self._share.limits(whole, memory, disk)
 
     def _held(self, file: Hashable, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
         now = self._ambient.now_ms()
@@ -255,7 +276,9 @@ class LookupCache:
         """The bytes that columns may take now: a full disk would stop other programs, such as Spark's shuffles."""
         disk = shutil.disk_usage(self.folder or tempfile.gettempdir())
         free = max(0, disk.free - disk.total // _SPARE)
-        return free if self.limits.disk is None else min(free, self.limits.disk)
+        with self._lock:
+            own = self._part(self._memory.size, self.limits.disk or 0).disk
+        return free if own is None else min(free, own)
 
     def _most_rows_read(self, file: Hashable, names: Sequence[str]) -> int:
         now = self._ambient.now_ms()
@@ -272,7 +295,8 @@ def _of_process(table_id: str, limits: CacheLimits, ambient: Ambient) -> LookupC
     now = ambient.now_ms()
     with _own_lock:
         for other in [id_ for id_, cache in _own.items() if id_ != table_id and not cache.sweep(now)]:
-            del _own[other]
-        cache = _own.setdefault(table_id, LookupCache(table_id, limits, ambient))
+            _own.pop(other).close()
+        if (cache := _own.get(table_id)) is None:
+            cache = _own[table_id] = LookupCache(table_id, limits, ambient, share=HostShare(table_id))
     cache.adopt(limits, ambient)
     return cache

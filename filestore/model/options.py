@@ -185,7 +185,7 @@ OPTIONS: Mapping[str, Option] = {
             size,
             "256 mb",
             "The memory of a process for what look-ups and scans cache: files' footers and dead rows, and columns "
-            "of small files.",
+            "of small files. Spark's Python processes on one machine divide it.",
         ),
         Option(
             "lookup.cache-max-disk-size",
@@ -193,7 +193,7 @@ OPTIONS: Mapping[str, Option] = {
             size,
             None,
             "The space on the local disk, for each process, for columns that reads and writes look up repeatedly; "
-            "default: the disk's free space except for a tenth.",
+            "default: the disk's free space except for a tenth. Spark's Python processes on one machine divide it.",
         ),
         Option(
             "lookup.cache-file-retention",
