@@ -92,7 +92,8 @@ class S3Settings:
         """Fills in what this process's environment and profile say."""
         session = _session(self.profile)
         endpoint = self.endpoint or _endpoint_of(session)
-        region = self.region or session.get_config_variable("region") or _DEFAULT_REGION
+        # botocore itself reads only AWS_DEFAULT_REGION
+        region = self.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or _DEFAULT_REGION
         path_style = self.path_style if self.path_style is not None else endpoint is not None
         return S3Settings(endpoint, region, path_style, self.profile, self.anonymous)
 
