@@ -24,7 +24,7 @@ help:  ## Print this list
 
 env: $(BIN)/.installed  ## Make .venv from requirements.lock (once, about 2 minutes)
 
-jars: env  ## Fetch Delta's and Kafka's jars (once, about 1 minute)
+jars: env  ## Fetch Spark's and Kafka's jars (once, about 1 minute)
 	@$(BIN)/python -m tablestore.jars
 
 versitygw: env  ## Build an S3 server for the tests (once, with Go, about 3 minutes)

@@ -1,4 +1,4 @@
-"""Finds Delta's jars for Spark and Kafka's jars for a broker, and fetches them once through Maven.
+"""Finds Spark's jars for Delta and for S3, and Kafka's jars for a broker, and fetches them once through Maven.
 
 A folder of the cache is complete or absent: jars are downloaded into a temporary folder beside it, their
 digest is compared, and one rename publishes them. A lock makes a second process wait
@@ -7,7 +7,7 @@ for the first, so that nothing is downloaded twice.
 The cache is ``$TABLESTORE_CACHE``, else ``$XDG_CACHE_HOME/tablestore``, else ``~/.cache/tablestore``.
 A machine without Maven or network can be given a copy of another machine's ``jars`` folder.
 
-``python -m tablestore.jars [delta] [kafka]`` fetches both, or the named ones.
+``python -m tablestore.jars [delta] [s3a] [kafka]`` fetches all, or the named ones.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailab
 __all__ = [
     "DELTA",
     "KAFKA",
+    "S3A",
     "JarSet",
     "Progress",
     "cache_root",
@@ -37,12 +38,20 @@ __all__ = [
     "find_java",
     "jars_of",
     "kafka_jars",
+    "s3a_jars",
 ]
 
 Progress = Callable[[str], object]
 """Receives one line of text for each step."""
 
 JAVA_MINIMUM = 17
+_AWS_SDK = (
+    *("annotations", "apache-client", "arns", "auth", "aws-core", "aws-query-protocol", "aws-xml-protocol"),
+    *("checksums", "checksums-spi", "crt-core", "endpoints-spi", "http-auth", "http-auth-aws"),
+    *("http-auth-aws-eventstream", "http-auth-spi", "http-client-spi", "identity-spi", "json-utils", "metrics-spi"),
+    *("profiles", "protocol-core", "regions", "retries", "retries-spi", "s3", "s3-transfer-manager", "sdk-core", "sts"),
+    *("third-party-jackson-core", "utils", "utils-lite"),
+)
 MAVEN_GOAL = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
 JARS_A_PROGRESS_LINE = 20
 
@@ -52,7 +61,7 @@ class JarSet:
     """Jars that belong together and share one folder of the cache.
 
     Args:
-        name: The name on the command line: ``delta`` or ``kafka``.
+        name: The name on the command line: ``delta``, ``s3a`` or ``kafka``.
         title: The name in messages.
         version: The folder's suffix; it changes whenever the jars do.
         artifacts: ``group:artifact:version`` of each jar, or of the roots if ``transitive``.
@@ -98,6 +107,25 @@ DELTA = JarSet(
     digest="2cc43a3d49ccda21e6309f125a5963cd8c21010a30810e69ff6b8a763e6c5e43",
 )
 
+# What of the 686 MB of AWS's bundle Hadoop's S3A loads for S3, and for roles that are assumed by a token (STS). Netty,
+# HTTP client, slf4j and commons are Spark's own.
+S3A = JarSet(
+    name="s3a",
+    title="Spark's jars for S3",
+    version="3.5.0-aws-2.35.4",
+    artifacts=(
+        "org.apache.hadoop:hadoop-aws:3.5.0",
+        *(f"software.amazon.awssdk:{name}:2.35.4" for name in _AWS_SDK),
+        "software.amazon.eventstream:eventstream:1.0.1",
+        "software.amazon.s3.analyticsaccelerator:analyticsaccelerator-s3:1.3.1",
+        "org.reactivestreams:reactive-streams:1.0.4",
+    ),
+    transitive=False,
+    count=35,
+    megabytes=13,
+    digest="dc0b2a4351f89d718c8da901026df8b384870be791dd16fd13fa3d3998075823",
+)
+
 KAFKA = JarSet(
     name="kafka",
     title="Kafka's broker jars",
@@ -118,6 +146,16 @@ def delta_jars(progress: Progress | None = None) -> list[Path]:
         Corrupt: The downloaded bytes are not the expected ones.
     """
     return jars_of(DELTA, progress)
+
+
+def s3a_jars(progress: Progress | None = None) -> list[Path]:
+    """Returns the jars with which a Spark 4.2 session reads files in S3; fetches them if they are absent.
+
+    Raises:
+        Unavailable: Java or Maven is missing, or the download failed.
+        Corrupt: The downloaded bytes are not the expected ones.
+    """
+    return jars_of(S3A, progress)
 
 
 def kafka_jars(progress: Progress | None = None) -> list[Path]:
@@ -329,7 +367,7 @@ def _say(line: str) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """Fetches the named sets, or all of them; returns 1 after a failure, and prints the reason."""
-    known = {jar_set.name: jar_set for jar_set in (DELTA, KAFKA)}
+    known = {jar_set.name: jar_set for jar_set in (DELTA, S3A, KAFKA)}
     unknown = [name for name in arguments if name not in known]
     try:
         if unknown:

@@ -11,7 +11,7 @@
     settings   parses NAME=VALUE
     files      reads rows for write (imports Arrow and polars)
     life       tags, tag, rollback, consumers, maintain, expire, orphans
-    compactor  compactor
+    compactor  compactor                                    spark     spark-archive, spark-settings
 
 Only `text` and `files` import Arrow, polars, Spark or SQL at their import, so that ``--help`` answers at once.
 """

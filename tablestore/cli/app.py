@@ -23,6 +23,7 @@ from tablestore.cli import (
     partitions,
     rows,
     show,
+    spark,
     start,
 )
 from tablestore.cli.output import complain
@@ -108,6 +109,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "expire": life.expire,
         "orphans": life.orphans,
     },
+    "Spark": {"spark-archive": spark.archive, "spark-settings": spark.settings},
 }
 
 _PARTITIONS: dict[str, Callable[..., None]] = {

@@ -1,6 +1,8 @@
 """Tablestore in Spark: `spark_session` makes a session with Delta in place, `SparkStore` reads and writes its tables.
 
     session      `spark_session`
+    settings     the settings of sessions: Delta, clusters, S3
+    archive      `spark_archive`: what executors need, as one file
     store        `SparkStore`
     source       ``format("tablestore")``
     kafka        Kafka tables: reading, writing, streams
@@ -26,16 +28,18 @@ from typing import TYPE_CHECKING, Any
 from tablestore.spark.interpreter import look_up_with_this_python
 
 if TYPE_CHECKING:
+    from tablestore.spark.archive import spark_archive
     from tablestore.spark.jobs.errors import error_of
     from tablestore.spark.session import spark_session
     from tablestore.spark.store import SparkStore
 
-__all__ = ["SparkStore", "error_of", "spark_session"]
+__all__ = ["SparkStore", "error_of", "spark_archive", "spark_session"]
 
 # Each of Spark's workers imports this package for modules below it, and needs none of these.
 _LAZY = {
     "SparkStore": "tablestore.spark.store",
     "error_of": "tablestore.spark.jobs.errors",
+    "spark_archive": "tablestore.spark.archive",
     "spark_session": "tablestore.spark.session",
 }
 

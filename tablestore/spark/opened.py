@@ -14,7 +14,7 @@ from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name
 
-__all__ = ["identity_options", "opened"]
+__all__ = ["identity_options", "opened", "storage_options"]
 
 
 _STORAGE = "storage."
@@ -43,7 +43,7 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     given = {name.lower(): value for name, value in options.items()}
     if location := given.get("location"):
         identity = TableIdentity(given["database"], given["table"], given["tableid"], location)
-        return OpenedTable(identity, storage_of(location, _storage_options(given)), system_ambient())
+        return OpenedTable(identity, storage_of(location, storage_options(given)), system_ambient())
     if not given.get("path") or not given.get("catalog"):
         raise InvalidRequest(
             "format('tablestore') needs .option('catalog', <URL or warehouse>) and the table's name as path, such as "
@@ -53,9 +53,11 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     from tablestore.store import connect  # see above
 
     path, _ = split_name(given["path"])
-    with connect(given["catalog"], token=given.get("token"), storage_options=_storage_options(given)) as store:
+    with connect(given["catalog"], token=given.get("token"), storage_options=storage_options(given)) as store:
         return store.managed_table(path).opened
 
 
-def _storage_options(given: Mapping[str, str]) -> dict[str, str]:
+def storage_options(options: Mapping[str, str]) -> dict[str, str]:
+    """How S3 is reached: the options ``storage.<option>``, as `tablestore.connect` takes them."""
+    given = {name.lower(): value for name, value in options.items()}
     return {name.removeprefix(_STORAGE): value for name, value in given.items() if name.startswith(_STORAGE)}

@@ -1,39 +1,31 @@
-"""A Spark session with Delta's jars and settings in place. Any other session that has them will do as well."""
+"""A Spark session with Delta's jars and settings, and those of clusters and S3. Any other that has them will do."""
 
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from filestore.arguments import checked
 from filestore.errors import InvalidRequest, Unavailable
-from tablestore.jars import delta_jars, find_java
+from tablestore.jars import find_java
+from tablestore.spark.interpreter import start_with_this_python
+from tablestore.spark.settings import DELTA, TUNED, joined, program_settings, refuse_secrets
 from tablestore.spark.source import TableStoreSource
 
 __all__ = ["spark_session"]
 
-_DELTA: Mapping[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-}
 _DEFAULTS: Mapping[str, str] = {
+    **TUNED,
     "spark.master": "local[*]",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Delta's own default of 50 partitions for a table's metadata is made for clusters
-    "spark.databricks.delta.snapshotPartitions": "2",
-    # with a limit of bytes Spark adds up all of a batch's buffers after each row, which takes longer than the rows do
-    # (measured: half of the time to a Python worker); rows of 200 kB want the limit, or fewer records in a batch
-    "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
-    "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
 }
 _ON_ONE_MACHINE: Mapping[str, str] = {
+    "spark.ui.enabled": "false",
     # measured: tests of our data source, which plan small queries all the time, take an eighth less
     "spark.python.daemon.module": "tablestore.spark.daemon",
     "spark.driver.bindAddress": "127.0.0.1",
@@ -46,35 +38,67 @@ _ON_ONE_MACHINE: Mapping[str, str] = {
 
 
 @checked()
-def spark_session(app: str, extra_conf: Mapping[str, str] | None = None) -> SparkSession:
-    """A session on this machine, with Delta; jars are fetched once into a cache. A running session is returned.
+def spark_session(
+    app: str,
+    extra_conf: Mapping[str, str] | None = None,
+    *,
+    master: str | None = None,
+    archive: str | os.PathLike[str] | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> SparkSession:
+    """A session with Delta, on this machine or on a cluster; jars are fetched once into a cache.
+
+    A running session is returned as it is.
 
     Args:
         app: The application's name.
-        extra_conf: Settings that go over the defaults here, such as ``spark.master`` or ``spark.driver.memory``.
+        extra_conf: Settings that go over the defaults here, such as ``spark.driver.memory``. Lists of jars, archives,
+            extensions and Java options are appended. Settings that carry credentials are refused.
+        master: Such as ``spark://host:7077``; None: what `extra_conf` says, or else this machine.
+        archive: An archive of `spark_archive`, for a cluster whose hosts lack this package. Without it they need the
+            same Python and packages under the same paths as this process, or ``PYSPARK_PYTHON`` says which Python has
+            them.
+        storage_options: For tables in S3: how to reach it, as `tablestore.connect` takes them. The jars and settings
+            of S3 are added, for ``s3://`` and ``s3a://``; ``{}`` if environment or profile says all. None: no S3.
 
     Raises:
-        InvalidRequest: ``spark-session``: a session without Delta is running.
+        InvalidRequest: ``spark-session``: a session without Delta is running. ``spark-archive``: the archive is of
+            another version. ``spark-secret``, ``bad-storage-option``.
+        NotFound: ``spark-archive-not-found``.
         Unavailable: no Java, or the jars cannot be fetched.
     """
     _require_delta(SparkContext._active_spark_context)
     find_java()
-    # without these Spark starts the "python3" of the path, which may lack our packages
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    jars = ",".join(str(jar) for jar in delta_jars())
-    builder = SparkSession.builder.appName(app).config("spark.jars", jars)
-    settings = {**_DEFAULTS, **_DELTA, **(extra_conf or {})}
-    if settings["spark.master"].startswith("local"):
-        settings = {**_ON_ONE_MACHINE, **settings}
+    given = dict(extra_conf or {}) | ({} if master is None else {"spark.master": master})
+    refuse_secrets(given)
+    defaults = {**_DEFAULTS, **(_ON_ONE_MACHINE if _is_local(given) else {})}
+    needed = program_settings(archive, storage_options)
+    settings = joined(needed, {name: value for name, value in defaults.items() if name not in given}, given)
+    start_with_this_python(needed.get("spark.pyspark.python"))
+    builder = SparkSession.builder.appName(app)
     for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
-    except OSError as error:
-        raise Unavailable(f"Spark did not start: {error}", code="spark-start") from error
+    except (OSError, Py4JError) as error:
+        raise Unavailable(_did_not_start(settings["spark.master"], error), code="spark-start") from error
     session.dataSource.register(TableStoreSource)
     return session
+
+
+def _is_local(given: Mapping[str, str]) -> bool:
+    return given.get("spark.master", _DEFAULTS["spark.master"]).startswith("local")
+
+
+def _did_not_start(master: str, error: Exception) -> str:
+    """Says why; of Java's stacks only the first line is for people."""
+    reason = next((line for line in str(error).splitlines() if "An error occurred while calling" not in line), "")
+    if master.startswith("local"):
+        return f"Spark did not start: {reason.removeprefix(': ')}"
+    return (
+        f"Spark did not start on {master}: {reason.removeprefix(': ')}. Look whether the master answers there, and "
+        "into its workers' logs whether they could start executors"
+    )
 
 
 def _require_delta(running: SparkContext | None) -> None:
@@ -82,7 +106,7 @@ def _require_delta(running: SparkContext | None) -> None:
     if running is None:
         return
     extensions = running.getConf().get("spark.sql.extensions") or ""
-    if _DELTA["spark.sql.extensions"] not in extensions.split(","):
+    if DELTA["spark.sql.extensions"] not in extensions.split(","):
         raise InvalidRequest(
             "a Spark session is running in this process that lacks Delta's extension, and Spark cannot add it now: "
             "stop it first with spark.stop(), or make it with spark_session() in the first place",

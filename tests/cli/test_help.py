@@ -30,7 +30,7 @@ def test_a_command_explains_itself(command: str) -> None:
     assert "Show this message and exit" in result.output
 
 
-@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"demo", "serve"}))
+@pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"demo", "serve", "spark-archive", "spark-settings"}))
 def test_a_command_takes_catalog_and_token(command: str) -> None:
     result = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1"}).invoke(app, [command, "-h"])
     for wanted in ("--catalog", "-c", "TABLESTORE_CATALOG", "--token", "TABLESTORE_TOKEN"):

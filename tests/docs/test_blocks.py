@@ -116,7 +116,7 @@ def test_files_of_the_walks_exist() -> None:
 def test_commands_and_tasks_that_pages_name_exist() -> None:
     text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
-    assert set(re.findall(r"(?:^|`)tablestore ([a-z]+)", text, re.M)) <= commands
+    assert set(re.findall(r"(?:^|`)tablestore ([a-z][a-z-]*)", text, re.M)) <= commands
     tasks = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= tasks
 

@@ -148,7 +148,7 @@ def test_the_command_fetches_what_is_named(monkeypatch: pytest.MonkeyPatch, caps
     fetched: list[str] = []
     monkeypatch.setattr(jars, "jars_of", lambda jar_set: fetched.append(jar_set.name))
     assert (main(["kafka"]), main([])) == (0, 0)
-    assert fetched == ["kafka", "delta", "kafka"]
+    assert fetched == ["kafka", "delta", "s3a", "kafka"]
     assert capsys.readouterr().err == ""
 
 
@@ -164,7 +164,7 @@ def test_each_twentieth_jar_is_reported(tools: Tools, tmp_path: Path) -> None:
 
 def test_the_command_refuses_an_unknown_name(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["spark"]) == 1
-    assert "name delta or kafka" in capsys.readouterr().err
+    assert "name delta or s3a or kafka" in capsys.readouterr().err
 
 
 def test_the_sets_have_folders_of_their_own() -> None:

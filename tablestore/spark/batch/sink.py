@@ -27,10 +27,14 @@ from filestore.rows.bucketing import bucket_of
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.order import slices_in_order
 from filestore.sorting.runs import RunFiles, gathered
+from filestore.storage.interface import Storage
+from filestore.storage.local import LocalStorage
+from filestore.storage.locations import storage_of
+from filestore.storage.schemes import S3_SCHEMES, scheme_of
 from managed_table.opened import OpenedTable
 from tablestore.incoming.conform import conform
 from tablestore.spark.jobs.runner import Attempt, Failed, attempted
-from tablestore.spark.opened import opened
+from tablestore.spark.opened import opened, storage_options
 from tablestore.writing.overwrite import Overwrite, parse_spec, replacement
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tablestore.writing.writer import TableWriter
@@ -103,7 +107,7 @@ class BatchWriter(_Staging, DataSourceArrowWriter):
 class StreamWriter(_Staging, DataSourceStreamArrowWriter):
     """``df.writeStream.format("tablestore")``: each micro-batch is one commit, exactly once.
 
-    Options: ``checkpointLocation``, on a local disk: the query's id stands in it.
+    Options: ``checkpointLocation``, on the driver's disk or in S3: the query's id stands in it.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -112,7 +116,7 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
         """In the driver: one commit, unless this batch has one already."""
-        query = json.loads((self._checkpoint / "metadata").read_text())["id"]
+        query = json.loads(self._checkpoint.read())["id"]
         self._commit(messages, overwrite=False, app=AppVersion(f"spark.{query}", batchId))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
@@ -161,7 +165,18 @@ def _no_rows(schema: StructType) -> pa.Table:
     return pa.table([pa.nulls(0)] * len(schema.names), names=schema.names)
 
 
-def _checkpoint(options: Mapping[str, str]) -> Path:
+@dataclass(frozen=True, slots=True)
+class _QueryFile:
+    """The file of a checkpoint that names the query; Spark writes it before the first batch."""
+
+    storage: Storage
+    path: str
+
+    def read(self) -> bytes:
+        return self.storage.read(self.path)
+
+
+def _checkpoint(options: Mapping[str, str]) -> _QueryFile:
     location = options.get("checkpointlocation") or options.get("checkpointLocation")
     if not location:
         raise InvalidRequest(
@@ -169,12 +184,15 @@ def _checkpoint(options: Mapping[str, str]) -> Path:
             "makes a repeated batch known",
             code="missing-option",
         )
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file"):
+    scheme = scheme_of(location)
+    if scheme in S3_SCHEMES:
+        return _QueryFile(storage_of(location, storage_options(options)), f"{location.rstrip('/')}/metadata")
+    if scheme not in ("", "file"):
         raise Unsupported(
-            f"checkpointLocation {location} is not on a local disk: use SparkStore.write_stream", code="checkpoint"
+            f"checkpointLocation {location} is neither on a local disk nor in S3: use SparkStore.write_stream",
+            code="checkpoint",
         )
-    return Path(parts.path)
+    return _QueryFile(LocalStorage(), str(Path(urlsplit(location).path) / "metadata"))
 
 
 def stage(table: TableFiles, batches: Iterable[pa.Table], task: int) -> tuple[str, ...]:

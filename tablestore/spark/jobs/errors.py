@@ -55,6 +55,18 @@ _CRASHES: Final = tuple(
             f"Spark ran out of memory in a task: {_MEMORY}",
         ),
         (
+            r"Cannot run program \"[^\"]*python[^\"]*\"",
+            "spark-no-python",
+            "one of Spark's hosts has no Python of this name. Put it on the PATH there, or set PYSPARK_PYTHON to one "
+            "that all hosts have, and try again",
+        ),
+        (
+            r"No module named '(?:tablestore|filestore|managed_table|log|compaction|catalog_service|pyarrow|polars)\b",
+            "spark-no-package",
+            "Spark's hosts lack Tablestore, or a package that it needs. Install it there, or make an archive with "
+            "`tablestore spark-archive` and give it to spark_session (docs/spark.md, Clusters), and try again",
+        ),
+        (
             r"Python worker exited unexpectedly|Python worker failed to connect back|Python worker process terminated",
             "spark-worker-died",
             f"a Python worker of Spark died, most often because its machine had no memory left: {_MEMORY}",

@@ -101,6 +101,18 @@ def test_a_value_that_does_not_fit_is_known_by_sparks_condition() -> None:
             "spark-worker-died",
         ),
         (
+            f'{FAILED}{LOST}java.io.IOException: Cannot run program "python3.11": error=2, No such file or '
+            f"directory{STACK}",
+            "spark-no-python",
+        ),
+        (
+            f"{FAILED}{LOST}org.apache.spark.SparkException: \nError from python worker:\n  python3.11: Error while "
+            "finding module specification for 'tablestore.spark.daemon' (ModuleNotFoundError: No module named "
+            f"'tablestore')\nPYTHONPATH was:\n  /opt/spark/python/lib/pyspark.zip{STACK}",
+            "spark-no-package",
+        ),
+        (f"{FAILED}{LOST}ModuleNotFoundError: No module named 'filestore'{STACK}", "spark-no-package"),
+        (
             f"{FAILED}{LOST}ExecutorLostFailure (executor 3 exited caused by one of the running tasks) Reason: Remote "
             f"RPC client disassociated. Likely due to containers exceeding thresholds, or network issues.{STACK}",
             "spark-executor-lost",
