@@ -34,6 +34,7 @@ settings.load_profile(DEPTH)
 
 # A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}
+MARK_OF_FIXTURE |= {"spark_cluster": "spark", "cluster_driver": "spark"}
 MARK_OF_FIXTURE |= {"moto": "s3", "versity": "s3", "s3_server": "s3"}
 PLAIN_ID = pytest.StashKey[str]()
 
@@ -65,6 +66,8 @@ def _group(item: pytest.Item) -> str | None:
     """Names the tests that `pytest -n` runs in one process: those of a server, or of a module with its own servers."""
     fixtures = getattr(item, "fixturenames", ())
     module = item.stash[PLAIN_ID].partition("::")[0]
+    if "spark_cluster" in fixtures:
+        return "spark-cluster"
     if "spark" in fixtures:  # two sessions, because one alone would take longer than all other tests together
         return f"spark-{zlib.crc32(module.encode()) % 2}"
     for fixture in ("mortal_broker", "kafka_broker"):
