@@ -18,7 +18,7 @@ import log.table.retention
 import log.table.session
 import tablestore.recovering.republish
 from filestore.errors import NotFound, TableStoreError, Unavailable
-from filestore.storage.interface import FileInfo, ReadableFile, Storage
+from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedFile
 from filestore.storage.locations import Storages
 from log.table.systems import open_log
 
@@ -40,7 +40,7 @@ class Call:
     @property
     def only_reads(self) -> bool:
         """Whether the call has no effect, so that a failure after it leaves what a failure before it leaves."""
-        return self.operation in ("read", "open_read", "exists", "walk", "list_names")
+        return self.operation in ("read", "read_tagged", "open_read", "exists", "walk", "list_names", "list_tagged")
 
 
 Hook = Callable[[Call], None]
@@ -140,6 +140,17 @@ class FaultyStorage:
 
     def replace(self, path: str, data: bytes) -> None:
         self._do("replace", path, lambda: self.inner.replace(path, data))
+
+    def read_tagged(self, path: str) -> TaggedFile:
+        return self._do("read_tagged", path, lambda: self.inner.read_tagged(path))  # type: ignore[no-any-return]
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        return self._do(  # type: ignore[no-any-return]
+            "replace_tagged", path, lambda: self.inner.replace_tagged(path, data, tag)
+        )
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        return self._do("list_tagged", path, lambda: self.inner.list_tagged(path))  # type: ignore[no-any-return]
 
     def open_read(self, path: str) -> ReadableFile:
         return self._do("open_read", path, lambda: self.inner.open_read(path))  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from filestore.storage.interface import ByteRange, FileInfo
+from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
 
 __all__ = ["PART_BYTES", "TAIL_BYTES", "ObjectClient", "OpensClient", "Tail"]
 
@@ -62,6 +62,26 @@ class ObjectClient(Protocol):
         Raises:
             AlreadyExists: `create`, and there is an object; perhaps by an earlier try of the same request.
         """
+
+    def get_tagged(self, path: str) -> TaggedFile:
+        """Returns an object with its tag."""
+
+    def put_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes an object on a condition, and returns its new tag.
+
+        Args:
+            path: The object.
+            data: All of its bytes.
+            tag: The tag that it must have (HTTP's ``If-Match``); None if it must not exist (``If-None-Match: *``).
+
+        Raises:
+            Conflict: ``file-changed``: the condition does not hold; perhaps because of an earlier try of the same
+                request.
+            Unsupported: ``no-conditional-writes``.
+        """
+
+    def list_tagged(self, folder: str) -> dict[str, str]:
+        """Returns the tags of the objects in a folder by their names, without those in folders below it."""
 
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
         """Writes an object in parts of `PART_BYTES` (S3's multipart upload) and repeats parts that fail.

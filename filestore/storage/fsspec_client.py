@@ -12,8 +12,16 @@ from fsspec.exceptions import FSTimeoutError
 
 from filestore.errors import NotFound, TableStoreError
 from filestore.storage.client import PART_BYTES, Tail
-from filestore.storage.interface import ByteRange, FileInfo
-from filestore.storage.refusals import busy, cut_short, exists_already, no_bucket, no_file, no_permission
+from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
+from filestore.storage.refusals import (
+    busy,
+    cut_short,
+    exists_already,
+    no_bucket,
+    no_conditions,
+    no_file,
+    no_permission,
+)
 
 __all__ = ["FsspecClient", "translated", "whole"]
 
@@ -62,6 +70,18 @@ class FsspecClient:
         """Writes an object."""
         with translated("write", path):
             self._files.pipe_file(path, data, mode="create" if create else "overwrite")
+
+    def get_tagged(self, path: str) -> TaggedFile:
+        """Raises `Unsupported`, as the others: fsspec has no words for conditions."""
+        raise no_conditions(path)
+
+    def put_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Raises `Unsupported`."""
+        raise no_conditions(path)
+
+    def list_tagged(self, folder: str) -> dict[str, str]:
+        """Raises `Unsupported`."""
+        raise no_conditions(folder)
 
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
         """Writes an object in parts."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from filestore.contexts import Closing
 
-__all__ = ["ByteRange", "FileInfo", "FilePart", "ReadableFile", "Storage"]
+__all__ = ["ByteRange", "FileInfo", "FilePart", "ReadableFile", "Storage", "TaggedFile"]
 
 ByteRange = tuple[int, int]
 """The first byte, and the one after the last."""
@@ -28,6 +28,21 @@ class FileInfo:
 
     path: str
     size: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedFile:
+    """A small file that changes, such as a lease.
+
+    Attributes:
+        data: Its bytes.
+        tag: What names this content (HTTP's ``ETag``): it changes with the bytes.
+        modified_ms: When it was written, in milliseconds since 1970 UTC by the storage's clock.
+    """
+
+    data: bytes
+    tag: str
     modified_ms: int
 
 
@@ -79,6 +94,9 @@ class ReadableFile(Closing, Protocol):
 class Storage(Protocol):
     """Paths are whole: a location and a relative path. Errors are `NotFound`, `AlreadyExists` and `Unavailable`.
 
+    Files that change are replaced as a whole. Tagged files are those that several processes replace: a local storage
+    has none of them, since there locks of files do what they are for (`filestore.leases`).
+
     It is picklable; no pickle of it contains a secret. Threads may share it.
     """
 
@@ -96,6 +114,32 @@ class Storage(Protocol):
 
     def replace(self, path: str, data: bytes) -> None:
         """Writes all bytes or nothing, and replaces an existing file; creates at most the last folder of the path."""
+
+    def read_tagged(self, path: str) -> TaggedFile:
+        """Returns a file that may change, with its tag."""
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes a file only if it still has a tag, all bytes or nothing; of several writers one wins.
+
+        Args:
+            path: The file.
+            data: Its new bytes. Each write must have others than all before: then equal bytes are our own.
+            tag: Its tag; None if it must not exist.
+
+        Returns:
+            The new tag.
+
+        Raises:
+            Conflict: ``file-changed``: it has another tag, it is gone, or with None it exists.
+            Unsupported: ``no-conditional-writes``: the storage cannot do this.
+        """
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        """Returns the tags of the files in a folder by their names; none if the folder does not exist.
+
+        Raises:
+            Unsupported: ``no-conditional-writes``.
+        """
 
     def open_read(self, path: str) -> ReadableFile:
         """Opens a file that never changes for reading; the reader can seek."""

@@ -15,8 +15,8 @@ import pyarrow as pa
 from filestore.contexts import Closing
 from filestore.errors import InvalidRequest, NotFound, Unavailable
 from filestore.refused import refused
-from filestore.storage.interface import ByteRange, FileInfo
-from filestore.storage.refusals import exists_already, no_file
+from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
+from filestore.storage.refusals import exists_already, no_conditions, no_file
 
 __all__ = ["LocalFile", "LocalStorage", "sync_folder", "temporary_folder", "writing"]
 
@@ -96,6 +96,18 @@ class LocalStorage:
             raise NotFound(f"folder {target.parent.parent} does not exist", code="file-not-found") from error
         except OSError as error:
             raise _unavailable("write", path, error) from error
+
+    def read_tagged(self, path: str) -> TaggedFile:
+        """Raises `Unsupported`: processes of one machine use locks instead (`filestore.leases.locks`)."""
+        raise no_conditions(path)
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Raises `Unsupported`."""
+        raise no_conditions(path)
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        """Raises `Unsupported`."""
+        raise no_conditions(path)
 
     def open_read(self, path: str) -> LocalFile:
         """Maps the file into memory."""

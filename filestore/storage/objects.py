@@ -19,9 +19,9 @@ from functools import partial
 
 import pyarrow as pa
 
-from filestore.errors import AlreadyExists, NotFound, Unsupported
+from filestore.errors import AlreadyExists, Conflict, NotFound, Unsupported
 from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient, Tail
-from filestore.storage.interface import FileInfo
+from filestore.storage.interface import FileInfo, TaggedFile
 from filestore.storage.kept import Kept
 from filestore.storage.retries import repeated
 from filestore.storage.sparse import RemoteFile
@@ -132,6 +132,41 @@ class ObjectStorage:
         own = self._own
         own.kept.drop(path)
         repeated(lambda: own.client.put(path, data))
+
+    def read_tagged(self, path: str) -> TaggedFile:
+        """Returns an object with its tag."""
+        client = self._own.client
+        return repeated(lambda: client.get_tagged(path))
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes an object on a condition.
+
+        A condition may fail because the same request, sent before or repeated on its way, has succeeded: then the
+        object has our bytes, which no other writer can have.
+        """
+        client = self._own.client
+
+        def write() -> str:
+            try:
+                return client.put_tagged(path, data, tag)
+            except Conflict as error:
+                stored = self._tagged(path)
+                if stored is None or stored.data != data:
+                    raise error from None
+                return stored.tag
+
+        return repeated(write)
+
+    def _tagged(self, path: str) -> TaggedFile | None:
+        try:
+            return self.read_tagged(path)
+        except NotFound:
+            return None
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        """Returns the tags of the objects in a folder."""
+        client = self._own.client
+        return repeated(lambda: client.list_tagged(path))
 
     def open_read(self, path: str) -> RemoteFile:
         """Opens an object that never changes: one request for its end, unless that is known."""

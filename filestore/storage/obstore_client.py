@@ -25,10 +25,18 @@ from obstore.exceptions import (
 from obstore.store import S3Store
 
 from filestore.ambient import system_ambient
-from filestore.errors import NotFound, TableStoreError
+from filestore.errors import AlreadyExists, NotFound, TableStoreError
 from filestore.storage.client import PART_BYTES, Tail
-from filestore.storage.interface import ByteRange, FileInfo
-from filestore.storage.refusals import busy, cut_short, exists_already, no_bucket, no_file, no_permission
+from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
+from filestore.storage.refusals import (
+    busy,
+    cut_short,
+    exists_already,
+    file_changed,
+    no_bucket,
+    no_file,
+    no_permission,
+)
 from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
 
 __all__ = ["ObstoreClient"]
@@ -88,6 +96,36 @@ class ObstoreClient:
         with _errors("write", path):
             mode = "create" if create else "overwrite"
             obstore.put(bucket.plain, key, data, mode=mode, use_multipart=False)  # type: ignore[arg-type]
+
+    def get_tagged(self, path: str) -> TaggedFile:
+        """Returns an object with its tag."""
+        bucket, key = self._at(path)
+        with _errors("read", path):
+            found = obstore.get(bucket.plain, key)
+            data = bytes(found.bytes())
+        return TaggedFile(data, _tag(found.meta), int(found.meta["last_modified"].timestamp() * 1000))
+
+    def put_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes an object on a condition."""
+        bucket, key = self._at(path)
+        mode: Any = "create" if tag is None else {"e_tag": f'"{tag}"'}
+        try:
+            with _errors("write", path):
+                written = obstore.put(bucket.plain, key, data, mode=mode, use_multipart=False)
+        except AlreadyExists as error:
+            raise file_changed(path) from error
+        except NotFound as error:
+            if error.code == "no-bucket" and "NoSuchBucket" not in str(error.__cause__) and tag is not None:
+                raise file_changed(path) from error  # the object is gone
+            raise
+        return _tag(written)
+
+    def list_tagged(self, folder: str) -> dict[str, str]:
+        """Returns the tags of the objects in a folder."""
+        bucket, key = self._at(folder)
+        with _errors("list", folder):
+            found = obstore.list_with_delimiter(bucket.plain, key)
+        return {meta["path"].rpartition("/")[2]: _tag(meta) for meta in found["objects"]}
 
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
         """Writes an object in parts."""
@@ -208,6 +246,11 @@ class _Credentials:
             "token": frozen.token,
             "expires_at": now + _RENEWED_AFTER,
         }
+
+
+def _tag(meta: Any) -> str:
+    """Returns an ETag without its quotes, which not every library has."""
+    return str(meta["e_tag"]).strip('"')
 
 
 @contextmanager

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from filestore.errors import AlreadyExists, NotFound, Unavailable
+from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
 
-__all__ = ["BUSY", "busy", "cut_short", "exists_already", "no_bucket", "no_file", "no_permission"]
+__all__ = [
+    "BUSY",
+    "busy",
+    "cut_short",
+    "exists_already",
+    "file_changed",
+    "no_bucket",
+    "no_conditions",
+    "no_file",
+    "no_permission",
+]
 
 BUSY = "storage-busy"
 """The code of errors after which the same request may succeed: 5xx, 409 and 429, a lost connection, a time-out."""
@@ -20,6 +30,20 @@ def no_file(path: str) -> NotFound:
 def exists_already(path: str) -> AlreadyExists:
     """The file exists, and was to be created."""
     return AlreadyExists(f"file {path} exists already", code="file-exists")
+
+
+def file_changed(path: str) -> Conflict:
+    """The file is not the one that was to be replaced."""
+    return Conflict(f"file {path} was changed or removed by another process", code="file-changed")
+
+
+def no_conditions(path: str) -> Unsupported:
+    """The storage cannot replace a file only if nobody else has."""
+    return Unsupported(
+        f"the store of {path} cannot replace a file on the condition that nobody else has (HTTP's If-Match), which the "
+        "leases of writers need: a table with a log needs a local disk or S3; here take log.system = none",
+        code="no-conditional-writes",
+    )
 
 
 def no_bucket(verb: str, path: str) -> NotFound:

@@ -5,7 +5,7 @@ Where a call of fsspec needs several requests, it calls S3's operation itself by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,8 +13,11 @@ from botocore.exceptions import ClientError
 from fsspec.asyn import sync
 from s3fs.errors import translate_boto_error
 
+from filestore.errors import TableStoreError
 from filestore.storage.client import Tail
 from filestore.storage.fsspec_client import FsspecClient, translated, whole
+from filestore.storage.interface import TaggedFile
+from filestore.storage.refusals import file_changed
 from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
 
 __all__ = ["S3fsClient"]
@@ -62,17 +65,43 @@ class S3fsClient(FsspecClient):
         finally:
             self._files.loop.call_soon_threadsafe(found["Body"].close)
 
+    def get_tagged(self, path: str) -> TaggedFile:
+        """Returns an object with its tag."""
+        with translated("read", path), _s3_errors():
+            found, data = self._get(path)
+        return TaggedFile(data, _tag(found), int(found["LastModified"].timestamp() * 1000))
+
+    def put_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes an object on a condition."""
+        bucket, key = _at(path)
+        condition = {"IfNoneMatch": "*"} if tag is None else {"IfMatch": f'"{tag}"'}
+        try:
+            with translated("write", path), _s3_errors():
+                return _tag(self._files.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition))
+        except TableStoreError as error:
+            refusal = _refusal(error)
+            if refusal == "PreconditionFailed" or (refusal == "NoSuchKey" and tag is not None):
+                raise file_changed(path) from error
+            raise
+
     def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder, by a request for each 1,000 of them."""
+        return [found["Key"].rpartition("/")[2] for found in self._listed(folder, after)]
+
+    def list_tagged(self, folder: str) -> dict[str, str]:
+        """Returns the tags of the objects in a folder by their names."""
+        return {found["Key"].rpartition("/")[2]: _tag(found) for found in self._listed(folder, "")}
+
+    def _listed(self, folder: str, after: str) -> list[dict[str, Any]]:
         bucket, key = _at(folder)
         asked = {"Bucket": bucket, "Prefix": f"{key}/", "Delimiter": "/", "StartAfter": f"{key}/{after}"}
-        names: list[str] = []
+        listed: list[dict[str, Any]] = []
         with translated("list", folder), _s3_errors():
             while True:
                 page = self._files.call_s3("list_objects_v2", **asked)
-                names += (found["Key"].rpartition("/")[2] for found in page.get("Contents", ()))
+                listed += page.get("Contents", ())
                 if not page.get("IsTruncated"):
-                    return names
+                    return listed
                 asked["ContinuationToken"] = page["NextContinuationToken"]
 
     def delta_options(self) -> dict[str, str]:
@@ -94,6 +123,19 @@ class S3fsClient(FsspecClient):
                     continue
                 with translated("delete", f"s3://{bucket}/{error.get('Key')}"), _s3_errors():
                     raise ClientError({"Error": error}, "DeleteObjects")
+
+
+def _tag(found: Mapping[str, Any]) -> str:
+    """Returns an ETag without its quotes, as obstore's client does."""
+    return str(found["ETag"]).strip('"')
+
+
+def _refusal(error: TableStoreError) -> str | None:
+    """Returns the code with which S3 has refused a request."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ClientError):
+        cause = cause.__cause__
+    return None if cause is None else str(cause.response.get("Error", {}).get("Code"))
 
 
 def _at(path: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,8 @@ import pyarrow as pa
 
 from filestore.contexts import Closing
 from filestore.errors import AlreadyExists, NotFound
-from filestore.storage.interface import ByteRange, FileInfo
+from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
+from filestore.storage.refusals import file_changed
 
 __all__ = ["BytesFile", "MemoryStorage", "scanned_from"]
 
@@ -76,6 +78,21 @@ class MemoryStorage:
     def replace(self, path: str, data: bytes) -> None:
         self.put(path, data)
 
+    def read_tagged(self, path: str) -> TaggedFile:
+        data = self.read(path)
+        return TaggedFile(data, _tag(data), self.modified[path])
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        stored = self.files.get(path)
+        if (None if stored is None else _tag(stored)) != tag:
+            raise file_changed(path)
+        self.put(path, data)
+        return _tag(data)
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        prefix = path.rstrip("/") + "/"
+        return {n.removeprefix(prefix): _tag(d) for n, d in sorted(self.files.items()) if n.startswith(prefix)}
+
     def open_read(self, path: str) -> BytesFile:
         return BytesFile(path, self.read(path))
 
@@ -130,6 +147,10 @@ class MemoryStorage:
             target = folder / info.path.removeprefix(below).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(self.files[info.path])
+
+
+def _tag(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
 class _Sink:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from filestore.errors import AlreadyExists, NotFound, Unavailable, Unsupported
+from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
 from filestore.files.parquet import ParquetReader
 from filestore.storage.client import PART_BYTES, TAIL_BYTES
 from filestore.storage.interface import Storage
@@ -41,6 +41,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         yield Place(LocalStorage(), str(tmp_path / "t"))
         return
     yield s3_place(request.getfixturevalue(server), library, monkeypatch)
+
+
+@pytest.fixture(params=STORES[1:])
+def remote(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
+    """A place whose files can be tagged."""
+    server, _, library = request.param.partition("-")
+    return s3_place(request.getfixturevalue(server), library, monkeypatch)
 
 
 def put(place: Place, name: str, data: bytes) -> str:
@@ -199,6 +206,66 @@ def test_one_of_many_writers_wins(place: Place) -> None:
     with ThreadPoolExecutor(8) as pool:
         winners = [data for data in pool.map(race, range(8)) if data is not None]
     assert winners == [place.anew().read(place.path("v.json"))]
+
+
+def test_a_tagged_file_is_replaced_by_whoever_knows_its_tag(remote: Place) -> None:
+    path, other = remote.path("leases/a b"), remote.anew()
+    first = remote.storage.replace_tagged(path, b"1", None)
+    second = remote.storage.replace_tagged(path, b"2", first)
+    assert first != second
+    found = other.read_tagged(path)
+    assert (found.data, found.tag) == (b"2", second) and found.modified_ms > 1_600_000_000_000
+    assert other.list_tagged(remote.path("leases")) == {"a b": second}
+    for tag in (None, first, "0" * 32):
+        with pytest.raises(Conflict) as refused:
+            other.replace_tagged(path, b"3", tag)
+        assert refused.value.code == "file-changed"
+    assert remote.storage.read(path) == b"2"
+    third = other.replace_tagged(path, b"3", second)
+    assert remote.storage.replace_tagged(path, b"3", second) == third  # as if the reply to an earlier try was lost
+    remote.storage.delete(path)
+    with pytest.raises(Conflict):
+        other.replace_tagged(path, b"4", third)
+    with pytest.raises(NotFound):
+        other.read_tagged(path)
+    assert not other.exists(path) and other.list_tagged(remote.path("leases")) == {}
+
+
+def test_tags_of_files_in_folders_below_are_not_listed(remote: Place) -> None:
+    put(remote, "leases/x/deep", b"")
+    put(remote, "leases2", b"")
+    assert remote.storage.list_tagged(remote.path("leases")) == {}
+
+
+def test_one_of_many_who_know_the_tag_wins(remote: Place) -> None:
+    path, barrier = remote.path("lease"), threading.Barrier(8)
+    tag: str | None = None
+
+    def race(number: int) -> str | None:
+        barrier.wait()
+        try:
+            return remote.storage.replace_tagged(path, f"{tag} {number}".encode(), tag)
+        except Conflict:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(4):
+            won = [found for found in pool.map(race, range(8)) if found is not None]
+            assert won == [remote.anew().read_tagged(path).tag]
+            tag = won[0]
+
+
+@pytest.mark.parametrize("folder", ["/tmp/leases", "memory://leases"])
+def test_stores_without_conditions_refuse_them_in_a_sentence(folder: str) -> None:
+    storage = storage_of(folder)
+    for call in (
+        lambda: storage.read_tagged(f"{folder}/x"),
+        lambda: storage.replace_tagged(f"{folder}/x", b"", None),
+        lambda: storage.list_tagged(folder),
+    ):
+        with pytest.raises(Unsupported, match=r"If-Match.*needs a local disk or S3") as refused:
+            call()
+        assert refused.value.code == "no-conditional-writes"
 
 
 def test_the_probe_passes_and_leaves_nothing(place: Place) -> None:
