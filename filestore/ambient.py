@@ -14,6 +14,10 @@ from dataclasses import dataclass
 __all__ = ["Ambient", "system_ambient"]
 
 
+def _monotonic_s() -> float:
+    return time.monotonic()
+
+
 @dataclass(frozen=True, slots=True)
 class Ambient:
     """The clock, ids and random numbers of a program.
@@ -23,12 +27,14 @@ class Ambient:
         new_id: Returns a fresh UUID in its 36-character form.
         chance: Returns a float in [0, 1), for the jitter of retries.
         sleep: Waits that many seconds; it is used only between retries.
+        monotonic_s: Returns the seconds of a clock that never jumps; only differences have a meaning, in one process.
     """
 
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
     chance: Callable[[], float]
     sleep: Callable[[float], None]
+    monotonic_s: Callable[[], float] = _monotonic_s
 
 
 def _now_ms() -> int:
@@ -49,4 +55,4 @@ def _sleep(seconds: float) -> None:
 
 def system_ambient() -> Ambient:
     """Returns the real clock, random UUIDs and random numbers: pickled by name, so each process has its own."""
-    return Ambient(_now_ms, _new_id, _chance, _sleep)
+    return Ambient(_now_ms, _new_id, _chance, _sleep, _monotonic_s)

@@ -17,6 +17,8 @@ from filestore.delta.log import Commit, DeltaLog, show_time
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, Corrupt, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
+from filestore.leases.interface import WriterLeases
+from filestore.leases.opening import leases_of
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Snapshot
 from filestore.retention.holds import holds
@@ -35,6 +37,9 @@ class FileStore:
         storage: The storage of the table.
         location: The table's root folder: a path, or a URL that the storage serves.
         ambient: Clock, ids, chance.
+
+    Attributes:
+        leases: The leases of the table's writers, with what was seen of them.
     """
 
     def __init__(self, storage: Storage, location: str, ambient: Ambient) -> None:
@@ -44,6 +49,11 @@ class FileStore:
         self.delta_log = DeltaLog(storage, self.location)
         self._known: TableState | None = None
         self._cache: LookupCache | None = None
+        self.leases: WriterLeases = leases_of(storage, self.location, ambient, self._lease_timeout_s)
+
+    def _lease_timeout_s(self) -> float:
+        known = self._known or self.state()
+        return known.definition.options.milliseconds("log.lease-timeout") / 1000
 
     def __reduce__(self) -> tuple[type[FileStore], tuple[Storage, str, Ambient]]:
         """Pickles only storage, location and ambient: another process has caches of its own."""
@@ -52,7 +62,7 @@ class FileStore:
     def twin(self) -> FileStore:
         """Returns a second one, for another thread. It begins with the newest version that this one has cached."""
         second = FileStore(self.storage, self.location, self.ambient)
-        second._known = self._known
+        second._known, second.leases = self._known, self.leases
         return second
 
     @classmethod

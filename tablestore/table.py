@@ -51,7 +51,6 @@ from tablestore.reading.asked_keys import Keys, asked_keys
 from tablestore.reading.batch_size import batch_size
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.reading.scan import Scan
-from tablestore.recovering.lease import at_work_since_ms
 from tablestore.recovering.recovery import Recovered
 from tablestore.system.detail import detail_of
 from tablestore.system.scan import SystemScan, Versions, system_scan
@@ -447,7 +446,7 @@ class Table:
             dry_run: Only lists them.
         """
         before_ms = self.opened.ambient.now_ms() - older_than // timedelta(milliseconds=1)
-        orphans = find_orphans(self.filestore, before_ms, lambda: at_work_since_ms(self.location))
+        orphans = find_orphans(self.filestore, before_ms, self.filestore.leases.at_work_since_ms)
         if not dry_run:
             remove_orphans(self.filestore, orphans)
         return orphans
@@ -464,7 +463,9 @@ class Table:
         """Ends the log transactions of dead writers, as the next write would: it commits those that a version names.
 
         Transactions of a version that the log itself has lost are published again. It is safe to repeat, and beside
-        running writers. Open transactions of other programs that make readers of the topic wait are in ``foreign``.
+        running writers. In a store of objects it waits first until it is known which writers live, for
+        ``log.lease-timeout`` at most. Open transactions of other programs that make readers of the topic wait are in
+        ``foreign``.
 
         Raises:
             Unavailable: log or storage did not answer.

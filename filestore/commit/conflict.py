@@ -12,6 +12,7 @@ rows of the same slot      look its keys up again;     go on         replaces it
 schema or protocol         begin again                 begin again   begin again     begin again
 the same commit id         done                        done          done            done
 the same app and batch     done                        done          done            done
+a fence of this commit     refused                     refused       refused         -
 
 This module names the slots; the operation's `rebase` looks keys up again, or begins again by a conflict.
 Overwrites and drops replace whole partitions, those that `FileChanges.replaces` names. Where change data contains the
@@ -72,6 +73,8 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
             return Done(commit.version)
     if proposal.app is not None and state.app_versions.get(proposal.app.app_id, -1) >= proposal.app.version:
         return Done(_version_of(proposal.app, between))
+    if (fencing := _fencing(proposal, between)) is not None:
+        return fencing
     for commit in between:
         if any("metaData" in a or "protocol" in a for a in commit.actions):
             raise Conflict(
@@ -91,6 +94,29 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
         slots, rows = slots | added, rows | added
     logged = proposal.premises.log_order and any(commit.snapshot().transactions for commit in between)
     return Rebase(slots, slots & rows) if slots or logged else Clear()
+
+
+def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
+    """Refuses a commit that was fenced; returns the fence that makes another one needless.
+
+    A write without a number of its own is not begun again by itself: whoever gave its writer up may have written the
+    rows once more.
+    """
+    own = proposal.premises.leases | {proposal.commit_id}
+    needed = proposal.log.fenced if proposal.operation is Operation.FENCE else None
+    for commit in between:
+        fenced = frozenset(commit.snapshot().fenced)
+        if own & fenced:
+            raise Conflict(
+                f"version {commit.version} fences commit {proposal.commit_id}: its writer gave no sign of life for "
+                "log.lease-timeout and was given up, so its log transactions are aborted. Nothing was committed: look "
+                "whether the rows were written by somebody else meanwhile, and retry",
+                code="fenced",
+                again=proposal.app is not None or proposal.operation is Operation.REPUBLISH,
+            )
+        if needed is not None and needed <= fenced:
+            return Done(commit.version)
+    return None
 
 
 def _looks_at(proposal: Proposal, slot: Slot) -> bool:

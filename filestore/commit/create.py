@@ -21,6 +21,7 @@ from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists
 from filestore.model.definition import TableDefinition
 from filestore.model.snapshot import Operation
+from filestore.storage.schemes import is_local
 
 __all__ = ["create"]
 
@@ -37,7 +38,7 @@ def create(
     Raises:
         AlreadyExists: another table is at this location.
     """
-    actions = _actions(definition, table_id, log_identity, ambient)
+    actions = _actions(definition, table_id, log_identity, ambient, fences=_needs_fences(log, log_identity))
     try:
         log.storage.write_new(layout.join(log.location, layout.log_entry_path(0)), encode(actions))
     except AlreadyExists:
@@ -51,14 +52,24 @@ def create(
     return TableState.initial(0, actions)
 
 
+def _needs_fences(log: DeltaLog, log_identity: Mapping[str, str] | None) -> bool:
+    """Whether writers of the table can be taken for dead while they live: not if locks of files show that they do."""
+    return log_identity is not None and not is_local(log.location)
+
+
 def _actions(
-    definition: TableDefinition, table_id: str, log_identity: Mapping[str, str] | None, ambient: Ambient
+    definition: TableDefinition,
+    table_id: str,
+    log_identity: Mapping[str, str] | None,
+    ambient: Ambient,
+    *,
+    fences: bool,
 ) -> list[Action]:
     now = ambient.now_ms()
     proposal = Proposal(Operation.CREATE, ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, now),
-        protocol_action(),
+        protocol_action(fences=fences),
         metadata_action(definition, table_id, now),
     ]
     if log_identity is not None:

@@ -113,6 +113,7 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
                 "commitId": proposal.commit_id,
                 "transactions": [t.to_json() for t in proposal.log.transactions],
                 **({"republished": _republished_json(proposal)} if proposal.log.republished else {}),
+                **({"fenced": sorted(proposal.log.fenced)} if proposal.log.fenced else {}),
                 **({"notes": list(proposal.notes)} if proposal.notes else {}),
             },
         }
@@ -120,15 +121,14 @@ def commit_info(proposal: Proposal, read_version: int | None, timestamp: int) ->
 
 
 def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
-    """Returns the new definition's ``metaData``, and the ``protocol`` if the definition needs more features."""
-    definition = proposal.definition
-    if definition is None:
-        return []
-    metadata = metadata_action(definition, state.table_id, state.created_ms)
-    return [
-        *([protocol_action(definition.features)] if definition.features > state.definition.features else []),
-        metadata,
-    ]
+    """Returns the new definition's ``metaData``, and the ``protocol`` if the commit needs more features."""
+    definition = proposal.definition or state.definition
+    fences = state.fences or bool(proposal.log.fenced)
+    more = definition.features > state.definition.features or fences > state.fences
+    actions = [protocol_action(definition.features, fences=fences)] if more else []
+    if proposal.definition is not None:
+        actions.append(metadata_action(definition, state.table_id, state.created_ms))
+    return actions
 
 
 def _log_actions(proposal: Proposal, state: TableState) -> list[Action]:

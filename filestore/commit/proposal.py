@@ -79,6 +79,7 @@ class LogChanges:
         repaired: For each bucket of an eventual log, the offset before which every record is named by a commit or was
             repaired by one.
         identity: The log in which offsets are valid, if this commit sets it.
+        fenced: Ids of commits of writers that were given up: they are refused from this version on.
     """
 
     transactions: tuple[LogTransaction, ...] = ()
@@ -86,6 +87,7 @@ class LogChanges:
     ended: frozenset[str] = frozenset()
     repaired: Mapping[int, int] = field(default_factory=dict)
     identity: Mapping[str, str] = field(default_factory=dict)
+    fenced: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,8 @@ class Premises:
         log_order: The log is eventual, so that readers use its own order: a commit with log transactions causes a
             rebase.
         no_pending_runs: The commit conflicts if the version before it has a pending run.
+        leases: Commits other than its own under whose leases its log transactions were written: a fence of one of them
+            is a conflict, too.
     """
 
     slots: frozenset[Slot] = frozenset()
@@ -109,6 +113,7 @@ class Premises:
     watched_domains: frozenset[str] = frozenset()
     log_order: bool = False
     no_pending_runs: bool = False
+    leases: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from filestore.delta.actions import (
+    FENCES,
     LOG_DOMAIN,
     LOG_OFFSET_APP,
     POSITION_APP,
@@ -48,6 +49,7 @@ class TableState:
         app_versions: Delta's ``txn``: streaming queries' batch ids, and the log's end offsets.
         domains: Delta's ``domainMetadata`` configurations that are not removed.
         created_ms: When the table was created, in milliseconds since 1970 UTC.
+        fences: Whether the table's protocol says that writers respect fences (`filestore.commit.fence`).
     """
 
     version: int
@@ -58,6 +60,7 @@ class TableState:
     app_versions: Mapping[str, int] = field(default_factory=dict)
     domains: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
+    fences: bool = False
     _log: LogState | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
@@ -146,7 +149,7 @@ def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> L
 
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
     files, apps, domains = dict(state.files), dict(state.app_versions), dict(state.domains)
-    timestamp, definition, table_id = state.timestamp_ms, state.definition, state.table_id
+    timestamp, definition, table_id, fences = state.timestamp_ms, state.definition, state.table_id, state.fences
     _move_files(files, actions, definition)
     for action in actions:
         if (txn := action.get("txn")) is not None:
@@ -160,6 +163,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
             definition, table_id = TableDefinition.from_delta(metadata), metadata["id"]
         elif (protocol := action.get("protocol")) is not None:
             check_protocol(protocol)
+            fences = FENCES in (protocol.get("writerFeatures") or ())
         elif (info := action.get("commitInfo")) is not None:
             timestamp = int(info["inCommitTimestamp"])
     return replace(
@@ -171,6 +175,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
         files=files,
         app_versions=apps,
         domains=domains,
+        fences=fences,
     )
 
 
@@ -202,6 +207,7 @@ def snapshot_of(version: int, actions: Iterable[Action], log_offsets: Mapping[in
             lost: None if found is None else LogTransaction.from_json(found)
             for lost, found in own.get("republished", {}).items()
         },
+        fenced=tuple(own.get("fenced", ())),
         metrics={name: int(value) for name, value in info["operationMetrics"].items()},
         notes=tuple(own.get("notes", ())),
     )

@@ -70,6 +70,14 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "except those that follow versions that a tag or consumer holds. Default: the broker's; embedded: for ever.",
     ),
     Option(
+        "log.lease-timeout",
+        "duration",
+        positive_duration,
+        "60 s",
+        "In a store of objects: after this time without a sign of life a writer's log transactions are given up; while "
+        "it writes, it gives one every quarter of it.",
+    ),
+    Option(
         "log.scan",
         "enum",
         one_of("full", "latest", "from-timestamp"),

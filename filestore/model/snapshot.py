@@ -26,6 +26,7 @@ class Operation(StrEnum):
     EXPIRE = "EXPIRE"
     ALTER = "ALTER TABLE"
     REPUBLISH = "REPUBLISH"
+    FENCE = "FENCE"
 
     @property
     def changes_data(self) -> bool:
@@ -36,6 +37,7 @@ class Operation(StrEnum):
             Operation.EXPIRE,
             Operation.ALTER,
             Operation.REPUBLISH,
+            Operation.FENCE,
         )
 
     @property
@@ -57,6 +59,7 @@ class Snapshot:
         transactions: The commit's transactions in the log.
         republished: The log transactions that replace, for other consumers, those that the log had lost, by their ids;
             None where no replacement was possible.
+        fenced: The ids of commits of others that are refused from this version on, since their writers were given up.
         metrics: Counts: ``rows_written``, ``rows_deleted``, ``files_added``, ``files_removed``…
         notes: Notes for the user, such as which readers cannot read the table after a change of its schema.
     """
@@ -68,5 +71,6 @@ class Snapshot:
     log_offsets: Mapping[int, int] = field(default_factory=dict)
     transactions: tuple[LogTransaction, ...] = ()
     republished: Mapping[str, LogTransaction | None] = field(default_factory=dict)
+    fenced: tuple[str, ...] = ()
     metrics: Mapping[str, int] = field(default_factory=dict)
     notes: tuple[str, ...] = ()

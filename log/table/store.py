@@ -9,7 +9,7 @@ log and its snapshots had no order).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -298,11 +298,14 @@ class LogStore(Closing, Protocol):
             will.
         """
 
-    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
-        """Aborts those of this table's open transactions for which ``is_dead(id)`` is true; returns their ids.
+    def abort_unnamed(self, dead_among: Callable[[Sequence[str]], Collection[str]]) -> list[str]:
+        """Aborts open transactions of this table whose writers are dead; returns their ids.
 
-        REQUIRES: ``is_dead`` is false for an id that a snapshot names and for one whose writer may still
-            live.
+        Args:
+            dead_among: Returns which of some open ones are aborted. It may be asked several times, since more of them
+                may become known.
+
+        REQUIRES: it returns no id that a snapshot names, or that a writer may still name.
         """
 
     def end_hanging(self) -> list[str]:

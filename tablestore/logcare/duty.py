@@ -20,9 +20,12 @@ def _due(state: TableState, now_ms: int) -> bool:
 
 
 def _recover(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    """Recovers the log, then sets the gauges of its offsets."""
+    """Recovers the log, then sets the gauges of its offsets.
+
+    It does not wait to see which writers live: it looks again in the next round, and remembers what it has seen.
+    """
     check_lease()
-    done = _summary(TableWriter(table.filestore, table.log_config, table.ambient).recover())
+    done = _summary(TableWriter(table.filestore, table.log_config, table.ambient).recover(wait=False))
     if table.meter is not NO_METER:
         measure_log(table.meter, table.identity.identifier, log_status(table))
     return done

@@ -26,6 +26,7 @@ from filestore.rows.frames import arrow_table
 from filestore.table import FileStore
 from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
+from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.corrections import key_frame, of_part, record_keys, shared_keys, stored_records
 from tablestore.recovering.needed import distinct_keys
 from tablestore.recovering.tail_scan import REPAIR, BucketTail, TailScan, ranges_of
@@ -84,7 +85,7 @@ class LogOrder:
         with self._log.lend() as log:
             writer = log.begin(f"{self._prefix}/{REPAIR}{state.version}-{self._filestore.ambient.new_id()}")
             try:
-                tails = self._write_needed(log, writer, proposal, state)
+                tails, strays = self._write_needed(log, writer, proposal, state)
                 transaction = writer.prepare()
             except BaseException:
                 writer.abort()
@@ -101,14 +102,15 @@ class LogOrder:
             proposal.log,
             transactions=transactions,
             repaired={**state.log.repaired, **repaired},
+            fenced=self._given_up(strays),
             ended=frozenset(),  # they stay known as long as their records are in the tail
         )
         return replace(proposal, log=log_changes, premises=replace(proposal.premises, log_order=True))
 
     def _write_needed(
         self, log: LogStore, writer: LogWriter, proposal: Proposal, state: TableState
-    ) -> Mapping[int, BucketTail]:
-        """Writes each key that needs it once, and returns what was found in each bucket."""
+    ) -> tuple[Mapping[int, BucketTail], set[str]]:
+        """Writes each key that needs it once; returns what was found in each bucket, and the strays."""
         assert self._log is not None
         actions = plan_actions(proposal, state, self._filestore.ambient.now_ms())
         after = state.next(state.version + 1, actions)
@@ -130,7 +132,16 @@ class LogOrder:
                     part_keys = arrow_table(piece.rename(dict(zip(piece.columns, names, strict=True))), schema)
                     writer.append(bucket, stored_records(table, after, part_keys))
         self.strays |= look.strays
-        return look.buckets
+        return look.buckets, look.strays
+
+    def _given_up(self, strays: set[str]) -> frozenset[str]:
+        """Returns the commits of strays that the commit fences, if a writer without a lease may live.
+
+        Its records count as strays from this version on, so it must not name them later.
+        """
+        if self._filestore.leases.certain:
+            return frozenset()
+        return frozenset(parse_transaction_id(id_)[1] for id_ in strays) - {self._commit_id}
 
     def _rivals(self, state: TableState) -> list[tuple[bool, tuple[LogTransaction, ...]]]:
         """Lists what others committed since the last call: whether it replaced partitions, and its log transactions."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from filestore.ambient import Ambient
+from filestore.commit.fence import fence
 from filestore.delta.state import TableState
 from filestore.errors import InvalidRequest
 from filestore.model.log_range import LogTransaction
@@ -20,7 +21,6 @@ from log.table.session import LogSession
 from log.table.store import LogStore
 from log.table.transaction_ids import parse_transaction_id
 from managed_table.own_log import require_own_log
-from tablestore.recovering.lease import abandoned, holds_lease, remove_leases
 from tablestore.recovering.republish import republish
 
 __all__ = ["Recovered", "Recovery"]
@@ -86,7 +86,7 @@ class Recovery:
         listed = state.log.open
         self._ended &= {t.id for t in listed}
         waiting = [t for t in listed if t.id not in self._ended]
-        dead = self._to_search_for(abandoned(self._filestore.location))
+        dead = self._to_search_for(self._filestore.leases.abandoned())
         if self._swept and not waiting and not dead:
             return Recovered()
         aborted: list[str] = []
@@ -96,7 +96,7 @@ class Recovery:
                 require_own_log(opened, state)
             lost = self._commit(opened, waiting, late=True)
             if dead or not self._swept:
-                aborted = opened.abort_unnamed(self._is_dead)
+                aborted = opened.abort_unnamed(self._dead_among)
                 completed = self._complete(opened)
                 self._swept = True
                 if dead:
@@ -138,7 +138,7 @@ class Recovery:
         IMPORTANT: it does so only once no transaction is open: until then the files make the next writer search again.
         """
         if log.stable_offsets() == log.end_offsets():
-            remove_leases(self._filestore.location, dead)
+            self._filestore.leases.remove(dead)
         else:
             self._left = frozenset(dead), self._ambient.now_ms()
 
@@ -159,15 +159,21 @@ class Recovery:
         """Aborts transactions of other attempts of a commit's tasks: all that the commit does not name.
 
         Spark may let a copy of a task continue after the commit. Its transaction is aborted here after the next write:
-        the lease of its commit has ended, so it counts as dead.
+        the lease of its commit has ended, so it counts as dead. One that begins with the id of a named one is no
+        attempt: it publishes the named one again.
         """
         if log is None:
             return
-        names = {t.id for t in named}
+        names = tuple(t.id for t in named)
+
+        def strays(open_ids: Sequence[str]) -> set[str]:
+            own = {id_ for id_ in open_ids if parse_transaction_id(id_)[1] == commit_id}
+            others = [id_ for id_ in open_ids if id_ not in own]
+            again = {id_ for id_ in own if id_.startswith(tuple(f"{name}." for name in names))}
+            return own - again - set(names) | self._dead_among(others)
+
         with log.lend() as opened:
-            opened.abort_unnamed(
-                lambda id_: id_ not in names if parse_transaction_id(id_)[1] == commit_id else self._is_dead(id_)
-            )
+            opened.abort_unnamed(strays)
 
     def _commit(self, log: LogStore, transactions: Sequence[LogTransaction], *, late: bool = False) -> tuple[str, ...]:
         """Commits transactions; returns those that the log has lost, which stay on the table's list."""
@@ -196,12 +202,22 @@ class Recovery:
             )
         return completed
 
-    def _is_dead(self, transaction_id: str) -> bool:
-        """Whether the writer of a transaction is dead, and no version names the transaction.
+    def _dead_among(self, open_ids: Sequence[str]) -> set[str]:
+        """Returns the open transactions that no version names, and that no version will.
 
-        IMPORTANT: it checks the lease first, and the history second: a dead writer commits no more, a living one may.
+        IMPORTANT: it checks the leases first, and the history second: a dead writer commits no more, a living one may.
+        Where a writer without a lease may live all the same, a fence comes between, so that it commits no more either.
+        The transactions were there before the fence, as `fence` requires.
         """
-        _, commit_id, _ = parse_transaction_id(transaction_id)
-        if holds_lease(self._filestore.location, commit_id):
-            return False
-        return all(t.id != transaction_id for t in self._filestore.state().log.open)
+        commits = {id_: parse_transaction_id(id_)[1] for id_ in open_ids}
+        dead = self._filestore.leases.dead_among(set(commits.values()))
+        left = self._unnamed(id_ for id_, commit_id in commits.items() if commit_id in dead)
+        if left and not self._filestore.leases.certain:
+            fence(self._filestore, {commits[id_] for id_ in left})
+            left = self._unnamed(left)
+        return left
+
+    def _unnamed(self, transaction_ids: Iterable[str]) -> set[str]:
+        """Reads the history, and returns those that it does not name."""
+        ids = set(transaction_ids)
+        return ids - {t.id for t in self._filestore.state().log.open} if ids else ids

@@ -15,7 +15,6 @@ from filestore.model.snapshot import Operation
 from filestore.table import FileStore
 from log.table.session import LogSession
 from log.table.store import LogConfig
-from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovery
 
@@ -52,7 +51,7 @@ class LogRepair:
             return
         with LogSession(config, self._filestore.ambient) as log:
             attempt = _Attempt(self, base, log, self._filestore, self._recovery)
-            with lease(self._filestore.location, attempt.commit_id):
+            with self._filestore.leases.hold(attempt.commit_id):
                 yield attempt
 
 

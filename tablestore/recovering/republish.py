@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from filestore.commit.loop import Committed
-from filestore.commit.proposal import LogChanges, Proposal
+from filestore.commit.proposal import LogChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
@@ -33,7 +33,6 @@ from log.table.systems import open_log
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
 from tablestore.recovering.corrections import balanced, shared_keys, stored_records
-from tablestore.recovering.lease import lease
 
 __all__ = ["republish"]
 
@@ -55,7 +54,7 @@ def republish(filestore: FileStore, log: LogConfig, lost: str) -> None:
     @contextmanager
     def begin(base: TableState) -> Iterator[_Republication]:
         # the lease shows that the new transaction's writer lives, and stops others from doing the same meanwhile
-        with lease(filestore.location, parse_transaction_id(lost)[1]):
+        with filestore.leases.hold(parse_transaction_id(lost)[1]):
             yield _Republication(filestore, log, filestore.state(), lost)
 
     if filestore.commit(begin) is not None:
@@ -83,6 +82,7 @@ class _Republication(CommitAttempt):
             commit_id=self._filestore.ambient.new_id(),
             base_version=self.base.version,
             log=LogChanges(republished={self._lost: written}),
+            premises=Premises(leases=frozenset([parse_transaction_id(self._lost)[1]])),
             notes=() if written else (note,),
         )
 

@@ -16,7 +16,6 @@ from log.table.store import LogBatch, LogControl, LogStore
 from log.table.tailing import read_until
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.corrections import key_frame, of_part
-from tablestore.recovering.lease import holds_lease
 from tablestore.recovering.needed import PASSED, TRANSACTION, TailTransaction, Whose, needed
 
 __all__ = ["REPAIR", "BucketTail", "TailScan", "ranges_of", "unnamed"]
@@ -146,7 +145,7 @@ class TailScan:
     def _lives(self, transaction_id: str) -> bool:
         """Whether the writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
         commit_id = parse_transaction_id(transaction_id)[1]
-        return commit_id != self._commit_id and holds_lease(self._filestore.location, commit_id)
+        return commit_id != self._commit_id and not self._filestore.leases.dead_among([commit_id])
 
     def _number_of(self, transaction_id: str) -> int:
         if (known := self._numbers.get(transaction_id)) is not None:

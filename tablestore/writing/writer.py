@@ -127,14 +127,22 @@ class TableWriter:
 
         return self.meter.measured(once)
 
-    def recover(self) -> Recovered:
+    def recover(self, *, wait: bool = True) -> Recovered:
         """Repairs the log after dead writers, whether or not a repair was tried before.
+
+        Args:
+            wait: Waits until it is known of each writer whether it lives: in a store of objects for
+                ``log.lease-timeout`` at most. Without it a writer counts as living until then; for callers that come
+                again.
 
         Raises:
             Unavailable: log or storage did not answer.
         """
         self._recovery.search_again()
-        with log_session(self.log, self._ambient) as log:
+        config = self.log
+        if wait and config is not None:
+            self._filestore.leases.wait_until_known()
+        with log_session(config, self._ambient) as log:
             found = self._recovery.before_write(self._filestore.state(), log)
             repaired = tuple(sorted(self._repair()))
             return replace(found, repaired=repaired, foreign=self._recovery.foreign(log))

@@ -487,8 +487,8 @@ class LogStoreTests:
         with WriterProcess(config, transaction_id(config), buckets=[0], rows=1000, prepare=False) as process:
             process.appended()
             process.kill()
-        assert len(log.abort_unnamed(lambda _: True)) <= 1
-        assert log.abort_unnamed(lambda _: True) == []
+        assert len(log.abort_unnamed(lambda ids: ids)) <= 1
+        assert log.abort_unnamed(lambda ids: ids) == []
         transaction = prepared(log, config, 0, changes([1]))
         assert ids_of(log.read([transaction])) == [1]
 
@@ -525,7 +525,7 @@ class LogTransactionTests(LogStoreTests):
         assert transaction is not None
         after.abort()
         assert log.end([transaction], commit=True) == EndReport(lost=(transaction.id,))
-        assert log.abort_unnamed(lambda _: True) == []
+        assert log.abort_unnamed(lambda ids: ids) == []
         kept = prepared(log, config, 0, changes([3]))
         assert ids_of(log.read([kept])) == [3]
 
@@ -535,12 +535,12 @@ class LogTransactionTests(LogStoreTests):
         log.end([done], commit=True)
         asked: list[str] = []
 
-        def is_dead(transaction: str) -> bool:
-            asked.append(transaction)
-            return transaction == dead.id
+        def dead_among(open_ids: Sequence[str]) -> list[str]:
+            asked.extend(open_ids)
+            return [dead.id]
 
         with open_log(config, ambient) as recovery:
-            assert recovery.abort_unnamed(is_dead) == [dead.id]
+            assert recovery.abort_unnamed(dead_among) == [dead.id]
         assert sorted(asked) == sorted([dead.id, living.id])
         assert log.end([dead, living], commit=True) == EndReport(ended=(living.id,), lost=(dead.id,))
         assert ids_of(log.read([living])) == [2]
@@ -550,12 +550,12 @@ class LogTransactionTests(LogStoreTests):
         writer.append(0, changes([1]))
         writer.control(0, {"control": "mark"})
         _until_open(log)
-        assert len(log.abort_unnamed(lambda _: True)) == 1
+        assert len(log.abort_unnamed(lambda ids: ids)) == 1
         with pytest.raises(TableStoreError):
             writer.append(0, changes(range(10)))
             writer.prepare()
         writer.abort()
-        assert log.abort_unnamed(lambda _: True) == []
+        assert log.abort_unnamed(lambda ids: ids) == []
 
 
 def read_tail(log: LogStore, offsets: dict[int, int]) -> list[LogBatch | LogControl]:
@@ -587,12 +587,12 @@ def _until_open(log: LogStore) -> None:
     """Waits until the log has noticed the open transaction, without aborting it."""
     seen: list[str] = []
 
-    def living(transaction: str) -> bool:
-        seen.append(transaction)
-        return False
+    def none_dead(open_ids: Sequence[str]) -> tuple[str, ...]:
+        seen.extend(open_ids)
+        return ()
 
     for _ in range(1000):
-        log.abort_unnamed(living)
+        log.abort_unnamed(none_dead)
         if seen:
             return
     raise AssertionError("no open transaction")

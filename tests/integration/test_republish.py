@@ -66,7 +66,7 @@ def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, *
         if trim:
             log.trim(log.end_offsets())
         else:
-            assert len(log.abort_unnamed(lambda _: True)) == 1
+            assert len(log.abort_unnamed(lambda ids: ids)) == 1
     return snapshot
 
 

@@ -24,7 +24,6 @@ from log.table.embedded.segments import Segments
 from log.table.embedded.store import EmbeddedLog
 from log.table.systems import open_log
 from tablestore import Store, Table
-from tablestore.recovering.lease import abandoned
 from tests.faults import Call, FailAt, FaultyStorage, Undeletable
 from tests.logspy import LogSpy
 from tests.opened import again
@@ -57,7 +56,7 @@ def put_and_lose(table: Table, *ids: int) -> None:
     config = table.opened.log_config()
     assert config is not None
     with open_log(config, system_ambient()) as opened:
-        assert opened.abort_unnamed(lambda _: True)
+        assert opened.abort_unnamed(lambda ids: ids)
 
 
 def unknown_once(storage: FaultyStorage, path: str = ENTRY) -> None:
@@ -139,9 +138,9 @@ def test_a_lease_that_cannot_be_removed_after_the_commit_fails_no_write(
     assert put(table, 2) == 2
     monkeypatch.undo()
     assert "cannot remove" in caplog.text
-    assert len(abandoned(table.location)) == 1
+    assert len(table.filestore.leases.abandoned()) == 1
     put(again(table), 3)
-    assert abandoned(table.location) == [], "the next writer removes it"
+    assert table.filestore.leases.abandoned() == [], "the next writer removes it"
 
 
 def test_a_log_transaction_that_cannot_be_aborted_hides_no_error(

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from filestore.errors import AlreadyExists, NotFound
+from filestore.leases.locks import LockedLeases
 from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
-from tablestore.recovering.lease import lease
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.warehouses import assert_whole, orphans, rows
 from tests.writers import on, put, runner
@@ -31,7 +31,7 @@ def make(store: Store, log: str = "embedded") -> Table:
 def test_no_lease_creates_a_dropped_tables_folder_again(store: Store) -> None:
     orders = make(store)
     store.drop_table("shop.orders")
-    with pytest.raises(NotFound) as caught, lease(orders.location, "c"):
+    with pytest.raises(NotFound) as caught, orders.filestore.leases.hold("c"):
         pass
     assert caught.value.code == "table-replaced"
     assert not os.path.exists(orders.location)
@@ -41,11 +41,13 @@ def test_a_drop_just_before_a_writes_lease_leaves_the_name_free(store: Store, mo
     """The lease created the folder again with its file: all later creations failed with ``location-not-empty``."""
     orders = make(store)
 
-    def drop_and_lease(location: str, commit_id: str) -> AbstractContextManager[None]:
-        store.drop_table("shop.orders")
-        return lease(location, commit_id)
+    hold = LockedLeases.hold
 
-    monkeypatch.setattr("tablestore.writing.write.lease", drop_and_lease)
+    def drop_and_hold(leases: LockedLeases, commit_id: str) -> AbstractContextManager[None]:
+        store.drop_table("shop.orders")
+        return hold(leases, commit_id)
+
+    monkeypatch.setattr(LockedLeases, "hold", drop_and_hold)
     with pytest.raises(NotFound) as caught:
         put(orders, 1)
     assert caught.value.code == "table-replaced"
@@ -56,7 +58,7 @@ def test_a_drop_just_before_a_writes_lease_leaves_the_name_free(store: Store, mo
 
 def test_no_lease_is_taken_where_only_the_folder_is_left(folder: Path) -> None:
     (folder / "bucket-00000").mkdir()
-    with pytest.raises(NotFound), lease(str(folder), "c"):
+    with pytest.raises(NotFound), LockedLeases(str(folder)).hold("c"):
         pass
     assert os.listdir(folder) == ["bucket-00000"]
 
@@ -70,8 +72,8 @@ def test_a_drop_between_the_taking_of_a_lease_and_the_look_at_the_table(
         (folder / "_delta_log").rmdir()
         return os.open(path, os.O_CREAT | os.O_RDWR)
 
-    monkeypatch.setattr("tablestore.recovering.lease._acquire", acquire_and_drop)
-    with pytest.raises(NotFound), lease(str(folder), "c"):
+    monkeypatch.setattr("filestore.leases.locks._acquire", acquire_and_drop)
+    with pytest.raises(NotFound), LockedLeases(str(folder)).hold("c"):
         pytest.fail("there is no table to write")
     assert os.listdir(folder / "_log" / "leases") == []
 

@@ -14,7 +14,6 @@ from filestore.commit.proposal import AppVersion
 from filestore.errors import Corrupt, InvalidRequest, Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Table
-from tablestore.recovering.lease import abandoned
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import FaultyStorage, Undeletable
 from tests.logspy import LogSpy
@@ -177,7 +176,7 @@ def test_what_a_dead_writer_prepared_is_aborted_by_the_next_write_of_anyone(orde
     assert open_in_log(orders) == [dead]
     long_at_work.write(runner(orders, 2))
     assert open_in_log(orders) == []
-    assert abandoned(orders.location) == []
+    assert orders.filestore.leases.abandoned() == []
     assert [row["id"] for row in assert_whole(orders)] == [1, 2]
 
 

@@ -187,7 +187,7 @@ def lost_records(table: Table) -> None:
     config = table.opened.log_config()
     assert config is not None
     with open_log(config, system_ambient()) as opened:
-        assert opened.abort_unnamed(lambda _: True)
+        assert opened.abort_unnamed(lambda ids: ids)
 
 
 def half_folded(table: Table) -> None:

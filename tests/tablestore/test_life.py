@@ -17,7 +17,6 @@ from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.files.writer import TableFiles
 from filestore.operations.fold import fold_slots, fold_table
 from tablestore import Store, Table
-from tablestore.recovering.lease import lease
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import in_order
 from tests.warehouses import assert_whole, changes, orphans, rows, to_arrow
@@ -273,7 +272,7 @@ def test_orphans_are_listed_first_and_removed_if_they_are_old(table: Table) -> N
             age(path, 2)  # so are the table's own
     assert [o.path for o in table.remove_orphans()] == sorted(strays)
     assert len(orphans(table)) == 6, "a dry run"
-    with lease(table.location, "at-work"):
+    with table.filestore.leases.hold("at-work"):
         held = folder / "_log" / "leases" / "at-work"
         age(held, 3)
         assert table.remove_orphans(dry_run=False) == [], "a writer is at work since before they were written"

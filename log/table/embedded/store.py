@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -122,11 +122,11 @@ class EmbeddedLog(LogStore):
             (ended if all(found) or not commit else lost).append(transaction.id)
         return EndReport(tuple(ended), tuple(lost))
 
-    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
+    def abort_unnamed(self, dead_among: Callable[[Sequence[str]], Collection[str]]) -> list[str]:
         """Deletes the records of open transactions whose writers are dead."""
         of_table = f"{self._config.table_id}/"
         found = {i for p in self._partitions for i in p.open_transactions() if i.startswith(of_table)}
-        dead = [i for i in sorted(found) if is_dead(i)]
+        dead = sorted(dead_among(sorted(found))) if found else []
         for transaction_id in dead:
             for partition in self._partitions:
                 partition.abort(transaction_id, keep=self._config.eventual)

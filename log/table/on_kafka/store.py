@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 
 from tenacity import Retrying, retry_if_result, stop_after_delay, wait_exponential
@@ -89,7 +89,7 @@ class KafkaLog(LogStore):
             (ended if done else lost).append(transaction.id)
         return EndReport(tuple(ended), tuple(lost))
 
-    def abort_unnamed(self, is_dead: Callable[[str], bool]) -> list[str]:
+    def abort_unnamed(self, dead_among: Callable[[Sequence[str]], Collection[str]]) -> list[str]:
         """Fences writers that are dead.
 
         Their transactions are aborted, and if one lives after all it can add nothing more.
@@ -100,7 +100,7 @@ class KafkaLog(LogStore):
 
         def complete() -> bool:
             found = self._transactions.list_open(self._topic.brokers(), f"{self._config.table_id}/")
-            dead = [i for i in found if is_dead(i)]
+            dead = sorted(dead_among(found)) if found else []
             for transaction_id in dead:
                 self._transactions.fence(transaction_id)
             aborted.extend(i for i in dead if i not in aborted)

@@ -111,7 +111,7 @@ class TestEmbeddedLog(LogTransactionTests):
                 if aborts == "another process":
                     log.end([transaction], commit=False)
                 else:
-                    assert log.abort_unnamed(lambda _: True) == [transaction.id]
+                    assert log.abort_unnamed(lambda ids: ids) == [transaction.id]
             assert log.open_transactions() == []
             with log.tail({0: 0}) as tail:
                 assert ids_of(event for event in tail.poll(0) if isinstance(event, LogBatch)) == [1, 2]
@@ -194,7 +194,7 @@ class TestEmbeddedLog(LogTransactionTests):
                 process.kill()
             assert log.end([transaction], commit=True).lost == ()
             committed.append(transaction)
-            log.abort_unnamed(lambda _: True)
+            log.abort_unnamed(lambda ids: ids)
         for number, transaction in enumerate(committed[1:]):
             assert ids_of(log.read([transaction], bucket=1)) == list(range(100 + number))
         assert ids_of(log.read(committed[:1])) == list(range(10))

@@ -298,7 +298,7 @@ class TestKafkaLog(LogTransactionTests):
                 lambda: log.begin(transaction_id(config)).append(0, changes([1])),
                 lambda: log.end([range_], commit=True),
                 lambda: list(log.read([range_])),
-                lambda: log.abort_unnamed(lambda _: True),
+                lambda: log.abort_unnamed(lambda ids: ids),
             ]
             for call in calls:
                 begun = time.monotonic()

@@ -13,7 +13,6 @@ from filestore.storage.local import LocalStorage
 from log.table.session import LogSession
 from log.table.systems import open_log
 from tablestore import Store, Table
-from tablestore.recovering.lease import abandoned, lease
 from tablestore.recovering.recovery import Recovery
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import FailAt, FaultyStorage
@@ -80,16 +79,16 @@ def test_the_lease_of_a_dead_writer_stays_while_a_transaction_is_open(table: Tab
 
     def run(job: WriteJob) -> list[TaskOutcome]:
         outcome = job.run(ours, "0.0")
-        with pytest.raises(KeyError), lease(table.location, "dead"):
+        with pytest.raises(KeyError), table.filestore.leases.hold("dead"):
             raise KeyError
         other.write(ids(2))
-        left.extend(abandoned(table.location))
+        left.extend(table.filestore.leases.abandoned())
         return [outcome]
 
     again(table).writer().write(run)
     assert left == ["dead"]
     again(table).write(ids(3))
-    assert abandoned(table.location) == []
+    assert table.filestore.leases.abandoned() == []
 
 
 def test_a_transaction_that_the_log_has_lost_does_not_count_as_ended(table: Table) -> None:

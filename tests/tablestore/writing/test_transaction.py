@@ -13,7 +13,6 @@ from filestore.commit.proposal import AppVersion
 from filestore.errors import CommitUnknown, Conflict, InvalidRequest, TableStoreError, Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
-from tablestore.recovering.lease import abandoned
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.faults import FailAt, FaultyStorage
 from tests.logspy import LogSpy
@@ -347,10 +346,10 @@ def test_when_nobody_knows_and_it_did_not_land_the_next_writer_tidies_the_log(or
     with pytest.raises(CommitUnknown):
         on(orders, FaultyStorage(LocalStorage(), down)).write(runner(orders, 1, 2))
     assert open_in_log(orders) != []
-    assert len(abandoned(orders.location)) == 1
+    assert len(orders.filestore.leases.abandoned()) == 1
     put(orders, 3)
     assert open_in_log(orders) == []
-    assert abandoned(orders.location) == []
+    assert orders.filestore.leases.abandoned() == []
     assert [row["id"] for row in assert_whole(orders)] == [3]
 
 
