@@ -17,6 +17,7 @@ import pytest
 import log.table.retention
 import log.table.session
 import tablestore.recovering.republish
+from filestore.ambient import Ambient
 from filestore.errors import NotFound, TableStoreError, Unavailable
 from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedFile
 from filestore.storage.locations import Storages
@@ -220,11 +221,15 @@ class _Sink:
 
 
 @contextmanager
-def faulty_logs(storage: FaultyStorage) -> Iterator[None]:
-    """Logs that are opened for writing in the block ask the storage's hook: ``log.prepare`` is such a call."""
+def faulty_logs(storage: FaultyStorage | Callable[[Ambient], FaultyStorage]) -> Iterator[None]:
+    """Logs that are opened for writing in the block ask the storage's hook: ``log.prepare`` is such a call.
+
+    Args:
+        storage: Whose hook; or a function that returns it for the clock of the process that opens the log.
+    """
 
     def opened(config: Any, ambient: Any) -> _FaultyLog:
-        return _FaultyLog(open_log(config, ambient), storage)
+        return _FaultyLog(open_log(config, ambient), storage(ambient) if callable(storage) else storage)
 
     with pytest.MonkeyPatch.context() as patch:
         for module in (log.table.session, log.table.retention, tablestore.recovering.republish):

@@ -34,7 +34,7 @@ from filestore.errors import Conflict
 from filestore.model.files import Slot
 from filestore.model.snapshot import Operation
 
-__all__ = ["Clear", "Done", "Rebase", "judge"]
+__all__ = ["Clear", "Done", "Rebase", "fenced", "judge"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,17 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     return Rebase(slots, slots & rows) if slots or logged else Clear()
 
 
+def fenced(version: int, commit_id: str, *, again: bool) -> Conflict:
+    """Returns the error of a writer that was given up while it wrote."""
+    return Conflict(
+        f"version {version} fences commit {commit_id}: its writer gave no sign of life for log.lease-timeout and was "
+        "given up, so its log transactions are aborted. Nothing was committed: look whether somebody has written the "
+        "rows since, and retry",
+        code="fenced",
+        again=again,
+    )
+
+
 def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
     """Refuses a commit that was fenced; returns the fence that makes another one needless.
 
@@ -105,16 +116,11 @@ def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
     own = proposal.premises.leases | {proposal.commit_id}
     needed = proposal.log.fenced if proposal.operation is Operation.FENCE else None
     for commit in between:
-        fenced = frozenset(commit.snapshot().fenced)
-        if own & fenced:
-            raise Conflict(
-                f"version {commit.version} fences commit {proposal.commit_id}: its writer gave no sign of life for "
-                "log.lease-timeout and was given up, so its log transactions are aborted. Nothing was committed: look "
-                "whether the rows were written by somebody else meanwhile, and retry",
-                code="fenced",
-                again=proposal.app is not None or proposal.operation is Operation.REPUBLISH,
-            )
-        if needed is not None and needed <= fenced:
+        named = frozenset(commit.snapshot().fenced)
+        if own & named:
+            again = proposal.app is not None or proposal.operation is Operation.REPUBLISH
+            raise fenced(commit.version, proposal.commit_id, again=again)
+        if needed is not None and needed <= named:
             return Done(commit.version)
     return None
 

@@ -15,6 +15,7 @@ from filestore.model.snapshot import Operation
 from filestore.table import FileStore
 from log.table.session import LogSession
 from log.table.store import LogConfig
+from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovery
 
@@ -51,7 +52,7 @@ class LogRepair:
             return
         with LogSession(config, self._filestore.ambient) as log:
             attempt = _Attempt(self, base, log, self._filestore, self._recovery)
-            with self._filestore.leases.hold(attempt.commit_id):
+            with lease(self._filestore, base, attempt.commit_id):
                 yield attempt
 
 

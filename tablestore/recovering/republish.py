@@ -33,6 +33,7 @@ from log.table.systems import open_log
 from log.table.transaction_ids import parse_transaction_id
 from tablestore.recovering.control import control_of
 from tablestore.recovering.corrections import balanced, shared_keys, stored_records
+from tablestore.recovering.lease import lease
 
 __all__ = ["republish"]
 
@@ -54,7 +55,7 @@ def republish(filestore: FileStore, log: LogConfig, lost: str) -> None:
     @contextmanager
     def begin(base: TableState) -> Iterator[_Republication]:
         # the lease shows that the new transaction's writer lives, and stops others from doing the same meanwhile
-        with filestore.leases.hold(parse_transaction_id(lost)[1]):
+        with lease(filestore, base, parse_transaction_id(lost)[1], again=True):
             yield _Republication(filestore, log, filestore.state(), lost)
 
     if filestore.commit(begin) is not None:

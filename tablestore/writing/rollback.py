@@ -34,6 +34,7 @@ from filestore.operations.replaced_rows import ReplacedRows
 from filestore.reading.difference import VersionPair, changed_rows, differences, on_local_disk
 from log.table.session import LogSession, log_session
 from log.table.store import LogWriter
+from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.writing.write import WriterTable
 
@@ -87,7 +88,7 @@ class _Rollback:
         with log_session(self.table.log(base.definition), filestore.ambient) as log:
             self.table.recovery.before_write(base, log)
             attempt = _Attempt(self, base, log)
-            with nullcontext() if log is None else filestore.leases.hold(attempt.commit_id):
+            with nullcontext() if log is None else lease(filestore, base, attempt.commit_id):
                 yield attempt
 
     def target(self, base: TableState) -> TableState:

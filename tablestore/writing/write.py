@@ -36,6 +36,7 @@ from filestore.writing.write import WriteResult, rests_on_rows
 from log.table.session import LogSession
 from log.table.store import LogConfig
 from tablestore.recovering.control import control_message, log_control
+from tablestore.recovering.lease import lease
 from tablestore.recovering.order import LogOrder
 from tablestore.recovering.recovery import Recovery
 from tablestore.writing.overwrite import Drop, Replacement
@@ -119,7 +120,7 @@ class Write(CommitAttempt):
                     held.enter_context(self._log)
                 self._table.recovery.before_write(self.base, self._log)
                 if self._log is not None and not self._is_committed:
-                    held.enter_context(self._filestore.leases.hold(self._commit_id))
+                    held.enter_context(lease(self._filestore, self.base, self._commit_id, again=self._app is not None))
             yield self
 
     @property

@@ -1,0 +1,164 @@
+"""A writer in a store of objects that is given up at any call, and goes on later, commits once or not at all."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from filestore.errors import Conflict
+from filestore.model.snapshot import Operation
+from tests.depth import Depth
+from tests.folders import memory_folder
+from tests.model.suspending import (
+    Deed,
+    Process,
+    Running,
+    World,
+    overwritten,
+    recovered,
+    rolled_back,
+    upserted,
+    world,
+)
+
+EVENTUAL = {"log_consistency": "eventual"}
+KINDS = [
+    pytest.param(upserted, {}, id="upsert"),
+    pytest.param(overwritten, {}, id="overwrite"),
+    pytest.param(rolled_back, {}, id="rollback"),
+    pytest.param(upserted, EVENTUAL, id="eventual upsert"),
+    pytest.param(overwritten, EVENTUAL, id="eventual overwrite"),
+]
+Kind = Callable[[Process], Deed]
+
+
+def begun(made: World, kind: Kind) -> Running:
+    """A writer that stands before its first call; two versions are there."""
+    for name in ("first", "second"):
+        upserted(Process(made, name))(Process(made, name).table)
+    writer = Process(made, "writer")
+    return made.begin(writer, kind(writer))
+
+
+def worlds(kind: Kind, options: dict[str, str], calls: Iterator[int] | range) -> Iterator[tuple[World, Running, int]]:
+    """For each call a world in which the writer stands still before it, until it has no such call."""
+    for call in calls:
+        with memory_folder() as folder, world(folder, **options) as made:
+            writer = begun(made, kind)
+            writer.until(call)
+            if writer.done:
+                return
+            yield made, writer, call
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], depth: Depth) -> None:
+    committed, refused = 0, 0
+    for made, writer, _ in worlds(kind, options, depth.counting(5)):
+        Process(made, "recoverer").table.recover()
+        outcome = writer.finish()
+        committed += not isinstance(outcome, Conflict)
+        refused += isinstance(outcome, Conflict)
+        made.check([("writer", outcome)])
+    assert committed and refused
+
+
+@pytest.mark.parametrize(("kind", "options"), KINDS)
+def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[str, str], depth: Depth) -> None:
+    """It looks twice at the leases, as a writer that writes again and again does."""
+    for made, writer, _ in worlds(kind, options, depth.counting(7)):
+        other = Process(made, "other")
+        for _ in range(3):
+            upserted(other)(other.table)
+            made.now_s += 61
+        made.check([("writer", writer.finish())])
+
+
+def test_a_recoverer_dies_at_any_of_its_calls(depth: Depth) -> None:
+    """Between the fence and the abort, too: another one does all of it again."""
+    points = itertools.product(range(12, 45), range(1, 60))
+    for at, dies_at in depth.sample(list(points), 60):
+        with memory_folder() as folder, world(folder) as made:
+            writer = begun(made, upserted)
+            writer.until(at)
+            dying = Process(made, "dying", dies_at)
+            made.begin(dying, recovered(dying)).finish()
+            Process(made, "recoverer").table.recover()
+            made.check([("writer", writer.finish())])
+
+
+@pytest.mark.parametrize("options", [{}, EVENTUAL], ids=["transactional", "eventual"])
+def test_any_order_of_writers_and_recoverers(options: dict[str, str], depth: Depth) -> None:
+    """Two writers and two recoverers, each of which stands still for as long as it takes to be given up, or not."""
+    for seed in range(depth.times(6, deep=400)):
+        dice = random.Random(seed)
+        with memory_folder() as folder, world(folder, seed, **options) as made:
+            writers = [begun(made, dice.choice([upserted, overwritten])) for _ in range(2)]
+            others = [Process(made, f"recoverer {n}") for n in range(2)]
+            tasks = [*writers, *(made.begin(other, recovered(other)) for other in others)]
+            while left := [task for task in tasks if not task.done]:
+                chosen = dice.choice(left)
+                chosen.until(chosen.process.calls + dice.choice([1, 3, 10, 40]))
+                made.now_s += dice.choice([0, 0, 61])
+            assert all(not isinstance(task.outcome, Exception) for task in tasks[2:]), seed
+            made.check([(f"seed {seed}", task.outcome) for task in writers])
+
+
+def test_two_recoverers_at_once_write_one_fence(folder: Path) -> None:
+    with world(folder) as made:
+        writer = begun(made, upserted)
+        writer.past("log.prepare")
+        recoverers = [Process(made, f"recoverer {n}") for n in range(2)]
+        tasks = [made.begin(process, recovered(process)) for process in recoverers]
+        for task in tasks:
+            task.before("write_new /_delta_log")
+        for task in reversed(tasks):
+            assert task.finish() is not None
+        made.check([("writer", writer.finish())])
+        fences = [s for s in recoverers[0].table.snapshots() if s.operation is Operation.FENCE]
+        assert [s.fenced for s in fences] == [(_commit_of(writer),)]
+
+
+def _commit_of(writer: Running) -> str:
+    assert isinstance(writer.outcome, Conflict)
+    return writer.outcome.message.partition(" fences commit ")[2].partition(":")[0]
+
+
+def test_a_numbered_write_begins_again_and_is_committed_once(folder: Path) -> None:
+    with world(folder) as made:
+        writer = Process(made, "writer")
+        task = made.begin(writer, lambda table: table.write([{"id": 1, "v": "n"}], app=("job", 7)))
+        task.past("log.prepare")
+        Process(made, "recoverer").table.recover()
+        task.finish()
+        made.check([("writer", task.outcome)])
+        assert getattr(task.outcome, "version", None) == 2
+        assert [s.operation for s in writer.table.snapshots()][-3:] == [
+            Operation.WRITE,
+            Operation.FENCE,
+            Operation.CREATE,
+        ]
+
+
+def test_a_living_writer_is_fenced_by_nobody(folder: Path) -> None:
+    """Its lease is renewed meanwhile: those who look leave it alone."""
+    with world(folder) as made:
+        writer = begun(made, upserted)
+        writer.past("log.prepare")
+        other = Process(made, "other")
+        for beat in range(4):
+            upserted(other)(other.table)
+            made.now_s += 40
+            _renew(made, beat)
+        assert not isinstance(writer.finish(), Conflict)
+        made.check([("writer", writer.outcome)])
+        assert Operation.FENCE not in [s.operation for s in other.table.snapshots()]
+
+
+def _renew(made: World, beat: int) -> None:
+    [(path, _)] = [(p, d) for p, d in made.storage.files.items() if "/leases/" in p]
+    made.storage.put(path, b'{"since_ms": %d}' % beat)
