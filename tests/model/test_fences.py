@@ -108,6 +108,22 @@ def test_any_order_of_writers_and_recoverers(options: dict[str, str], depth: Dep
             made.check([(f"seed {seed}", task.outcome) for task in writers])
 
 
+@pytest.mark.parametrize("kind", [upserted, overwritten])
+def test_a_writer_commits_while_others_fence_it(folder: Path, kind: Kind) -> None:
+    """They have looked at the history before: it is its entry before the fence that counts."""
+    with world(folder) as made:
+        writer, other = begun(made, kind), Process(made, "recoverer")
+        writer.before("write_new /_delta_log")
+        recoverer = made.begin(other, recovered(other))
+        recoverer.before("write_new /_delta_log")
+        writer.step()
+        recoverer.finish()
+        fences = [s for s in other.table.snapshots() if s.operation is Operation.FENCE]
+        assert len(fences) == 1
+        assert getattr(writer.finish(), "version", None) == fences[0].version - 1
+        made.check([("writer", writer.outcome)])
+
+
 def test_two_recoverers_at_once_write_one_fence(folder: Path) -> None:
     with world(folder) as made:
         writer = begun(made, upserted)

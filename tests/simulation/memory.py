@@ -84,7 +84,7 @@ class MemoryStorage:
 
     def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
         stored = self.files.get(path)
-        if (None if stored is None else _tag(stored)) != tag:
+        if stored != data and (None if stored is None else _tag(stored)) != tag:
             raise file_changed(path)
         self.put(path, data)
         return _tag(data)
