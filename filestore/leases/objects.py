@@ -136,7 +136,10 @@ class ObjectLeases:
         """Deletes the objects of commits that are still dead."""
         wanted = set(commit_ids)
         there = self._look().last.tags.keys() & wanted
-        self._storage.delete_all([self._path(c) for c in sorted(self.dead_among(there))])
+        dead = self.dead_among(there)
+        self._storage.delete_all([self._path(commit_id) for commit_id in sorted(dead)])
+        with self._lock:
+            self._watch = self._watch.without(dead)
 
     def _look(self) -> Watch:
         asked_s = self._ambient.monotonic_s()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 
 __all__ = ["Look", "Watch"]
 
@@ -45,6 +45,12 @@ class Watch:
             known = self.seen.get(commit_id)
             seen[commit_id] = known if known is not None and known[0] == tag else (tag, look.answered_s)
         return Watch(look, seen)
+
+    def without(self, commit_ids: Collection[str]) -> Watch:
+        """Returns what is known once some leases were removed."""
+        left = {commit_id: tag for commit_id, tag in self.last.tags.items() if commit_id not in commit_ids}
+        seen = {commit_id: found for commit_id, found in self.seen.items() if commit_id in left}
+        return Watch(replace(self.last, tags=left), seen)
 
     def dead(self, timeout_s: float) -> frozenset[str]:
         """Returns the leases that were not renewed for so many seconds."""

@@ -123,8 +123,8 @@ class Storage(Protocol):
 
         Args:
             path: The file.
-            data: Its new bytes. Each write must have others than all before: a file that has these bytes already has them
-                from an earlier try of the same write, and the call succeeds.
+            data: Its new bytes. Each write must have others than all before: a file that has these bytes already has
+                them from an earlier try of the same write, and the call succeeds.
             tag: Its tag; None if it must not exist.
 
         Returns:
