@@ -153,6 +153,7 @@ def connect(
     token: str | None = None,
     database: str | None = None,
     storage_options: Mapping[str, str] | None = None,
+    brokers: str | None = None,
 ) -> Catalog:
     """Opens a catalog.
 
@@ -165,6 +166,8 @@ def connect(
             not on a local disk needs one.
         storage_options: How to reach a warehouse in S3: `filestore.storage.s3_settings.S3Settings.of`. A service
             knows that for its own warehouse.
+        brokers: Kafka's brokers for the logs of tables that are created in a warehouse and name none. A service has
+            its own.
 
     Raises:
         InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``, ``bad-path``, ``bad-database-url``,
@@ -179,9 +182,14 @@ def connect(
                 "a catalog service has its own database: leave `database` out, or give a warehouse",
                 code="not-with-a-service",
             )
+        if brokers is not None:
+            raise InvalidRequest(
+                "a catalog service has its own brokers: leave `brokers` out, or start the service with --brokers",
+                code="not-with-a-service",
+            )
         from catalog_service.remote import HttpCatalog  # see `_HOMES`
 
         return HttpCatalog(target, token)
     from catalog_service.embedded import EmbeddedCatalog  # see `_HOMES`
 
-    return EmbeddedCatalog(target, database, storage_options)
+    return EmbeddedCatalog(target, database, storage_options, brokers)

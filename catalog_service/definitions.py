@@ -32,9 +32,10 @@ __all__ = [
     "definition_of",
     "effective_options",
     "encode_definition",
-    "without_local_log",
+    "with_log",
 ]
 
+_SYSTEM, _BROKERS = "log.system", "log.kafka.bootstrap.servers"
 _WORD = re.compile(r"\w+")
 _REMEMBERED = 20_000  # characters of a definition that is kept decoded
 _SHORT = 200  # characters of a type that is remembered
@@ -56,11 +57,25 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
     return TableDefinition.of(schema, listed.primary_key, request.partition_by, request.options, request.comment)
 
 
-def without_local_log(request: CreateTable) -> CreateTable:
-    """A request for a table in a store of objects. By default it has no log: an embedded one needs a local disk."""
-    if CONNECTOR in request.options or "log.system" in request.options:
+def with_log(request: CreateTable, *, local: bool, brokers: str | None) -> CreateTable:
+    """A request that says which log its table has.
+
+    An embedded log needs a local disk. In a store of objects a table has its log in Kafka if the request or the catalog
+    names brokers, and otherwise none.
+
+    Args:
+        request: What a client asks for.
+        local: Whether the warehouse is on a local disk.
+        brokers: The catalog's brokers, for tables with a log in Kafka that name none.
+    """
+    options = dict(request.options)
+    if CONNECTOR in options:
         return request
-    return request.model_copy(update={"options": {**request.options, "log.system": "none"}})
+    if not local and _SYSTEM not in options:
+        options[_SYSTEM] = "kafka" if options.get(_BROKERS) or brokers else "none"
+    if options.get(_SYSTEM) == "kafka" and brokers is not None:
+        options.setdefault(_BROKERS, brokers)
+    return request if options == request.options else request.model_copy(update={"options": options})
 
 
 def _require_connector(options: Mapping[str, str]) -> None:

@@ -35,14 +35,20 @@ class EmbeddedCatalog(Closing):
         warehouse: The folder of the databases: a path, or a URL such as ``s3://bucket/folder``.
         database: The URL of the catalog's database. ``<warehouse>/catalog.db`` if None, which needs a local disk.
         storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`.
+        brokers: Kafka's brokers for logs of tables that name none: `catalog_service.service.open_service`.
     """
 
     def __init__(
-        self, warehouse: str, database: str | None = None, storage_options: Mapping[str, str] | None = None
+        self,
+        warehouse: str,
+        database: str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        brokers: str | None = None,
     ) -> None:
         self._warehouse, self._database = warehouse_and_database(warehouse, database)
         storage_of(self._warehouse, storage_options)  # checks the options
         self._storage_options = dict(storage_options or {})
+        self._brokers = brokers
         self._opening = threading.Lock()
         self._service: CatalogService | None = None
         self._existing_service()
@@ -65,7 +71,9 @@ class EmbeddedCatalog(Closing):
             return self._service
         with self._opening:
             if self._service is None:
-                self._service = open_service(self._warehouse, self._database, storage_options=self._storage_options)
+                self._service = open_service(
+                    self._warehouse, self._database, storage_options=self._storage_options, brokers=self._brokers
+                )
             return self._service
 
     def _service_with(self, database: str) -> CatalogService:

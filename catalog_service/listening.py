@@ -32,6 +32,7 @@ class Settings:
         tls_cert: A file of certificates (PEM), the service's own first; None: no TLS.
         tls_key: The file of its key (PEM); None: the key is in the file of certificates.
         broker_policy: Which brokers tables may name.
+        brokers: The brokers of tables whose log is in Kafka and that name none; None: such tables have to name some.
         log_level: What the process logs on standard error: ``info`` has a line for each request.
     """
 
@@ -44,6 +45,7 @@ class Settings:
     tls_cert: str | None = None
     tls_key: str | None = None
     broker_policy: BrokerPolicy = ANY_BROKER
+    brokers: str | None = None
     log_level: str = "info"
 
     @property

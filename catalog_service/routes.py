@@ -16,7 +16,6 @@ from catalog_service.answering import (
     lanes_of,
     service_of,
 )
-from catalog_service.broker_policy import names_broker
 from catalog_service.documented_errors import problem, problems, problems_of_bodies
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.pages import PAGE_SIZE, PAGE_SIZE_MAX
@@ -197,7 +196,7 @@ async def create_table(
     """
     service, lanes = service_of(request), lanes_of(request)
     return await answer_created(
-        lanes.brokers if names_broker(body) else lanes.changes,
+        lanes.brokers if service.names_broker(body) else lanes.changes,
         lambda: service.create_table(database, body, if_not_exists=if_not_exists),
         lambda info: f"{PREFIX}/databases/{info.database}/tables/{info.name}",
     )

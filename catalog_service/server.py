@@ -119,6 +119,7 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
             *warehouse_and_database(warehouse, settings.database),
             broker_policy=settings.broker_policy,
             storage_options=settings.storage_options,
+            brokers=settings.brokers,
         )
         try:
             service.check_locks()

@@ -13,8 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from sqlalchemy import Engine
 
 from catalog_service import answers, pages
-from catalog_service.broker_policy import BrokerPolicy
-from catalog_service.definitions import definition_of, without_local_log
+from catalog_service.broker_policy import BrokerPolicy, names_broker
+from catalog_service.definitions import definition_of, with_log
 from catalog_service.engine import locks_of, migrate, open_engine
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
@@ -72,6 +72,7 @@ def open_service(
     parts: Parts | None = None,
     broker_policy: BrokerPolicy | None = None,
     storage_options: Mapping[str, str] | None = None,
+    brokers: str | None = None,
 ) -> CatalogService:
     """Opens a catalog: migrates its schema, then finishes what crashes left.
 
@@ -82,12 +83,16 @@ def open_service(
         broker_policy: Which brokers tables may name; None: any, for a process that opens a warehouse by its path.
         storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`. Clients get them
             with each table.
+        brokers: Kafka's brokers for tables whose log is in Kafka and that name none; in a store of objects tables have
+            such a log by default, if this is given.
 
     Raises:
-        InvalidRequest: ``bad-database-url``, ``bad-storage-option``.
+        InvalidRequest: ``bad-database-url``, ``bad-storage-option``, ``broker-not-allowed``.
         Unsupported: ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database is locked, read-only or away.
     """
+    if brokers is not None and broker_policy is not None:
+        broker_policy.check_options({"log.kafka.bootstrap.servers": brokers})
     parts = parts or _parts(warehouse, storage_options)
     engine = open_engine(database_url)
     locks = parts.locks or locks_of(engine, parts.ambient)
@@ -95,7 +100,7 @@ def open_service(
     lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
-    return CatalogService(lifecycle, engine, broker_policy, storage_options)
+    return CatalogService(lifecycle, engine, broker_policy, storage_options, brokers)
 
 
 class CatalogService:
@@ -107,8 +112,10 @@ class CatalogService:
         engine: Engine,
         broker_policy: BrokerPolicy | None = None,
         storage_options: Mapping[str, str] | None = None,
+        brokers: str | None = None,
     ) -> None:
         self._broker_policy = broker_policy
+        self._brokers = brokers
         self._storage_options = dict(storage_options or {})
         self._lifecycle = lifecycle
         self._repository = lifecycle.repository
@@ -214,7 +221,7 @@ class CatalogService:
             Unavailable: the storage or the log's server does not answer; nothing is left.
         """
         database, name = fold_name("database", database), fold_name("table", request.name)
-        definition = definition_of(request if is_local(self.warehouse) else without_local_log(request))
+        definition = definition_of(self._with_log(request))
         if self._broker_policy is not None:
             self._broker_policy.check(definition)
         creation = self._lifecycle.create_table(database, name, definition)
@@ -224,6 +231,13 @@ class CatalogService:
                 code="table-exists",
             )
         return self._info(creation.row, creation.state, with_snapshot=True), creation.created
+
+    def names_broker(self, request: CreateTable) -> bool:
+        """Whether creating the table may have to wait for a broker."""
+        return names_broker(self._with_log(request))
+
+    def _with_log(self, request: CreateTable) -> CreateTable:
+        return with_log(request, local=is_local(self.warehouse), brokers=self._brokers)
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = True) -> TableInfo:
         """Returns a table in full.

@@ -23,7 +23,7 @@ from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import alter
 from filestore.refused import refused
 from filestore.storage.interface import Storage
-from filestore.storage.race_probe import require_exclusive
+from filestore.storage.race_probe import require_conditions, require_exclusive
 from filestore.storage.schemes import is_local
 from filestore.table import FileStore
 from log.connector.declaration import KafkaDeclaration
@@ -59,6 +59,7 @@ class TableSteps(Protocol):
             AlreadyExists: ``location-not-empty`` or ``log-exists``: there are files of another owner, or a topic that
                 has held records or has a different number of partitions.
             InvalidRequest: ``log-topic``: the topic's settings are not those of a log.
+            Unsupported: ``no-conditional-writes``: the storage cannot keep the leases that writers of a log need.
             Unavailable: the log's server does not answer.
         """
 
@@ -119,6 +120,8 @@ class ManagedTables:
                 code="location-not-empty",
             )
         with self._log(table, definition) as log:
+            if log is not None and not is_local(table.location):  # leases of its writers will be objects
+                require_conditions(self._storage, layout.join(table.location, layout.LEASES), self._ambient.new_id)
             if log is None or not log.exists():
                 return False
             log.check_adoptable()

@@ -50,6 +50,7 @@ def connect(
     options: Mapping[str, str] | None = None,
     metrics: Metrics | None = None,
     storage_options: Mapping[str, str] | None = None,
+    brokers: str | None = None,
 ) -> Store:
     """Connects to a table store.
 
@@ -64,6 +65,8 @@ def connect(
         metrics: Takes what is measured of the tables' writes, readers and logs (tablestore/METRICS.md).
         storage_options: How to reach S3: ``endpoint``, ``region``, ``path-style``, ``profile``, ``anonymous``. What is
             missing is taken from the catalog, the environment and the profile. Credentials are never options.
+        brokers: For a warehouse: Kafka's brokers (``host:port,…``) for the logs of tables that are created and name
+            none. In a store of objects a table has a log by default if brokers are known: there its log is in Kafka.
 
     Raises:
         InvalidRequest: `target` is neither of them, an option does not exist, or a warehouse that is not on a local
@@ -74,7 +77,7 @@ def connect(
     if not is_service(target):
         target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
     defaults, storages = table_defaults(options or {}), Storages(storage_options)
-    catalog = connect_catalog(target, token=token, database=database, storage_options=storage_options)
+    catalog = connect_catalog(target, token=token, database=database, storage_options=storage_options, brokers=brokers)
     return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER, storages)
 
 

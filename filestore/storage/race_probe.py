@@ -1,4 +1,4 @@
-"""Checks that a store lets exactly one of several writers win: otherwise commits would overwrite each other."""
+"""Checks that a store keeps writers apart: by exclusive creation, and for logs by replacement on a condition."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from filestore.errors import AlreadyExists, Unsupported
+from filestore.errors import AlreadyExists, Conflict, Unsupported
 from filestore.storage.interface import Storage
+from filestore.storage.refusals import no_conditions
 
-__all__ = ["require_exclusive"]
+__all__ = ["require_conditions", "require_exclusive"]
 
 _RACERS, _ROUNDS = 16, 5
 
@@ -33,6 +34,32 @@ def require_exclusive(storage: Storage, folder: str, new_id: Callable[[], str]) 
                 _race(storage, path, pool, folder)
     finally:
         storage.delete_all(paths)
+
+
+def require_conditions(storage: Storage, folder: str, new_id: Callable[[], str]) -> None:
+    """Creates a file and replaces it by its tag, and tries both where the condition does not hold any more.
+
+    Args:
+        storage: The storage.
+        folder: A folder for the file, which is deleted afterwards.
+        new_id: Returns unique names.
+
+    Raises:
+        Unsupported: ``no-conditional-writes``: it cannot do this, or it does it whatever the condition is.
+        Unavailable: the storage does not answer.
+    """
+    path = f"{folder.rstrip('/')}/{new_id()}"
+    try:
+        first = storage.replace_tagged(path, b"1", None)
+        storage.replace_tagged(path, b"2", first)
+        for data, tag in ((b"3", first), (b"4", None)):
+            try:
+                storage.replace_tagged(path, data, tag)
+            except Conflict:
+                continue
+            raise no_conditions(folder)
+    finally:
+        storage.delete(path)
 
 
 def _race(storage: Storage, path: str, pool: ThreadPoolExecutor, folder: str) -> None:

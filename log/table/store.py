@@ -100,19 +100,13 @@ def log_config(
         location: Where the table is: a path or a URL. An embedded log needs it on a local disk.
 
     Raises:
-        InvalidRequest: ``log-location``: a log of a table in an object store; ``log-topic``: a name Kafka
+        InvalidRequest: ``log-location``: an embedded log of a table in a store of objects; ``log-topic``: a name Kafka
             refuses.
     """
     options = definition.options
     system = options["log.system"]
     if system == "none":
         return None
-    if system == "kafka" and not is_local(location):
-        raise InvalidRequest(
-            f"log.system = kafka needs a table on a local disk for now, and this one is at {location}: writers show by "
-            "locks of files that they live. Use log.system = none",
-            code="log-location",
-        )
     topic = (options["log.kafka.topic"] or f"{database}.{table}.{table_id}") if system == "kafka" else None
     if topic is not None and len(topic) > TOPIC_NAME_MAX:
         raise InvalidRequest(
@@ -145,7 +139,7 @@ def _log_folder(location: str) -> str:
     if not is_local(location):
         raise InvalidRequest(
             f"log.system = embedded needs a table on a local disk, and this one is at {location}: "
-            "use log.system = none",
+            "use log.system = kafka or none",
             code="log-location",
         )
     return f"{location.removeprefix('file://').rstrip('/')}/{LOG_FOLDER}"

@@ -10,6 +10,7 @@ import typer
 
 __all__ = [
     "DEFAULT_WAREHOUSE",
+    "Brokers",
     "Catalog",
     "Columns",
     "Database",
@@ -62,6 +63,15 @@ Database = Annotated[
         envvar="TABLESTORE_DATABASE",
         metavar="URL",
         help="The catalog's database; default: SQLite in the warehouse, if that is a folder.",
+    ),
+]
+Brokers = Annotated[
+    str | None,
+    typer.Option(
+        "--brokers",
+        envvar="TABLESTORE_BROKERS",
+        metavar="HOST:PORT,…",
+        help="Kafka's brokers for logs of tables that name none; a table in S3 then has its log in Kafka by default.",
     ),
 ]
 StorageOptions = Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,10 @@ from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Forma
 from tablestore.cli.opening import open_catalog, open_store
 from tablestore.cli.output import confirm, note, print_json, print_lines
 from tablestore.cli.settings import defaults_of, options_of
+
+if TYPE_CHECKING:
+    from tablestore.kafka_table import KafkaTable
+    from tablestore.table import Table
 
 __all__ = ["create", "databases", "drop", "names_of", "tables"]
 
@@ -72,11 +76,12 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
         raise InvalidRequest(
             f"a table needs columns: tablestore create {name} 'id BIGINT, name STRING'", code="no-columns"
         )
+    where = ""
     with open_store(catalog, token, make=True, defaults=defaults_of(defaults)) as store:
         if schema is None:
             store.create_database(name, if_not_exists=if_not_exists)
         else:
-            store.create_table(
+            table = store.create_table(
                 name,
                 schema,
                 primary_key=names_of(key),
@@ -85,8 +90,21 @@ def create(  # noqa: PLR0913  # a command's options are its arguments
                 comment=comment,
                 if_not_exists=if_not_exists,
             )
+            where = _log_of(table)
     # the store does not return whether it existed before
-    note(f"{name} exists" if if_not_exists else f"created {name}")
+    note((f"{name} exists" if if_not_exists else f"created {name}") + where)
+
+
+def _log_of(table: Table | KafkaTable) -> str:
+    """Says which log a table has, since that depends on where it is; nothing for a topic."""
+    from tablestore.table import Table  # loads what tables need
+
+    if not isinstance(table, Table):
+        return ""
+    options = table.definition.options
+    if options["log.system"] == "kafka":
+        return f", with its log in Kafka at {options['log.kafka.bootstrap.servers']}"
+    return ", without a log" if options["log.system"] == "none" else ""
 
 
 def drop(

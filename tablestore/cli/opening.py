@@ -63,13 +63,14 @@ def storage_settings() -> dict[str, str]:
 
 
 def _of_warehouse(catalog: str) -> dict[str, Any]:
-    """What a warehouse needs that is no folder: its storage, and the database of its catalog."""
+    """What a warehouse needs beside its place: its storage, the database of its catalog, and brokers for logs."""
     from catalog_service.client import is_service
 
+    brokers = None if is_service(catalog) else os.environ.get("TABLESTORE_BROKERS") or None
     if is_local(catalog):
-        return {}
+        return {"brokers": brokers}
     database = None if is_service(catalog) else os.environ.get("TABLESTORE_DATABASE") or None
-    return {"storage_options": storage_settings(), "database": database}
+    return {"storage_options": storage_settings(), "database": database, "brokers": brokers}
 
 
 def _require_there(catalog: str) -> None:

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from filestore.errors import Unavailable
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Database, StorageOptions
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Brokers, Database, StorageOptions
 from tablestore.cli.settings import storage_options
 
 __all__ = ["demo", "serve"]
@@ -58,6 +58,7 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
             help="Tables may name only these Kafka brokers, as in *.kafka.internal:9092; may be repeated.",
         ),
     ] = None,
+    brokers: Brokers = None,
     log_level: Annotated[
         LogLevel, typer.Option("--log-level", help="The log on standard error; info has a line for each request.")
     ] = LogLevel.info,
@@ -77,6 +78,7 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
         tls_cert=tls_cert,
         tls_key=tls_key,
         broker_policy=BrokerPolicy.of(allow_broker or ()),
+        brokers=brokers,
         log_level=log_level.value,
     )
     run(warehouse, settings)
