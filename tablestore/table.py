@@ -45,6 +45,7 @@ from tablestore.following.starting import StartOptions
 from tablestore.following.tail_run import TailRun
 from tablestore.incoming.given import Rows, arrow_rows
 from tablestore.incoming.moments import milliseconds
+from tablestore.logcare.examination import examine_log
 from tablestore.logcare.metrics import measure_log
 from tablestore.logcare.status import BucketLog, log_status
 from tablestore.reading.asked_keys import Keys, asked_keys
@@ -452,8 +453,11 @@ class Table:
         return orphans
 
     def examine(self) -> Report:
-        """Checks every invariant of FORMAT.md on the stored bytes; what ``tablestore doctor`` prints."""
-        return examine(self.filestore)
+        """Checks every invariant of FORMAT.md on the stored bytes, and asks the log; what ``tablestore doctor`` prints.
+
+        A log that does not answer is a note in the report.
+        """
+        return examine(self.filestore).with_more(examine_log(self.opened))
 
     def writer(self) -> TableWriter:
         """Returns the table's writer, for code that runs tasks in another way, such as Spark."""

@@ -61,6 +61,7 @@ class History:
     whole: bool = False
     schemas: dict[str, Schema] = field(default_factory=dict)
     commit_ids: dict[str, int] = field(default_factory=dict)
+    fences: dict[str, int] = field(default_factory=dict)
     lost_changes: dict[int, str] = field(default_factory=dict)
 
 
@@ -211,8 +212,17 @@ def _check_info(history: History, entry: Commit) -> None:
             f"version {entry.version} does not begin with commitInfo",
             version=entry.version,
         )
-    entry.snapshot()  # raises errors that `_checked_step` reports
+    fenced = entry.snapshot().fenced  # it raises errors that `_checked_step` reports
     commit_id = str(entry.commit_id)
+    if commit_id in history.fences:
+        history.findings.add(
+            Invariant.FENCED_COMMIT,
+            f"version {entry.version} is commit {commit_id}, which version {history.fences[commit_id]} fences: the log "
+            "may have aborted its transactions, so followers may not be able to read it",
+            version=entry.version,
+        )
+    for other in fenced:
+        history.fences.setdefault(other, entry.version)
     earlier = history.commit_ids.setdefault(commit_id, entry.version)
     if earlier != entry.version:
         history.findings.add(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 __all__ = ["Finding", "Findings", "Invariant", "Report", "Severity", "cause_of"]
@@ -61,12 +61,16 @@ class Invariant(StrEnum):
     CHANGE_FEED = "change-feed"
     CHANGE_FILE = "change-file"
     CHANGE_COUNT = "change-count"
+    FENCED_COMMIT = "fenced-commit"
+    ABORTED_TRANSACTION = "aborted-transaction"
+    LOG_SILENT = "log-silent"
 
 
 _SEVERITIES = {
     Invariant.ORPHAN: Severity.ORPHAN,
     Invariant.DEAD_FILE: Severity.NOTE,
     Invariant.FOREIGN_FILE: Severity.NOTE,
+    Invariant.LOG_SILENT: Severity.NOTE,
 }
 
 
@@ -121,6 +125,11 @@ class Report:
     files: int
     rows: int
     findings: tuple[Finding, ...]
+
+    def with_more(self, findings: Iterable[Finding]) -> Report:
+        """Returns the report with findings about something else that belongs to the table."""
+        order = (Severity.PROBLEM, Severity.ORPHAN, Severity.NOTE)
+        return replace(self, findings=tuple(sorted((*self.findings, *findings), key=lambda f: order.index(f.severity))))
 
     @property
     def problems(self) -> tuple[Finding, ...]:

@@ -29,9 +29,12 @@ from log.kafka.wire import (
     errors,
 )
 
-__all__ = ["Marker", "ProducerState", "TransactionClient", "TransactionState"]
+__all__ = ["FENCED_STATES", "OK", "Marker", "ProducerState", "TransactionClient", "TransactionState"]
 
 OK = 0
+
+FENCED_STATES = ("Empty", "Dead")
+"""The states of an id that a new producer has taken or given up: they do not say how its last transaction ended."""
 
 _UNCOMMITTED = 0
 _ONE_BATCH = 1  # byte: brokers answer with a whole batch, however large (KIP-74)

@@ -302,6 +302,12 @@ class LogStore(Closing, Protocol):
         REQUIRES: it returns no id that a snapshot names, or that a writer may still name.
         """
 
+    def aborted(self, transactions: Sequence[LogTransaction]) -> list[str]:
+        """Returns the ids of those that were aborted: no reader with ``read_committed`` ever gets their records.
+
+        Those that are open, or whose records retention has deleted, are not among them.
+        """
+
     def end_hanging(self) -> list[str]:
         """Ends this table's transactions that a partition takes for open after their end; returns their ids.
 

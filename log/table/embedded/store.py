@@ -132,6 +132,15 @@ class EmbeddedLog(LogStore):
                 partition.abort(transaction_id, keep=self._config.eventual)
         return dead
 
+    def aborted(self, transactions: Sequence[LogTransaction]) -> list[str]:
+        """Looks for the records: an abort deletes them, unless the log is eventual."""
+        return [t.id for t in transactions if not all(self._whole(t.id, part) for part in t.ranges)]
+
+    def _whole(self, transaction_id: str, part: LogRange) -> bool:
+        partition = self._partitions[part.bucket]
+        found = sum(segment.count for segment in partition.find(transaction_id, part.start, part.end))
+        return found == part.count or part.start < partition.bounds()[0]
+
     def end_hanging(self) -> list[str]:
         """Does nothing: each partition knows by itself what is open."""
         return []

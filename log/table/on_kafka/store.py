@@ -11,7 +11,7 @@ from filestore.ambient import Ambient
 from filestore.model.log_range import LogTransaction
 from log.kafka.hanging import missing_markers, open_producers
 from log.kafka.security import check_security
-from log.kafka.transactions import OK, ProducerState, TransactionClient, TransactionState
+from log.kafka.transactions import FENCED_STATES, OK, ProducerState, TransactionClient, TransactionState
 from log.table.on_kafka.reader import RangeReader
 from log.table.on_kafka.settings import timeout_seconds
 from log.table.on_kafka.tail import KafkaTail
@@ -116,6 +116,18 @@ class KafkaLog(LogStore):
             retry_error_callback=lambda _: None,
         )(complete)
         return aborted
+
+    def aborted(self, transactions: Sequence[LogTransaction]) -> list[str]:
+        """Asks the coordinators, and for what they have forgotten a consumer with read_committed."""
+        in_kafka = [t for t in transactions if t.producer_id >= 0 and t.ranges]
+        trimmed = self._trimmed(in_kafka)
+        return [t.id for t in in_kafka if t.id not in trimmed and self._was_aborted(t)]
+
+    def _was_aborted(self, transaction: LogTransaction) -> bool:
+        state = self._transactions.describe(transaction.id)
+        if state is not None and state.producer_id == transaction.producer_id and state.state not in FENCED_STATES:
+            return state.aborted
+        return not self._reader.shows(transaction)
 
     def end_hanging(self) -> list[str]:
         """Writes the markers that partitions wait for and nobody else will write."""

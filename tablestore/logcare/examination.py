@@ -1,0 +1,56 @@
+"""The doctor's part for a table's log: does it still have what the table's versions say (FORMAT.md section 12.7)?"""
+
+from __future__ import annotations
+
+from filestore.checks.report import Finding, Invariant
+from filestore.delta.state import TableState
+from filestore.errors import TableStoreError
+from filestore.model.log_range import LogTransaction
+from filestore.table import FileStore
+from log.table.systems import open_log
+from managed_table.opened import OpenedTable
+from managed_table.own_log import require_own_log
+
+__all__ = ["examine_log"]
+
+
+def examine_log(table: OpenedTable) -> list[Finding]:
+    """Returns the versions whose log transactions the log has aborted, and that nobody has published again.
+
+    Our readers of such a version may fail (`log-gap`), and other consumers never see its records.
+    """
+    try:
+        state = table.filestore.state()
+        config = table.log_config(state.definition)
+        if config is None:
+            return []
+        named = _named(table.filestore, state)
+        with open_log(config, table.ambient) as log:
+            require_own_log(log, state)
+            aborted = log.aborted([transaction for transaction, _ in named])
+    except TableStoreError as error:
+        message = f"the log was not asked for the transactions of versions: {error.message}"
+        return [Finding(Invariant.LOG_SILENT, message)]
+    versions = {transaction.id: version for transaction, version in named}
+    return [
+        Finding(
+            Invariant.ABORTED_TRANSACTION,
+            f"version {versions[id_]} names log transaction {id_}, which the log has aborted: other consumers never "
+            "get its records. `Table.recover`, a writer or a compactor publishes it again if the newest version lists "
+            "it as open",
+        )
+        for id_ in aborted
+    ]
+
+
+def _named(filestore: FileStore, state: TableState) -> list[tuple[LogTransaction, int]]:
+    """Lists the transactions of all versions that can be read, but for those that were published again."""
+    named: list[tuple[LogTransaction, int]] = []
+    again: set[str] = set()
+    for snapshot in filestore.snapshots():
+        if snapshot.version > state.version:
+            continue
+        again |= snapshot.republished.keys()
+        named += [(transaction, snapshot.version) for transaction in snapshot.transactions]
+        named += [(found, snapshot.version) for found in snapshot.republished.values() if found is not None]
+    return [(transaction, version) for transaction, version in named if transaction.id not in again]
