@@ -77,12 +77,12 @@ def test_the_table_of_conflicts_is_the_code_s() -> None:
     doc = docstring(ROOT / "commit" / "conflict.py")
     for row in in_page[1:5]:
         assert re.split(r" or | \(", row[0])[0] in doc
-    assert len(in_page) == 7
+    assert len(in_page) == 8
     assert judge.__doc__
 
 
 def test_the_page_names_features_and_operations() -> None:
-    protocol = protocol_action()["protocol"]
+    protocol = protocol_action(fences=True)["protocol"]
     for feature in protocol["writerFeatures"]:
         assert f"`{feature}`" in TEXT
     for operation in Operation:
