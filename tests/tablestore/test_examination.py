@@ -1,0 +1,69 @@
+"""The doctor asks the log, too: for versions whose transactions it has aborted."""
+
+from __future__ import annotations
+
+import pytest
+
+from filestore.checks.report import Invariant, Severity
+from filestore.errors import Unavailable
+from log.table.systems import open_log
+from tablestore import Store, Table
+from tests.bothlogs import both_logs
+from tests.warehouses import open_in_log
+from tests.writers import put
+
+
+@pytest.fixture
+def table(store: Store, log_options: dict[str, str]) -> Table:
+    made = store.create_table("shop.t", "id BIGINT, name STRING", primary_key=["id"], options=log_options)
+    put(made, 1)
+    return made
+
+
+def unended(table: Table, *ids: int) -> None:
+    """A writer dies right behind its entry."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tablestore.recovering.recovery.Recovery.commit", lambda *_: None)
+        put(table, *ids)
+
+
+@both_logs
+def test_a_transaction_of_a_version_that_the_log_has_aborted(table: Table) -> None:
+    unended(table, 2)
+    assert table.examine().findings == (), "it is open, and will be committed"
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, table.opened.ambient) as log:
+        [aborted] = log.abort_unnamed(lambda ids: ids)
+    report = table.examine()
+    assert [(f.code, f.severity) for f in report.findings] == [(Invariant.ABORTED_TRANSACTION, Severity.PROBLEM)]
+    assert f"version 2 names log transaction {aborted}" in report.findings[0].message
+    assert not report.healthy
+    table.recover()
+    assert table.examine().findings == (), "it was published again"
+
+
+def test_retention_is_no_abort(table: Table) -> None:
+    put(table, 2)
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, table.opened.ambient) as log:
+        log.trim(log.end_offsets())
+    assert table.examine().findings == ()
+    assert open_in_log(table) == []
+
+
+def test_a_log_that_does_not_answer_is_a_note(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_: object) -> None:
+        raise Unavailable("no broker answers")
+
+    monkeypatch.setattr("tablestore.logcare.examination.open_log", silent)
+    report = table.examine()
+    assert [(f.code, f.severity) for f in report.findings] == [(Invariant.LOG_SILENT, Severity.NOTE)]
+    assert "no broker answers" in report.findings[0].message and report.healthy
+
+
+def test_a_table_without_a_log_has_nothing_to_ask(store: Store) -> None:
+    made = store.create_table("shop.n", "id BIGINT", options={"log.system": "none"})
+    assert isinstance(made, Table)
+    assert made.examine().findings == ()
