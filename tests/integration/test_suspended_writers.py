@@ -87,7 +87,8 @@ def check(table: Table, outcome: str | None, mode: str = "transactions") -> None
     assert replay(changes(table, version=0), ["id"]) == replay(changes(table), ["id"]) == found
     assert not table.opened.storage.list_tagged(join(table.location, LEASES))
     if mode == "transactions":
-        ForeignConsumer(table).catch_up()
+        with ForeignConsumer(table) as consumer:
+            consumer.catch_up()
 
 
 @pytest.mark.parametrize("point", sampled(POINTS, fast=11, test=4))

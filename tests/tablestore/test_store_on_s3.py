@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,7 +21,11 @@ from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, InvalidRequest, Unsupported
 from filestore.storage.locations import Storages
 from tablestore.cli.app import app
+from tests.servers.kafka import KafkaBroker
 from tests.servers.s3 import S3Endpoint
+from tests.servers.s3_proxy import Kind, S3Proxy
+from tests.tables import in_order
+from tests.warehouses import changes, replay
 
 DDL = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
 ROWS = [{"id": n, "v": "a"} for n in range(100)]
@@ -80,14 +87,111 @@ def test_a_table_lives_its_life(store: tablestore.Store, moto: S3Endpoint, wareh
     assert moto.keys(warehouse.split("/")[2]) == []
 
 
-def test_its_log_is_none_unless_an_option_says_otherwise(store: tablestore.Store) -> None:
+def test_its_log_is_none_if_nobody_names_brokers(store: tablestore.Store) -> None:
     table = store.create_table("shop.orders", DDL)
+    assert isinstance(table, tablestore.Table)
     assert table.definition.options["log.system"] == "none"
-    for system in ({"log.system": "embedded"}, {"log.system": "kafka", "log.kafka.bootstrap.servers": "b:9092"}):
-        with pytest.raises(InvalidRequest, match="needs a table on a local disk") as refused:
-            store.create_table("shop.logged", DDL, options=system)
-        assert refused.value.code == "log-location"
+    with pytest.raises(InvalidRequest, match="needs a table on a local disk") as refused:
+        store.create_table("shop.logged", DDL, options={"log.system": "embedded"})
+    assert refused.value.code == "log-location"
+    with pytest.raises(InvalidRequest, match="bootstrap"):
+        store.create_table("shop.logged", DDL, options={"log.system": "kafka"})
     assert store.list_tables("shop") == ["orders"]
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+@pytest.mark.parametrize("who", ["connect", "session", "service", "command"])
+def test_its_log_is_in_kafka_if_brokers_are_known(
+    warehouse: str,
+    database: str,
+    reached: dict[str, str],
+    kafka_broker: KafkaBroker,
+    who: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    brokers = kafka_broker.bootstrap
+    how: dict[str, Any] = {"database": database, "storage_options": reached}
+    with ExitStack() as stack:
+        if who == "service":
+            url = stack.enter_context(serving(warehouse, brokers=brokers, **how))
+            store = stack.enter_context(tablestore.connect(url))
+        elif who == "session":
+            options = {"table-storage.log.kafka.bootstrap.servers": brokers}
+            store = stack.enter_context(tablestore.connect(warehouse, options=options, **how))
+        else:
+            store = stack.enter_context(tablestore.connect(warehouse, brokers=brokers, **how))
+        store.create_database("shop")
+        if who == "command":
+            settings = ";".join(f"{name}={value}" for name, value in reached.items())
+            for name, value in (("CATALOG", warehouse), ("DATABASE", database), ("STORAGE", settings)):
+                monkeypatch.setenv(f"TABLESTORE_{name}", value)
+            monkeypatch.setenv("TABLESTORE_BROKERS", brokers)
+            made = CliRunner().invoke(app, ["create", "shop.orders", DDL])
+            assert made.exit_code == 0 and f"with its log in Kafka at {brokers}" in made.output, made.output
+        else:
+            store.create_table("shop.orders", DDL)
+        table = managed(store)
+        assert table.definition.options["log.system"] == "kafka"
+        assert table.definition.options["log.kafka.bootstrap.servers"] == brokers
+        table.write(ROWS)
+        table.write([{"id": 1, "v": "b", "_kind": "+U"}, {"id": 2, "v": None, "_kind": "-D"}])
+        assert replay(changes(table, version=0), ["id"]) == in_order(rows(table))
+        assert table.filestore.state().fences
+        assert not table.examine().findings
+        assert (
+            store.create_table("shop.plain", DDL, options={"log.system": "none"}).definition.options[  # type: ignore[union-attr]
+                "log.system"
+            ]
+            == "none"
+        )
+        store.drop_table("shop.orders")
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_a_commit_with_a_log_costs_two_requests_more(
+    moto: S3Endpoint, warehouse: str, database: str, reached: dict[str, str], kafka_broker: KafkaBroker
+) -> None:
+    """One that takes its lease, and one that ends it; nothing is looked for while no writer can have died."""
+    with (
+        S3Proxy(moto) as proxy,
+        tablestore.connect(
+            warehouse,
+            database=database,
+            storage_options=reached | {"endpoint": proxy.endpoint},
+            brokers=kafka_broker.bootstrap,
+        ) as store,
+    ):
+        store.create_database("shop")
+        for name, options in (("logged", {}), ("plain", {"log.system": "none"})):
+            store.create_table(f"shop.{name}", DDL, options=options)
+        counts = {}
+        for name in ("logged", "plain"):
+            table = managed(store, f"shop.{name}")
+            table.write(ROWS)
+            proxy.reset()
+            table.write([{"id": 1, "v": "b"}])
+            counts[name] = Counter(proxy.counts())
+        more = counts["logged"] - counts["plain"]
+        assert sum(more.values()) == 2 and more[Kind.PUT_IF] == 1, counts
+        assert not counts["plain"] - counts["logged"], counts
+
+
+def test_a_store_whose_conditions_mean_nothing_has_no_logs(
+    store: tablestore.Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = type(Storages().of("s3://bucket/x"))
+
+    def replaces_anyway(self: object, path: str, data: bytes, tag: str | None) -> str:
+        self.replace(path, data)  # type: ignore[attr-defined]
+        return str(self.read_tagged(path).tag)  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(storage, "replace_tagged", replaces_anyway)
+    with pytest.raises(Unsupported, match="If-Match") as refused:
+        store.create_table("shop.t", DDL, options={"log.system": "kafka", "log.kafka.bootstrap.servers": "b:9092"})
+    assert refused.value.code == "no-conditional-writes"
+    assert store.list_tables("shop") == []
 
 
 def test_clients_of_a_service_learn_how_to_reach_the_warehouse(
