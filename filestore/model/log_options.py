@@ -12,7 +12,8 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "enum",
         one_of("none", "embedded", "kafka"),
         "embedded",
-        "Where changes are logged: nowhere, in SQLite files inside the table's folder, or in a Kafka topic.",
+        "Where changes are logged: nowhere, in SQLite files inside the table's folder, or in a Kafka topic. In a store "
+        "of objects the default is kafka if brokers are named, by the options or the catalog, and otherwise none.",
         fixed="the table's offsets belong to the former log",
     ),
     Option(
@@ -97,7 +98,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
         "text",
         some_text,
         None,
-        "Kafka brokers as host:port, separated by commas; needed when log.system = kafka.",
+        "Kafka brokers as host:port, separated by commas; needed when log.system = kafka, unless the catalog has some.",
     ),
     Option(
         "log.kafka.topic",

@@ -71,7 +71,7 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):
         storages, meter = Storages(storage_settings()), metrics or NO_METER
         worker = Compactor(opened, storages, system_ambient(), databases or (), lease, meter)
-        duties = _duties()
+        duties = _duties(once=once)
         with _ending(worker.stopping):
             if once:
                 _once(worker, duties)
@@ -79,11 +79,11 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
                 _scheduled(worker, duties, every, cron)
 
 
-def _duties() -> Sequence[Duty]:
+def _duties(*, once: bool) -> Sequence[Duty]:
     from compaction.duties import DUTIES
-    from tablestore.logcare.duty import LOG
+    from tablestore.logcare.duty import LOG, LOG_ONCE
 
-    return (*DUTIES, LOG)
+    return (*DUTIES, LOG_ONCE if once else LOG)
 
 
 @contextmanager

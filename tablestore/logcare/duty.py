@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from compaction.duties import Duty, LeaseCheck
 from filestore.delta.state import TableState
 from filestore.metrics.meter import NO_METER
@@ -11,7 +13,7 @@ from tablestore.logcare.status import log_status
 from tablestore.recovering.recovery import Recovered
 from tablestore.writing.writer import TableWriter
 
-__all__ = ["LOG"]
+__all__ = ["LOG", "LOG_ONCE"]
 
 
 def _due(state: TableState, now_ms: int) -> bool:
@@ -19,13 +21,10 @@ def _due(state: TableState, now_ms: int) -> bool:
     return bool(state.definition.options["log.system"] != "none")
 
 
-def _recover(table: OpenedTable, check_lease: LeaseCheck) -> str | None:
-    """Recovers the log, then sets the gauges of its offsets.
-
-    It does not wait to see which writers live: it looks again in the next round, and remembers what it has seen.
-    """
+def _recover(table: OpenedTable, check_lease: LeaseCheck, *, wait: bool) -> str | None:
+    """Recovers the log, then sets the gauges of its offsets."""
     check_lease()
-    done = _summary(TableWriter(table.filestore, table.log_config, table.ambient).recover(wait=False))
+    done = _summary(TableWriter(table.filestore, table.log_config, table.ambient).recover(wait=wait))
     if table.meter is not NO_METER:
         measure_log(table.meter, table.identity.identifier, log_status(table))
     return done
@@ -42,4 +41,8 @@ def _summary(found: Recovered) -> str | None:
     return f"log transactions of dead writers: {', '.join(parts)}" if parts else None
 
 
-LOG = Duty("log", 60.0, _due, _recover)
+LOG = Duty("log", 60.0, _due, partial(_recover, wait=False))
+"""It does not wait to see which writers live: it looks again in the next round, and remembers what it has seen."""
+
+LOG_ONCE = Duty("log", 60.0, _due, partial(_recover, wait=True))
+"""For a compactor without a next round."""
