@@ -58,7 +58,7 @@ def worlds(kind: Kind, options: dict[str, str], calls: Iterator[int] | range) ->
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     committed, refused = 0, 0
-    for made, writer, _ in worlds(kind, options, depth.counting(5)):
+    for made, writer, _ in worlds(kind, options, depth.counting(2)):
         Process(made, "recoverer").table.recover()
         outcome = writer.finish()
         committed += not isinstance(outcome, Conflict)
