@@ -36,6 +36,7 @@ from tests.tables import assert_healthy
 from tests.warehouses import changes, replay, rows
 
 __all__ = [
+    "LOCATION",
     "Deed",
     "Process",
     "Running",

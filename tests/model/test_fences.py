@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from filestore.errors import Conflict
+from filestore.layout import LEASES, join
 from filestore.model.snapshot import Operation
+from log.table.systems import open_log
 from tests.depth import Depth
 from tests.folders import memory_folder
 from tests.model.suspending import (
+    LOCATION,
     Deed,
     Process,
     Running,
@@ -76,6 +79,41 @@ def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[s
             upserted(other)(other.table)
             made.now_s += 61
         made.check([("writer", writer.finish())])
+
+
+def lost(made: World) -> str:
+    """Writes a version whose log transaction is aborted before anybody has ended it; returns the transaction's id."""
+    writer = Process(made, "unlucky")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tablestore.recovering.recovery.Recovery.commit", lambda *_: None)
+        upserted(writer)(writer.table)
+    config = writer.table.opened.log_config()
+    assert config is not None
+    with open_log(config, made.maker.ambient) as log:
+        [aborted] = log.abort_unnamed(lambda ids: ids)
+    return aborted
+
+
+def test_a_lost_transaction_is_published_once_whoever_is_given_up(depth: Depth) -> None:
+    """Whoever publishes it writes under the former commit's id, and others do so after the fence of that id."""
+    fenced = 0
+    for call in depth.counting(2):
+        with memory_folder() as folder, world(folder) as made:
+            unlucky, first, second = lost(made), Process(made, "first"), Process(made, "second")
+            sleeper = made.begin(first, recovered(first))
+            sleeper.until(call)
+            if sleeper.done:
+                break
+            second.table.recover()
+            assert not isinstance(sleeper.finish(), Exception), "it begins again, or finds nothing left to do"
+            last = Process(made, "last").table
+            last.recover()
+            snapshots = last.snapshots()
+            assert [list(s.republished) for s in snapshots if s.republished] == [[unlucky]]
+            assert last.examine().findings == ()
+            assert not made.storage.list_tagged(join(LOCATION, LEASES))
+            fenced += any(s.fenced for s in snapshots)
+    assert fenced
 
 
 def test_a_recoverer_dies_at_any_of_its_calls(depth: Depth) -> None:
