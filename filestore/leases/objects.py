@@ -22,7 +22,7 @@ from filestore.errors import Conflict, NotFound, TableStoreError, Unavailable
 from filestore.layout import LEASES, join
 from filestore.leases.beats import Beats
 from filestore.leases.watch import Look, Watch
-from filestore.storage.interface import Storage
+from filestore.storage.interface import Storage, TaggedFile
 
 __all__ = ["BEATS_IN_A_TIMEOUT", "ObjectLeases"]
 
@@ -127,9 +127,7 @@ class ObjectLeases:
         began: list[int] = []
         for commit_id in living:
             with suppress(NotFound):
-                stored = self._storage.read_tagged(self._path(commit_id))
-                since_ms = json.loads(stored.data)["since_ms"]
-                began.append(stored.modified_ms if since_ms is None else since_ms)
+                began.append(_since_ms(self._storage.read_tagged(self._path(commit_id))))
         return min(began, default=None)
 
     def remove(self, commit_ids: Iterable[str]) -> None:
@@ -151,6 +149,16 @@ class ObjectLeases:
 
     def _path(self, commit_id: str) -> str:
         return join(self._location, f"{LEASES}/{commit_id}")
+
+
+def _since_ms(stored: TaggedFile) -> int:
+    """Returns since when a lease is held: since its object was written, unless that was a renewal, which says it."""
+    try:
+        found = json.loads(stored.data)
+    except ValueError:
+        return stored.modified_ms
+    since_ms = found.get("since_ms") if isinstance(found, dict) else None
+    return since_ms if isinstance(since_ms, int) else stored.modified_ms
 
 
 class _Lease:

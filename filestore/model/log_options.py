@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from filestore.model.option_values import Option, flag, one_of, positive_duration, some_text, whole
+from filestore.model.option_values import Option, flag, one_of, positive_duration, seconds_or_more, some_text, whole
 
 __all__ = ["LOG_OPTIONS"]
 
@@ -73,7 +73,7 @@ LOG_OPTIONS: tuple[Option, ...] = (
     Option(
         "log.lease-timeout",
         "duration",
-        positive_duration,
+        seconds_or_more,
         "60 s",
         "In a store of objects: after this time without a sign of life a writer's log transactions are given up; while "
         "it writes, it gives one every quarter of it.",

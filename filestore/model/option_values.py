@@ -17,6 +17,7 @@ __all__ = [
     "flag",
     "one_of",
     "positive_duration",
+    "seconds_or_more",
     "share",
     "size",
     "some_text",
@@ -120,6 +121,14 @@ def positive_duration(text: str) -> timedelta:
     found = duration(text)
     if not found:
         raise ValueError("a duration above zero such as '7 d'")
+    return found
+
+
+def seconds_or_more(text: str) -> timedelta:
+    """Parses a duration of at least a second."""
+    found = duration(text)
+    if found < timedelta(seconds=1):
+        raise ValueError("a duration of at least 1 s such as '60 s'")
     return found
 
 

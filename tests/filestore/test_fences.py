@@ -16,7 +16,7 @@ from filestore import layout
 from filestore.commit.fence import fence, fence_since
 from filestore.delta import actions
 from filestore.delta.actions import FENCES, check_protocol
-from filestore.errors import Conflict, Unsupported
+from filestore.errors import Conflict, InvalidRequest, Unsupported
 from filestore.life.expiry import expire
 from filestore.model.changes import RenameColumn, SetOption
 from filestore.model.snapshot import Operation
@@ -64,6 +64,14 @@ def test_tables_with_a_log_in_a_store_of_objects_have_the_feature(
     alter(store, [SetOption("schema.evolution-mode", "metadata"), RenameColumn("v", "w")])
     assert (FENCES in features(store, 1)) == store.state().fences == fences, "a change of the schema keeps it"
     assert "columnMapping" in features(store, 1)
+
+
+@pytest.mark.parametrize("wrong", ["999 ms", "0 s", "soon"])
+def test_a_time_out_is_a_second_at_least(wrong: str) -> None:
+    """Signs of life come four times as often, and each is a request."""
+    with pytest.raises(InvalidRequest, match="a duration"):
+        define("id BIGINT", log_lease__timeout=wrong)
+    assert define("id BIGINT", log_lease__timeout="1 s").options.milliseconds("log.lease-timeout") == 1000
 
 
 @pytest.fixture

@@ -77,10 +77,11 @@ def test_long_lives_have_everything_in_them() -> None:
     for seed, shape in enumerate(SHAPES):
         outcome = simulate(shape, seed=100 + seed, steps=1200)
         counts, operations = counts + outcome.counts, operations + outcome.operations
-    # Tables begin before the simulation does, and only a log that lost records makes a store publish them again.
+    # Tables begin before the simulation does, and only a log makes a store publish records again or fence a writer.
     assert {str(operation) for operation in Operation} - set(operations) == {
         str(Operation.CREATE),
         str(Operation.REPUBLISH),
+        str(Operation.FENCE),
     }
     assert min(counts["kill"], counts["error"], counts["orphans"]) > 0
     conflicts = {"merged-rows-changed", "compaction-conflict", "run-gone", "file-gone", "metadata-changed"}

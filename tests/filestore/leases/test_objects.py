@@ -223,6 +223,9 @@ def test_since_when_somebody_writes(storage: FaultyStorage, clock: Clock) -> Non
     assert other.at_work_since_ms() is None
     dead_lease(storage, clock, "dead")
     assert other.at_work_since_ms() == 1_700_000_000_000, "it is not known yet that it is dead"
+    for name, data in (("probe", b"2"), ("foreign", b"{"), ("short", b'{"since_ms": null}')):
+        storage.replace_tagged(path(name), data, None)
+    assert other.at_work_since_ms() == 1_700_000_000_000
     storage.replace_tagged(path("long"), b'{"since_ms": 1600000000000}', None)
     assert other.at_work_since_ms() == 1_600_000_000_000
     clock.now_s += TIMEOUT_S
