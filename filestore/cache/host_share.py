@@ -20,6 +20,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from filestore.errors import Unavailable
+
 __all__ = ["Claim", "HostShare", "granted"]
 
 logger = logging.getLogger(__name__)
@@ -84,7 +86,7 @@ class HostShare:
         try:
             if not self._holds(whole, memory, disk):
                 self._ask(whole, memory, disk)
-        except OSError as error:
+        except (OSError, Unavailable) as error:
             logger.warning("this process caches as if it were alone on this machine: %s", error)
             self.close()
             return whole
@@ -125,13 +127,13 @@ class HostShare:
         """The folder of the table's claims, which is this user's alone.
 
         Raises:
-            PermissionError: somebody else has made one of this name.
+            Unavailable: somebody else has made one of this name.
         """
         own = (self._parent or Path(tempfile.gettempdir())) / f"tablestore-{os.getuid()}"
         folder = own / "look-ups" / re.sub(r"[^\w-]", "_", self._table_id)
         folder.mkdir(parents=True, exist_ok=True)
         if own.stat().st_uid != os.getuid():
-            raise PermissionError(f"{own} belongs to another user")
+            raise Unavailable(f"{own} belongs to another user", code="cache-folder")
         return folder
 
     @contextmanager
