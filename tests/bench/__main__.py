@@ -13,10 +13,9 @@ import shutil
 import statistics
 import sys
 import tempfile
-import time
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 
@@ -36,6 +35,7 @@ from tablestore.jars import cache_root
 from tablestore.spark import spark_session
 from tablestore.spark.batch.compaction import spark_compaction
 from tests.bench.peers import BUCKETS, LATER, LOGGED, OURS, WAYS, Merge, Ours, Parquet, Peer
+from tests.bench.timings import Timings
 from tests.bench.workload import Workload, workload
 
 DELTA = "Delta's own reader"
@@ -45,30 +45,6 @@ PENDING = 4
 REWRITE, SPARK_COMPACTION, LOCAL_COMPACTION = "Spark's rewrite", "SparkStore.compact", "table.compact"
 COMPACTIONS = 3
 GETS = 5
-
-
-@dataclass
-class Timings:
-    """Seconds by what was done and who did it."""
-
-    seconds: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
-
-    def take(self, stage: str, who: str, work: Callable[[], object]) -> object:
-        begin = time.perf_counter()
-        result = work()
-        self.seconds[stage, who].append(time.perf_counter() - begin)
-        return result
-
-    def last(self, stage: str, who: str) -> float:
-        return self.seconds[stage, who][-1]
-
-    def median(self, stage: str, who: str) -> float | None:
-        values = self.seconds.get((stage, who))
-        return statistics.median(values) if values else None
-
-    def ratio(self, stage: str, who: str, other: str) -> float:
-        mine, theirs = self.median(stage, who), self.median(stage, other)
-        return mine / theirs if mine and theirs else math.nan
 
 
 def session(folder: Path) -> SparkSession:
