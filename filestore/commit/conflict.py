@@ -118,7 +118,7 @@ def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
     for commit in between:
         named = frozenset(commit.snapshot().fenced)
         if own & named:
-            again = proposal.app is not None or proposal.operation is Operation.REPUBLISH
+            again = proposal.app is not None or proposal.premises.changes_no_row
             raise fenced(commit.version, proposal.commit_id, again=again)
         if needed is not None and needed <= named:
             return Done(commit.version)

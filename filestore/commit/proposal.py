@@ -105,6 +105,7 @@ class Premises:
         no_pending_runs: The commit conflicts if the version before it has a pending run.
         leases: Commits other than its own under whose leases its log transactions were written: a fence of one of them
             is a conflict, too.
+        changes_no_row: It only repairs the log, so that it begins again by itself if it was fenced.
     """
 
     slots: frozenset[Slot] = frozenset()
@@ -114,6 +115,7 @@ class Premises:
     log_order: bool = False
     no_pending_runs: bool = False
     leases: frozenset[str] = frozenset()
+    changes_no_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)

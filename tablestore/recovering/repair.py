@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from filestore.commit.conflict import Rebase
 from filestore.commit.loop import Committed
-from filestore.commit.proposal import LogChanges, Proposal
+from filestore.commit.proposal import LogChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
 from filestore.model.definition import TableDefinition
@@ -52,7 +52,7 @@ class LogRepair:
             return
         with LogSession(config, self._filestore.ambient) as log:
             attempt = _Attempt(self, base, log, self._filestore, self._recovery)
-            with lease(self._filestore, base, attempt.commit_id):
+            with lease(self._filestore, base, attempt.commit_id, again=True):
                 yield attempt
 
 
@@ -73,7 +73,8 @@ class _Attempt(CommitAttempt):
         if self._log is None:
             return None
         changes = LogChanges(ended=self._recovery.ended)
-        empty = Proposal(Operation.WRITE, self.commit_id, self.base.version, log=changes)
+        premises = Premises(changes_no_row=True)
+        empty = Proposal(Operation.WRITE, self.commit_id, self.base.version, log=changes, premises=premises)
         proposal = self._order.completed(empty, self.base)
         passed = any(at > self.base.log.repaired.get(bucket, 0) for bucket, at in proposal.log.repaired.items())
         if not proposal.log.transactions and not (self._order.strays and passed):

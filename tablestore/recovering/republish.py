@@ -83,7 +83,7 @@ class _Republication(CommitAttempt):
             commit_id=self._filestore.ambient.new_id(),
             base_version=self.base.version,
             log=LogChanges(republished={self._lost: written}),
-            premises=Premises(leases=frozenset([parse_transaction_id(self._lost)[1]])),
+            premises=Premises(leases=frozenset([parse_transaction_id(self._lost)[1]]), changes_no_row=True),
             notes=() if written else (note,),
         )
 

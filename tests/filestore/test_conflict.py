@@ -185,7 +185,8 @@ def test_a_fence_refuses_the_commit_that_it_names(mine: Proposal) -> None:
     ("mine", "again"),
     [
         (proposal(app=AppVersion("job", 1)), True),
-        (proposal(Operation.REPUBLISH), True),
+        (proposal(Operation.REPUBLISH, changes_no_row=True), True),
+        (proposal(changes_no_row=True), True),
         (UPSERT, False),
         (OVERWRITE, False),
         (proposal(Operation.ROLLBACK), False),
