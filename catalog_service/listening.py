@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from catalog_service.broker_policy import ANY_BROKER, BrokerPolicy
 from catalog_service.security import check_exposure, checked_token
 from filestore.errors import InvalidRequest, Unavailable
+from filestore.process_log import LogFormat
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "Settings", "bound", "check_settings"]
 
@@ -33,7 +34,8 @@ class Settings:
         tls_key: The file of its key (PEM); None: the key is in the file of certificates.
         broker_policy: Which brokers tables may name.
         brokers: The brokers of tables whose log is in Kafka and that name none; None: such tables have to name some.
-        log_level: What the process logs on standard error: ``info`` has a line for each request.
+        log_level: What the process logs: ``info`` has a line for each request.
+        log_format: ``text``: lines on standard error; ``json``: JSON lines on standard output.
     """
 
     host: str = DEFAULT_HOST
@@ -47,6 +49,7 @@ class Settings:
     broker_policy: BrokerPolicy = ANY_BROKER
     brokers: str | None = None
     log_level: str = "info"
+    log_format: str = LogFormat.text
 
     @property
     def scheme(self) -> str:

@@ -8,6 +8,7 @@ import time
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from filestore.metrics.meter import LATENCY_S, Kind, Meter, Metric
+from filestore.process_log import fields
 
 __all__ = ["ACCESS_LOG", "METRICS_PATH", "REQUEST_METRICS", "MeasuredRequests"]
 
@@ -86,4 +87,6 @@ def _log(scope: Scope, status: int, size: int, seconds: float) -> None:
         asked = b"?".join(filter(None, (scope.get("raw_path", b""), scope["query_string"])))
         shown = asked.decode("latin-1").encode("unicode_escape").decode()
         client = (scope.get("client") or ("-",))[0]
-        ACCESS_LOG.log(level, '%s "%s %s" %d %d %.1fms', client, scope["method"], shown, status, size, seconds * 1000)
+        ms = seconds * 1000
+        more = fields(client=client, method=scope["method"], path=shown, status=status, bytes=size, ms=round(ms, 1))
+        ACCESS_LOG.log(level, '%s "%s %s" %d %d %.1fms', client, scope["method"], shown, status, size, ms, extra=more)

@@ -24,12 +24,14 @@ from catalog_service.request_metrics import REQUEST_METRICS
 from catalog_service.service import open_service
 from catalog_service.stopping import RunningRequests
 from filestore.errors import TableStoreError, Unavailable
+from filestore.process_log import LogFormat, fields, log_to
 
 __all__ = ["DEFAULT_HOST", "DEFAULT_PORT", "REQUEST_METRICS", "BrokerPolicy", "Settings", "run", "serving"]
 
 _GRACE_S = 5.0  # less than the 10 s after which Docker kills a process
 _KEEP_ALIVE_S = 75  # longer than clients keep a connection, so that none sends into one that is being closed
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+logger = logging.getLogger(__name__)
 
 
 def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[[str], None] | None = None) -> None:
@@ -38,7 +40,8 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
     Args:
         warehouse: The folder of the databases, a path or a URL; it is created if it does not exist.
         settings: Where to listen, for which clients, and with which catalog.
-        announce: It gets one line with the URL once requests are answered; by default the line is printed.
+        announce: It gets one line with the URL once requests are answered; by default the line is printed, or logged if
+            the log is JSON lines.
 
     Raises:
         InvalidRequest: ``token-empty``, ``bad-token``, ``token-needed``, ``tls-files``.
@@ -46,12 +49,12 @@ def run(warehouse: str, settings: Settings | None = None, *, announce: Callable[
         Unavailable: ``port-in-use``, or those of `open_service`.
     """
     settings = settings or Settings()
-    logging.basicConfig(format=_LOG_FORMAT)
+    log_to(settings.log_format)
     logging.getLogger("catalog_service").setLevel(settings.log_level.upper())
     with _listening(warehouse, settings, log_config=None) as (server, url):
         where, _ = warehouse_and_database(warehouse, settings.database)
         line = f"Tablestore catalog at {url} (warehouse {where}); Ctrl-C stops it"
-        server.on_started = lambda: (announce or _print)(line)
+        server.on_started = lambda: (announce or _announcing(settings, url))(line)
         signal.signal(signal.SIGTERM, _exit)  # uvicorn raises the signal again after its graceful stop
         try:
             server.run(sockets=[server.socket])
@@ -142,6 +145,12 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
         shown = f"[{settings.host}]" if ":" in settings.host else settings.host
         url = f"{settings.scheme}://{shown}:{listener.getsockname()[1]}"
         yield _Server(config, listener, app.state.running), url
+
+
+def _announcing(settings: Settings, url: str) -> Callable[[str], None]:
+    if settings.log_format == LogFormat.json:  # each line of standard output is JSON
+        return lambda line: logger.info("%s", line, extra=fields(url=url))
+    return _print
 
 
 def _print(line: str) -> None:

@@ -12,6 +12,8 @@
     files      reads rows for write (imports Arrow and polars)
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor                                    spark     spark-archive, spark-settings
+    report     prints or logs what a compactor does         secrets   secrets from variables and from files
+    settings_page  writes SETTINGS.md
 
 Only `text` and `files` import Arrow, polars, Spark or SQL at their import, so that ``--help`` answers at once.
 """

@@ -8,6 +8,9 @@ from typing import Annotated
 
 import typer
 
+from filestore.process_log import LogFormat
+from tablestore.cli.secrets import secret_option
+
 __all__ = [
     "DEFAULT_WAREHOUSE",
     "Brokers",
@@ -16,6 +19,9 @@ __all__ = [
     "Database",
     "Defaults",
     "Format",
+    "LogFormatOption",
+    "LogLevel",
+    "LogLevelOption",
     "OutputFormat",
     "StorageOptions",
     "TableName",
@@ -31,6 +37,15 @@ class Format(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """What a process logs: records of this level and of those above it."""
+
+    debug = "debug"
+    info = "info"
+    warning = "warning"
+    error = "error"
 
 
 def moment(text: str) -> datetime:
@@ -54,15 +69,22 @@ Catalog = Annotated[
 ]
 Token = Annotated[
     str | None,
-    typer.Option("--token", envvar="TABLESTORE_TOKEN", help="The token of the catalog service, if it requires one."),
+    typer.Option(
+        "--token",
+        envvar="TABLESTORE_TOKEN",
+        callback=secret_option,
+        help="The token of the catalog service, if it requires one; or a file with it in $TABLESTORE_TOKEN_FILE.",
+    ),
 ]
 Database = Annotated[
     str | None,
     typer.Option(
         "--database",
         envvar="TABLESTORE_DATABASE",
+        callback=secret_option,
         metavar="URL",
-        help="The catalog's database; default: SQLite in the warehouse, if that is a folder.",
+        help="The catalog's database, or a file with its URL in $TABLESTORE_DATABASE_FILE; default: SQLite in the "
+        "warehouse, if that is a folder.",
     ),
 ]
 Brokers = Annotated[
@@ -90,6 +112,20 @@ Defaults = Annotated[
         envvar="TABLESTORE_DEFAULTS",
         metavar="NAME=VALUE;…",
         help="Default options of tables that are created: 'table-storage.bucket=4'.",
+    ),
+]
+LogLevelOption = Annotated[
+    LogLevel,
+    typer.Option(
+        "--log-level", envvar="TABLESTORE_LOG_LEVEL", help="What the service logs; info has a line for each request."
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        envvar="TABLESTORE_LOG_FORMAT",
+        help="Lines for people on standard error, or JSON lines on standard output.",
     ),
 ]
 TableName = Annotated[str, typer.Argument(metavar="DB.TABLE", help="The table, with its database.")]

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from filestore.errors import TableStoreError
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Token
+from filestore.process_log import LogFormat
+from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, LogFormatOption, Token
 from tablestore.cli.opening import open_catalog, storage_settings
-from tablestore.cli.output import complain, note, print_lines
+from tablestore.cli.report import Report, report_to
 
 if TYPE_CHECKING:
     from compaction.compactor import Compactor
@@ -24,30 +25,74 @@ if TYPE_CHECKING:
 __all__ = ["compactor"]
 
 
+_Once = Annotated[bool, typer.Option("--once", help="Do what is due now, and exit: for cron.")]
+_Databases = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--database",
+        "-d",
+        envvar="TABLESTORE_COMPACTOR_DATABASES",
+        help="Only the tables of this database; may be repeated.",
+    ),
+]
+_Every = Annotated[
+    float | None,
+    typer.Option(
+        "--every",
+        envvar="TABLESTORE_COMPACTOR_EVERY",
+        min=0.1,
+        metavar="SECONDS",
+        help="How often to check; default: each duty's own interval, 30 to 600.",
+    ),
+]
+_Cron = Annotated[
+    str | None,
+    typer.Option(
+        "--cron",
+        envvar="TABLESTORE_COMPACTOR_CRON",
+        metavar="EXPRESSION",
+        help="When to check instead, in UTC: '*/5 * * * *'.",
+    ),
+]
+_Lease = Annotated[
+    float,
+    typer.Option(
+        "--lease",
+        envvar="TABLESTORE_COMPACTOR_LEASE",
+        min=1,
+        max=3600,
+        metavar="SECONDS",
+        help="When a table is free again after its compactor died.",
+    ),
+]
+_MetricsPort = Annotated[
+    int | None,
+    typer.Option(
+        "--metrics-port",
+        envvar="TABLESTORE_METRICS_PORT",
+        min=0,
+        max=65535,
+        metavar="PORT",
+        help="Serve /metrics there; 0: any free one.",
+    ),
+]
+_MetricsHost = Annotated[
+    str,
+    typer.Option(
+        "--metrics-host", envvar="TABLESTORE_METRICS_HOST", metavar="HOST", help="The address for --metrics-port."
+    ),
+]
+
+
 def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and exit: for cron.")] = False,
-    databases: Annotated[
-        list[str] | None, typer.Option("--database", "-d", help="Only the tables of this database; may be repeated.")
-    ] = None,
-    every: Annotated[
-        float | None, typer.Option("--every", min=0.1, metavar="SECONDS", help="How often to check; default: 30.")
-    ] = None,
-    cron: Annotated[
-        str | None, typer.Option("--cron", metavar="EXPRESSION", help="When to check instead, in UTC: '*/5 * * * *'.")
-    ] = None,
-    lease: Annotated[
-        float,
-        typer.Option(
-            "--lease", min=1, max=3600, metavar="SECONDS", help="When a table is free again after its compactor died."
-        ),
-    ] = 60,
-    metrics_port: Annotated[
-        int | None,
-        typer.Option("--metrics-port", min=0, max=65535, metavar="PORT", help="Serve /metrics there; 0: any free one."),
-    ] = None,
-    metrics_host: Annotated[
-        str, typer.Option("--metrics-host", metavar="HOST", help="The address for --metrics-port.")
-    ] = "127.0.0.1",
+    once: _Once = False,
+    databases: _Databases = None,
+    every: _Every = None,
+    cron: _Cron = None,
+    lease: _Lease = 60,
+    metrics_port: _MetricsPort = None,
+    metrics_host: _MetricsHost = "127.0.0.1",
+    log_format: LogFormatOption = LogFormat.text,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
@@ -67,16 +112,17 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
     from filestore.metrics.registry import Metrics
     from filestore.storage.locations import Storages
 
+    report = report_to(log_format)
     metrics = None if metrics_port is None else Metrics()
-    with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host):
+    with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host, report):
         storages, meter = Storages(storage_settings()), metrics or NO_METER
         worker = Compactor(opened, storages, system_ambient(), databases or (), lease, meter)
         duties = _duties(once=once)
         with _ending(worker.stopping):
             if once:
-                _once(worker, duties)
+                _once(worker, duties, report)
             else:
-                _scheduled(worker, duties, every, cron)
+                _scheduled(worker, duties, every, cron, report)
 
 
 def _duties(*, once: bool) -> Sequence[Duty]:
@@ -87,50 +133,49 @@ def _duties(*, once: bool) -> Sequence[Duty]:
 
 
 @contextmanager
-def _serving(metrics: Metrics | None, port: int | None, host: str) -> Iterator[None]:
+def _serving(metrics: Metrics | None, port: int | None, host: str, report: Report) -> Iterator[None]:
     if metrics is None or port is None:
         yield
         return
     from tablestore.metrics.server import serving_metrics
 
     with serving_metrics(metrics, port, host) as url:
-        note(f"metrics at {url}")
+        report.note(f"metrics at {url}")
         yield
 
 
-def _once(worker: Compactor, duties: Sequence[Duty]) -> None:
-    worked = [_work(worker, duty) for duty in duties]
+def _once(worker: Compactor, duties: Sequence[Duty], report: Report) -> None:
+    worked = [_work(worker, duty, report) for duty in duties]
     if not any(done for done, _ in worked):
-        note(f"nothing was due: there was no work for {', '.join(duty.name for duty in duties)}")
+        report.note(f"nothing was due: there was no work for {', '.join(duty.name for duty in duties)}")
     if any(failed for _, failed in worked):
         raise typer.Exit(1)
 
 
-def _scheduled(worker: Compactor, duties: Sequence[Duty], every: float | None, cron: str | None) -> None:
+def _scheduled(
+    worker: Compactor, duties: Sequence[Duty], every: float | None, cron: str | None, report: Report
+) -> None:
     from compaction.schedule import cron_trigger, run_until
     from compaction.schedule import every as interval
     from filestore.ambient import system_ambient
 
     def work(duty: Duty) -> None:
         try:
-            _work(worker, duty)
+            _work(worker, duty, report)
         except TableStoreError as error:  # such as a catalog that does not answer: the next round tries again
-            complain(error)
+            report.failed(error)
 
     triggers = interval(system_ambient(), every) if cron is None else cron_trigger(cron)
-    note("maintaining tables; Ctrl-C stops it")
+    report.note("maintaining tables; Ctrl-C stops it")
     run_until(worker.stopping, duties, triggers, work)
 
 
-def _work(worker: Compactor, duty: Duty) -> tuple[int, bool]:
+def _work(worker: Compactor, duty: Duty, report: Report) -> tuple[int, bool]:
     """Performs a duty for all tables; returns the number of tables with a result or an error, and if one failed."""
     tables, failed = 0, False
     for outcome in worker.run(duty):
         tables += 1
-        if outcome.error is not None:
-            complain(outcome.error, f"{outcome.table} {outcome.duty}")
-        else:
-            print_lines([f"{outcome.table} {outcome.duty}: {outcome.done}"])
+        report.outcome(outcome)
         failed |= outcome.failed
     return tables, failed
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from filestore.errors import NotFound
 from filestore.storage.schemes import is_local
+from tablestore.cli.secrets import secret
 from tablestore.cli.settings import storage_options
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def _of_warehouse(catalog: str) -> dict[str, Any]:
     brokers = None if is_service(catalog) else os.environ.get("TABLESTORE_BROKERS") or None
     if is_local(catalog):
         return {"brokers": brokers}
-    database = None if is_service(catalog) else os.environ.get("TABLESTORE_DATABASE") or None
+    database = None if is_service(catalog) else secret("TABLESTORE_DATABASE") or None
     return {"storage_options": storage_settings(), "database": database, "brokers": brokers}
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from enum import StrEnum
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -11,57 +9,86 @@ from typing import Annotated
 import typer
 
 from filestore.errors import Unavailable
-from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Brokers, Database, StorageOptions
+from filestore.process_log import LogFormat
+from tablestore.cli.arguments import (
+    DEFAULT_WAREHOUSE,
+    Brokers,
+    Database,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    StorageOptions,
+)
+from tablestore.cli.secrets import secret_option
 from tablestore.cli.settings import storage_options
 
 __all__ = ["demo", "serve"]
 
 
-class LogLevel(StrEnum):
-    """The levels of the service's log."""
-
-    debug = "debug"
-    info = "info"
-    warning = "warning"
-    error = "error"
+_Warehouse = Annotated[
+    str,
+    typer.Option("--warehouse", "-w", envvar="TABLESTORE_WAREHOUSE", help="The folder of the databases, or s3://…"),
+]
+_Host = Annotated[str, typer.Option("--host", envvar="TABLESTORE_SERVE_HOST", help="The address to listen at.")]
+_Port = Annotated[
+    int,
+    typer.Option("--port", "-p", envvar="TABLESTORE_SERVE_PORT", min=0, max=65535, help="The port; 0: any free one."),
+]
+_ServiceToken = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        envvar="TABLESTORE_TOKEN",
+        callback=secret_option,
+        help="The token that requests must send, or a file with it in $TABLESTORE_TOKEN_FILE; default: none.",
+    ),
+]
+_Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        envvar="TABLESTORE_INSECURE",
+        help="Allow other machines to connect, and drop tables, without a token.",
+    ),
+]
+_TlsCert = Annotated[
+    str | None,
+    typer.Option("--tls-cert", envvar="TABLESTORE_TLS_CERT", metavar="FILE", help="Certificates (PEM): serve HTTPS."),
+]
+_TlsKey = Annotated[
+    str | None,
+    typer.Option(
+        "--tls-key",
+        envvar="TABLESTORE_TLS_KEY",
+        metavar="FILE",
+        help="The certificate's key (PEM), if it is in another file.",
+    ),
+]
+_AllowBroker = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-broker",
+        metavar="HOST[:PORT]",
+        envvar="TABLESTORE_ALLOW_BROKERS",
+        help="Tables may name only these Kafka brokers, as in *.kafka.internal:9092; may be repeated.",
+    ),
+]
 
 
 def serve(  # noqa: PLR0913  # a command's options are its arguments
-    warehouse: Annotated[
-        str,
-        typer.Option("--warehouse", "-w", envvar="TABLESTORE_WAREHOUSE", help="The folder of the databases, or s3://…"),
-    ] = DEFAULT_WAREHOUSE,
-    host: Annotated[str, typer.Option("--host", help="The address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0: any free one.")] = 8080,
+    warehouse: _Warehouse = DEFAULT_WAREHOUSE,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8080,
     database: Database = None,
     storage: StorageOptions = None,
-    token: Annotated[
-        str | None,
-        typer.Option("--token", envvar="TABLESTORE_TOKEN", help="The token that requests must send; default: none."),
-    ] = None,
-    insecure: Annotated[
-        bool, typer.Option("--insecure", help="Allow other machines to connect, and drop tables, without a token.")
-    ] = False,
-    tls_cert: Annotated[
-        str | None, typer.Option("--tls-cert", metavar="FILE", help="Certificates (PEM): serve HTTPS.")
-    ] = None,
-    tls_key: Annotated[
-        str | None,
-        typer.Option("--tls-key", metavar="FILE", help="The certificate's key (PEM), if it is in another file."),
-    ] = None,
-    allow_broker: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow-broker",
-            metavar="HOST[:PORT]",
-            envvar="TABLESTORE_ALLOW_BROKERS",
-            help="Tables may name only these Kafka brokers, as in *.kafka.internal:9092; may be repeated.",
-        ),
-    ] = None,
+    token: _ServiceToken = None,
+    insecure: _Insecure = False,
+    tls_cert: _TlsCert = None,
+    tls_key: _TlsKey = None,
+    allow_broker: _AllowBroker = None,
     brokers: Brokers = None,
-    log_level: Annotated[
-        LogLevel, typer.Option("--log-level", help="The log on standard error; info has a line for each request.")
-    ] = LogLevel.info,
+    log_level: LogLevelOption = LogLevel.info,
+    log_format: LogFormatOption = LogFormat.text,
 ) -> None:
     """Serve the catalog over REST, until Ctrl-C. The OpenAPI document is at /openapi.json."""
     # imported here because FastAPI and SQLAlchemy load slowly, and `--help` should not wait for them
@@ -70,16 +97,16 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
     settings = Settings(
         host=host,
         port=port,
-        database=database,
+        database=database or None,
         storage_options=storage_options(storage),
-        # Typer treats an empty variable as unset, which would mean no authentication.
-        token=os.environ.get("TABLESTORE_TOKEN") if token is None else token,
+        token=token,
         insecure=insecure,
         tls_cert=tls_cert,
         tls_key=tls_key,
         broker_policy=BrokerPolicy.of(allow_broker or ()),
         brokers=brokers,
         log_level=log_level.value,
+        log_format=log_format.value,
     )
     run(warehouse, settings)
 

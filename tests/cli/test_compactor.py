@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 from collections.abc import Callable
@@ -102,3 +103,42 @@ def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
     until(lambda: not due(orders), what="the compaction")
     second.out.until_any("shop.orders compaction")
     assert not orders.examine().problems
+
+
+@pytest.mark.slow
+def test_settings_of_the_environment_and_a_log_in_json(store: Store, orders: Table) -> None:
+    wear(orders)
+    settings = {
+        "TABLESTORE_CATALOG": store.target,
+        "TABLESTORE_COMPACTOR_EVERY": "0.2",
+        "TABLESTORE_COMPACTOR_DATABASES": "shop",
+        "TABLESTORE_METRICS_PORT": "0",
+        "TABLESTORE_LOG_FORMAT": "json",
+    }
+    with Program(["compactor"], **settings) as program:
+        done = json.loads(program.out.until_any('"duty": "compaction"'))
+        program.process.send_signal(signal.SIGTERM)
+        assert program.wait() == 0
+    assert {k: done[k] for k in ("level", "logger", "table", "duty")} == {
+        "level": "info",
+        "logger": "tablestore.compactor",
+        "table": "shop.orders",
+        "duty": "compaction",
+    }
+    messages = [json.loads(line)["message"] for line in program.out.lines]
+    assert any(message.startswith("metrics at http://127.0.0.1:") for message in messages)
+    assert program.err.lines == []
+
+
+@pytest.mark.slow
+def test_a_table_that_failed_is_a_record_with_its_code(store: Store, orders: Table) -> None:
+    wear(orders)
+    victim = plan_compaction(orders.filestore.state())[0].files[0]
+    orders.filestore.storage.delete(f"{orders.location}/{victim.path}")
+    with Program(["compactor", "--once", "--log-format", "json"], TABLESTORE_CATALOG=store.target) as program:
+        assert program.wait() == 1
+    (failed,) = [line for line in map(json.loads, program.out.lines) if line["level"] == "error"]
+    assert failed["table"] == "shop.orders"
+    assert failed["duty"] == "compaction"
+    assert failed["code"]
+    assert victim.path in failed["message"]
