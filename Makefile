@@ -81,15 +81,20 @@ bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench.latency
 	@$(BIN)/python -m tests.bench.s3
 
-lock:  ## Write requirements.lock anew from pyproject.toml; ARGS=--upgrade for newer versions
+lock:  ## Write requirements.lock and the images' locks anew from pyproject.toml; ARGS=--upgrade for newer versions
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv "$$folder"; \
 	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install $(UV); \
-	env -u PIP_FIND_LINKS -u UV_FIND_LINKS "$$folder/bin/uv" --quiet pip compile pyproject.toml \
-	    --all-extras --group dev --universal --python-version 3.11 --generate-hashes \
-	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" $(ARGS) -o requirements.lock
-	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock; then \
-	    echo "requirements.lock must name no server and no folder." >&2; exit 1; fi
+	compile() { env -u PIP_FIND_LINKS -u UV_FIND_LINKS "$$folder/bin/uv" --quiet pip compile "$$@" \
+	    --universal --python-version 3.11 --generate-hashes \
+	    --no-emit-index-url --no-emit-find-links --custom-compile-command "make lock"; }; \
+	compile pyproject.toml --all-extras --group dev $(ARGS) -o requirements.lock; \
+	compile pyproject.toml -c requirements.lock --extra s3 --extra postgres -o deploy/service.lock; \
+	compile pyproject.toml -c requirements.lock --extra s3 --extra postgres --extra spark --extra demo -o deploy/spark.lock; \
+	echo setuptools > "$$folder/build.in"; \
+	compile "$$folder/build.in" -c requirements.lock --no-annotate -o deploy/build.lock
+	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock deploy/*.lock; then \
+	    echo "A lock must name no server and no folder." >&2; exit 1; fi
 
 clean:  ## Remove .venv, build folders and tools' caches (not the jars)
 	@rm -rf .coverage .venv build dist ./*.egg-info .hypothesis .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
