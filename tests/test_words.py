@@ -22,6 +22,7 @@ TEXTS = (
     "catalog_service",
     "tablestore",
     "pyspark_tablestore",
+    "deploy",
     "tests",
     "docs",
     "README.md",

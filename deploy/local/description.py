@@ -152,9 +152,14 @@ def on_this_machine(service: Service, ports: Ports, secrets: Path) -> Service:
     return replace(
         service,
         command=tuple(str(service.files.get(argument, put(argument))) for argument in service.command),
-        environment={name: put(value) for name, value in service.environment.items()},
+        environment={name: _own_host(value, ports) or put(value) for name, value in service.environment.items()},
         check=tuple(map(put, service.check)),
     )
+
+
+def _own_host(value: str, ports: Ports) -> str | None:
+    """The address of a host whose name is a whole variable; as a word of a command a name may be something else."""
+    return LOOPBACK if value in {name for name, _ in ports} else None
 
 
 class _Put:

@@ -154,7 +154,7 @@ def deployed(
         ports = _ports(services)
         for service in _left(in_order(services, wanted), without):
             if service.name in SERVED:
-                servers.start(service, stack)
+                servers.start(on_this_machine(service, ports, secrets), stack)
                 ports |= _served(service, servers)
                 continue
             part = _part(service, ports, servers, settings or {})
@@ -163,8 +163,7 @@ def deployed(
             part.start()
             say(_line(service, ports))
         deployment.environment = dict(_part(services["client"], ports, servers, settings or {}).service.environment)
-        if servers.spark is not None:
-            deployment.environment["SPARK_MASTER"] = servers.spark.url
+        deployment.environment["SPARK_LOCAL_IP"] = LOOPBACK
         yield deployment
 
 

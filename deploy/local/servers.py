@@ -76,8 +76,9 @@ class Servers:
         self.say(f"Kafka at {self.kafka.bootstrap}")
 
     def start_spark(self, service: Service, stack: ExitStack) -> None:
-        """Starts a master; its workers are those of the service ``spark-worker``, and begin with it."""
-        self.spark = stack.enter_context(SparkCluster(self.folder / "spark"))
+        """Starts a master and two workers, which have only a bare Python, and AWS's variables as in compose.yaml."""
+        of_aws = {name: value for name, value in service.environment.items() if name.startswith("AWS_")}
+        self.spark = stack.enter_context(SparkCluster(self.folder / "spark", environment=of_aws))
         self._address(service, self.spark.url.removeprefix("spark://"))
         self.say(f"Spark at {self.spark.url}, {len(self.spark.workers)} workers")
 

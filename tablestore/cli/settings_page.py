@@ -39,7 +39,7 @@ FURTHER = (
     (
         "TABLESTORE_CACHE",
         "Spark's sessions, brokers of tests",
-        "the folder of Delta's and Kafka's jars; default: `~/.cache/tablestore`",
+        "the folder of Spark's and Kafka's jars; default: `~/.cache/tablestore`",
     ),
     (
         "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN",
@@ -80,15 +80,14 @@ class Setting:
 
 
 def settings() -> list[Setting]:
-    """Returns the settings in the order in which the commands name them first."""
+    """Returns the settings in the order in which the commands name them first: the service's own come first."""
     found: dict[str, Setting] = {}
-    for name, command in _commands(typer.main.get_command(app)):
+    for name, command in sorted(_commands(typer.main.get_command(app)), key=lambda one: one[0] != "serve"):
         for option in command.params:
             variable = getattr(option, "envvar", None)
             if not variable:
                 continue
             before = found.get(variable)
-            # the service's own words for an option come first, because it is the first command
             found[variable] = Setting(
                 variable=variable,
                 option=max(option.opts, key=len),

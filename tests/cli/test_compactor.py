@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import signal
 from collections.abc import Callable
@@ -12,7 +13,11 @@ import polars as pl
 import pytest
 
 from compaction.compact import plan_compaction
+from compaction.compactor import Outcome
+from filestore.errors import Conflict, TableStoreError, Unavailable
+from filestore.process_log import LogFormat
 from tablestore import Store, Table
+from tablestore.cli.report import report_to
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
 from tests.waiting import until
@@ -142,3 +147,14 @@ def test_a_table_that_failed_is_a_record_with_its_code(store: Store, orders: Tab
     assert failed["duty"] == "compaction"
     assert failed["code"]
     assert victim.path in failed["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "level"), [(Conflict("another was faster"), logging.INFO), (Unavailable("no answer"), logging.ERROR)]
+)
+def test_a_lost_race_is_no_error_in_the_log(
+    caplog: pytest.LogCaptureFixture, error: TableStoreError, level: int
+) -> None:
+    report_to(LogFormat.json).outcome(Outcome("shop.orders", "compaction", error=error))
+    (record,) = caplog.records
+    assert (record.levelno, record.getMessage()) == (level, error.message)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tablestore import Store
+from tablestore.cli.secrets import secret
 from tablestore.cli.settings_page import FURTHER, page, settings
 from tests.cli.conftest import Run
 from tests.cli.programs import ROOT
@@ -42,6 +43,23 @@ def test_a_database_and_a_token_may_be_in_files(
     assert "s3cret" not in twice.output
 
 
+@pytest.mark.parametrize(
+    ("text", "value"), [("a b\n", "a b"), ("a\r\n", "a"), (" a ", " a "), ("a\nb\n", "a\nb"), ("", "")]
+)
+def test_only_line_breaks_at_the_end_do_not_belong_to_a_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, text: str, value: str
+) -> None:
+    (tmp_path / "secret").write_bytes(text.encode())
+    monkeypatch.setenv("X_FILE", str(tmp_path / "secret"))
+    assert secret("X") == value
+    monkeypatch.setenv("X", "")
+    assert secret("X") == value
+    monkeypatch.delenv("X_FILE")
+    assert secret("X") == ""
+    monkeypatch.delenv("X")
+    assert secret("X") is None
+
+
 def test_a_file_that_is_not_there_is_an_error(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TABLESTORE_TOKEN_FILE", str(tmp_path / "missing"))
     result = run("databases")
@@ -61,6 +79,7 @@ def test_an_empty_file_does_not_let_everybody_in(
 ) -> None:
     (tmp_path / "token").write_text(text)
     monkeypatch.setenv("TABLESTORE_TOKEN_FILE", str(tmp_path / "token"))
-    result = run("serve", "--warehouse", tmp_path / "served", "--port", 0)
+    # where other machines could reach it, so that it ends if the token were taken for none
+    result = run("serve", "--warehouse", tmp_path / "served", "--port", 0, "--host", "0.0.0.0")
     assert result.exit_code == 1
     assert "error[token-empty]" in result.output

@@ -48,6 +48,14 @@ def test_a_service_finds_its_own_port_by_number() -> None:
     assert put("client", "8080", "http://127.0.0.1:8080/ready") == ("8080", "http://127.0.0.1:8080/ready")
 
 
+def test_a_host_alone_is_an_address_in_a_variable_and_not_in_a_command() -> None:
+    """`tablestore compactor` in the service `compactor` is a command."""
+    service = Service("compactor", "image", ("tablestore", "compactor"), {"HOST": "spark-master", "NAME": "other"})
+    here = on_this_machine(service, PORTS, SECRETS)
+    assert here.command == ("tablestore", "compactor")
+    assert dict(here.environment) == {"HOST": "127.0.0.1", "NAME": "other"}
+
+
 def test_secrets_and_files_are_in_other_folders() -> None:
     service = Service("client", "image", ("python", "/x.py", "/run/secrets/token"), files={"/x.py": Path("/here/x.py")})
     assert on_this_machine(service, {}, SECRETS).command == ("python", "/here/x.py", "/elsewhere/token")

@@ -126,12 +126,13 @@ def test_secrets_in_settings_are_those_that_services_get() -> None:
         asked = set(
             re.findall(r"/run/secrets/([a-z0-9.-]+)", str((service.get("command"), service.get("environment"))))
         )
-        assert asked <= set(service.get("secrets", ())), name
-    of_service = set(document["services"]["service"]["secrets"])
+        of_service = service.get("secrets", ())
+        assert asked <= {one if isinstance(one, str) else one["target"].partition("/")[0] for one in of_service}, name
+        assert {one if isinstance(one, str) else one["source"] for one in of_service} <= made, name
     named = {
         v.rpartition("/")[2] for v in read_settings(DEPLOY / "settings.env").values() if v.startswith("/run/secrets")
     }
-    assert named == of_service
+    assert named == set(document["services"]["service"]["secrets"])
 
 
 @pytest.mark.parametrize(
