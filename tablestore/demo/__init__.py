@@ -5,9 +5,11 @@ days    the changes of each day, and the rows that the table must have then: pur
 replay  replays changes, and checks that each arrived exactly once; fingerprints: pure as well
 steps   the steps of the demo                       live    the step with a concurrent reader and writer
 run     runs the steps in order                     report  prints the results
-quiet   redirects Spark's output to a file
+places  where it runs: in a folder, or on a deployment
+advice  commands to try next                        quiet   redirects Spark's output to a file
 """
 
-from tablestore.demo.run import DemoSettings, run_demo
+from tablestore.demo.places import Deployment, Folder
+from tablestore.demo.run import run_demo
 
-__all__ = ["DemoSettings", "run_demo"]
+__all__ = ["Deployment", "Folder", "run_demo"]

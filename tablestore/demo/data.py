@@ -17,7 +17,9 @@ import polars as pl
 
 from filestore.errors import Unavailable
 
-__all__ = ["TABLES", "DemoTable", "read_frames"]
+__all__ = ["DATABASE", "TABLES", "DemoTable", "read_frames"]
+
+DATABASE = "nyc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,7 @@ class DemoTable:
     @property
     def identifier(self) -> str:
         """The table's name with its database, ``database.table``."""
-        return f"nyc.{self.name}"
+        return f"{DATABASE}.{self.name}"
 
 
 TABLES: Mapping[str, DemoTable] = {

@@ -62,6 +62,9 @@ class _Reader(threading.Thread):
 def follow_writer(stage: Stage, days: Sequence[date], done: Sequence[date]) -> None:
     """Writes those days without Spark while a reader follows; `done` are the days before them."""
     story = stage.story
+    if not stage.logged:
+        _write_alone(stage, days)
+        return
     with connect(stage.store.target, stage.store.token) as own:
         reader, snapshots = _write_and_read(stage, own.managed_table(FLIGHTS), days)
     changes = pl.concat(reader.changes)
@@ -84,6 +87,18 @@ def follow_writer(stage: Stage, days: Sequence[date], done: Sequence[date]) -> N
         == fingerprint(stage.store.managed_table(FLIGHTS).scan().to_polars()),
         "the changes, replayed, give the table, row for row",
     )
+
+
+def _write_alone(stage: Stage, days: Sequence[date]) -> None:
+    """Writes those days; no reader follows a table without a log."""
+    began, snapshots = stage.story.seconds(), []
+    with connect(stage.store.target, stage.store.token) as own:
+        table = own.managed_table(FLIGHTS)
+        for day in days:
+            snapshots += [table.write(departures(stage.flights, day)), table.write(arrivals(stage.flights, day))]
+    what = f"{days[0]:%b %d}-{days[-1]:%b %d}, no Spark"
+    stage.story.happened(event("flights", what, snapshots, stage.story.seconds() - began))
+    stage.story.say("No reader follows, because these tables have no log: name brokers with --kafka")
 
 
 def _write_and_read(stage: Stage, table: Table, days: Sequence[date]) -> tuple[_Reader, list[Snapshot]]:

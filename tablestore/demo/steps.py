@@ -12,7 +12,7 @@ import polars as pl
 from pyspark.sql import DataFrame, SparkSession
 
 from filestore.model.snapshot import Snapshot
-from tablestore.demo.data import TABLES
+from tablestore.demo.data import DATABASE, TABLES
 from tablestore.demo.days import arrivals, departures, expected, known_by, schedule
 from tablestore.demo.replay import fingerprint
 from tablestore.demo.report import Event, Story
@@ -33,14 +33,19 @@ class Stage:
         frames: The data by table.
         store: The store, over REST.
         spark: The Spark session.
-        inbox: The folder of files for Spark.
+        inbox: The folder of files for Spark; None if its executors do not find files of this machine.
     """
 
     story: Story
     frames: Mapping[str, pl.DataFrame]
     store: Store
     spark: SparkSession
-    inbox: Path
+    inbox: Path | None
+
+    @property
+    def logged(self) -> bool:
+        """Whether the table of flights has a log, so that a reader can follow it."""
+        return bool(self.store.managed_table(FLIGHTS).definition.options["log.system"] != "none")
 
     @property
     def flights(self) -> pl.DataFrame:
@@ -56,11 +61,12 @@ def check_keys(story: Story, frames: Mapping[str, pl.DataFrame]) -> None:
         story.check(unique, f"{name}: {keys.height:,} rows, one for each ({', '.join(table.key)})")
 
 
-def create(store: Store) -> None:
-    """Creates the database and its tables."""
-    store.create_database("nyc")
+def create(store: Store, options: Mapping[str, str]) -> None:
+    """Creates the database and its tables, all of them with these options besides their own."""
+    store.create_database(DATABASE)
     for table in TABLES.values():
-        store.create_table(table.identifier, table.columns, primary_key=table.key, options=table.options)
+        both = {**table.options, **options}
+        store.create_table(table.identifier, table.columns, primary_key=table.key, options=both)
 
 
 def load(stage: Stage) -> None:
@@ -94,15 +100,17 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
         fingerprint(table.scan().to_polars()) == fingerprint(expected(stage.flights, days)),
         "the table holds the changes of all days, and no cancelled flight",
     )
-    story.check(_covers_log(table.snapshots()), "each version names the log offsets that it covers")
+    if stage.logged:
+        story.check(_covers_log(table.snapshots()), "each version names the log offsets that it covers")
 
 
 def other_readers(stage: Stage, days: Sequence[date]) -> None:
     """Reads the folder with Delta for Spark and polars, without this project's code."""
-    location = stage.store.managed_table(FLIGHTS).location
+    table = stage.store.managed_table(FLIGHTS)
+    location, options = table.location, table.filestore.storage.delta_options()
     with stage.story.progress("reading"):
         by_spark = pl.from_arrow(stage.spark.read.format("delta").load(location).toArrow())
-        by_polars = pl.scan_delta(location).collect()
+        by_polars = pl.scan_delta(location, storage_options=options or None).collect()
     assert isinstance(by_spark, pl.DataFrame)
     wanted = expected(stage.flights, days)
     for reader, rows in (("delta-spark", by_spark), ("polars", by_polars)):
@@ -166,6 +174,9 @@ def _write(stage: Stage, name: str, what: str, commits: Sequence[pl.DataFrame]) 
 
 def _arrived(stage: Stage, rows: pl.DataFrame) -> DataFrame:
     """Writes rows to a file, since Spark usually gets files, and reads them twice as fast as from Arrow."""
+    if stage.inbox is None:
+        return stage.spark.createDataFrame(rows.to_arrow())
+    stage.inbox.mkdir(exist_ok=True)
     file = stage.inbox / f"{len(list(stage.inbox.iterdir()))}.parquet"
     rows.write_parquet(file)
     return stage.spark.read.parquet(str(file))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tablestore.demo.run import make_room
+from tablestore.demo.places import make_room
 from tests.cli.programs import ROOT, Program
 from tests.depth import Depth
 

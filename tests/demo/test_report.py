@@ -47,5 +47,5 @@ def test_one_is_not() -> None:
 
 @pytest.mark.parametrize(("succeeded", "code"), [(True, 0), (False, 1)])
 def test_the_exit_code_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, succeeded: bool, code: int) -> None:
-    monkeypatch.setattr(tablestore.demo, "run_demo", lambda _: succeeded)
+    monkeypatch.setattr(tablestore.demo, "run_demo", lambda *_: succeeded)
     assert CliRunner().invoke(app, ["demo", "--warehouse", str(tmp_path)]).exit_code == code
