@@ -325,9 +325,17 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600, help="without what revivals take")
     parser.add_argument("--rate", type=int, default=5000, help="changes a second")
     parser.add_argument("--kill-every", type=float, default=20, help="seconds between two deaths, about")
+    parser.add_argument("--s3", action="store_true", help="a whole deployment: tests.integration.deployed_soak")
     arguments = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="tablestore-soak-"))
-    soak(folder, arguments.seconds, arguments.rate, arguments.kill_every, Console())
+    folder.chmod(0o755)  # PostgreSQL does not run as root
+    if arguments.s3:
+        from tests.integration import deployed_soak  # imported here, because it needs S3 and Spark
+
+        rate = min(arguments.rate, 1000)  # of each writer; a commit is a few requests to S3
+        deployed_soak.run(folder, arguments.seconds, rate, arguments.kill_every, Console())
+    else:
+        soak(folder, arguments.seconds, arguments.rate, arguments.kill_every, Console())
     shutil.rmtree(folder)
     return 0
 

@@ -149,6 +149,22 @@ class _Server(S3Endpoint):
     ) -> None:
         self._end()
 
+    def kill(self) -> None:
+        """Ends it at once, as a crash would; `restart` starts it again."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    def restart(self) -> None:
+        """Starts it again, at the same address, with what it keeps on disk: `MotoServer` keeps nothing there."""
+        self._start()
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        assert self._process is not None
+        return self._process.pid
+
     @property
     def log(self) -> Path:
         """What the process has printed."""
@@ -160,7 +176,7 @@ class _Server(S3Endpoint):
 
     def _start(self) -> None:
         command, variables = self._command()
-        with self.log.open("wb") as output:
+        with self.log.open("ab") as output:
             self._process = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -215,8 +231,8 @@ class VersityServer(_Server):
 
     def _command(self) -> tuple[list[str], dict[str, str]]:
         data, metadata = self.folder / "data", self.folder / "metadata"
-        data.mkdir()
-        metadata.mkdir()
+        data.mkdir(exist_ok=True)
+        metadata.mkdir(exist_ok=True)
         command = [str(versitygw()), "--port", f"127.0.0.1:{self._port}", "--region", self.region]
         command += ["--keep-alive", "--quiet", "--access-log", str(self.access_log), "posix"]
         if not _has_attributes(data):  # then an object and its ETag are two files, which do not change at once
