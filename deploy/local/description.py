@@ -20,6 +20,7 @@ __all__ = [
     "Ports",
     "Service",
     "in_order",
+    "left_out",
     "on_this_machine",
     "read",
     "read_settings",
@@ -143,6 +144,12 @@ def in_order(services: Mapping[str, Service], wanted: Sequence[str]) -> list[Ser
     for name in wanted:
         add(name, ())
     return list(ordered.values())
+
+
+def left_out(service: Service, without: Sequence[str]) -> Service:
+    """Returns the service without the variables that name the address of a service that does not run."""
+    names = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, without))}):\d" if without else r"(?!)")
+    return replace(service, environment={k: v for k, v in service.environment.items() if not names.search(v)})
 
 
 def on_this_machine(service: Service, ports: Ports, secrets: Path) -> Service:

@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from deploy.local.description import LOOPBACK, Service, in_order, on_this_machine, read
+from deploy.local.description import LOOPBACK, Service, in_order, left_out, on_this_machine, read
 from deploy.local.servers import SERVED, Servers
 from tests.servers.system import die_with_the_parent, free_ports
 from tests.waiting import until
@@ -144,7 +144,7 @@ def deployed(
     Raises:
         PartEnded: A part did not start.
     """
-    services = read(ROOT / "deploy")
+    services = {name: left_out(service, without) for name, service in read(ROOT / "deploy").items()}
     wanted = [name for name, service in services.items() if name not in without and not service.profiles]
     secrets = folder / "secrets"
     subprocess.run([ROOT / "deploy" / "secrets.sh", secrets], check=True, capture_output=True)

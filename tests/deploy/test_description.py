@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.description import Service, in_order, on_this_machine, read, settings_of
+from deploy.local.description import Service, in_order, left_out, on_this_machine, read, settings_of
 from tests.deploy.test_files import DEPLOY
 
 SECRETS = Path("/elsewhere")
@@ -66,6 +66,13 @@ def test_environment_and_check_are_put_in_place_as_the_command_is() -> None:
     here = on_this_machine(service, PORTS, SECRETS)
     assert dict(here.environment) == {"PORT": "20001"}
     assert here.check == ("ask", "http://127.0.0.1:20001")
+
+
+def test_what_is_left_out_is_named_in_no_variable() -> None:
+    """Else a service would wait for brokers that are not there."""
+    service = Service("client", "image", environment={"A": "x=http://s3:7070;y=1", "B": "my-s3:7070", "C": "s3://lake"})
+    assert dict(left_out(service, ["s3", "kafka"]).environment) == {"B": "my-s3:7070", "C": "s3://lake"}
+    assert left_out(service, []) == service
 
 
 def test_what_a_service_needs_starts_before_it() -> None:
