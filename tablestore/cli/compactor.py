@@ -186,7 +186,9 @@ def _ending(stopping: threading.Event) -> Iterator[None]:
     kinds = (signal.SIGTERM, signal.SIGINT)
 
     def stop(_: int, __: FrameType | None) -> None:
-        stopping.set()
+        # The event's lock is not reentrant, and the signal may interrupt this thread while it holds it, on its way into
+        # `wait`: so another thread sets the event, and this one goes on into the wait.
+        threading.Thread(target=stopping.set, name="stopping", daemon=True).start()
         for kind in kinds:
             signal.signal(kind, before[kind])
 

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 import signal
+import threading
 from collections.abc import Callable
 
 import httpx
@@ -17,6 +18,7 @@ from compaction.compactor import Outcome
 from filestore.errors import Conflict, TableStoreError, Unavailable
 from filestore.process_log import LogFormat
 from tablestore import Store, Table
+from tablestore.cli.compactor import _ending
 from tablestore.cli.report import report_to
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
@@ -95,6 +97,16 @@ def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signa
     program.process.send_signal(kind)
     assert program.wait() == 0
     assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]
+
+
+@pytest.mark.timeout(60)
+def test_a_signal_on_the_way_into_the_wait_is_no_deadlock() -> None:
+    """Found by a compactor that did not end: the handler took a lock that the interrupted thread held."""
+    stopping = threading.Event()
+    with _ending(stopping):
+        with stopping._cond:  # as `wait` does before it waits
+            signal.raise_signal(signal.SIGTERM)
+        assert stopping.wait(30)
 
 
 @pytest.mark.slow
