@@ -9,6 +9,7 @@ client          `ObjectClient`: the requests that such a store answers
 obstore_client  S3 through obstore
 fsspec_client   every file system of fsspec
 s3fs_client     S3 through s3fs
+multipart       large objects in S3, uploaded in parts
 s3_settings     how a process reaches S3, and finds its credentials
 refusals        the errors, one function for each cause
 retries         which requests are repeated

@@ -84,7 +84,7 @@ class ObjectClient(Protocol):
         """Returns the tags of the objects in a folder by their names, without those in folders below it."""
 
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
-        """Writes an object in parts of `PART_BYTES` (S3's multipart upload) and repeats parts that fail.
+        """Writes an object in parts of `PART_BYTES` (S3's multipart upload) and repeats requests that fail.
 
         If `parts` raises an error, no object is written, and the error is raised.
         """

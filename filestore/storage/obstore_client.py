@@ -9,7 +9,6 @@ import os
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
@@ -26,8 +25,9 @@ from obstore.store import S3Store
 
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, NotFound, TableStoreError
-from filestore.storage.client import PART_BYTES, Tail
+from filestore.storage.client import Tail
 from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
+from filestore.storage.multipart import MultipartUploads
 from filestore.storage.refusals import (
     busy,
     cut_short,
@@ -41,8 +41,6 @@ from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, cred
 
 __all__ = ["ObstoreClient"]
 
-_PARTS_AT_ONCE = 3
-_PART_RETRIES = 4
 _RENEWED_AFTER = timedelta(minutes=5)
 _EMPTY = ("NotPartial", "InvalidRange", "416")
 
@@ -57,25 +55,26 @@ class ObstoreClient:
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings.resolved()
         self._credentials = None if settings.anonymous else _Credentials(self._settings)
+        self._uploads = MultipartUploads(self._settings)
         self._lock = threading.Lock()
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: dict[str, S3Store] = {}
 
     def get(self, path: str) -> bytes:
         """Returns an object."""
         bucket, key = self._at(path)
         with _errors("read", path):
-            return bytes(obstore.get(bucket.plain, key).bytes())
+            return bytes(obstore.get(bucket, key).bytes())
 
     def get_tail(self, path: str, most: int) -> Tail:
         """Returns the last bytes of an object."""
         bucket, key = self._at(path)
         with _errors("read", path):
             try:
-                found = obstore.get(bucket.plain, key, options={"range": {"suffix": most}})
+                found = obstore.get(bucket, key, options={"range": {"suffix": most}})
             except BaseError as error:
                 if not any(word in str(error) for word in _EMPTY):
                     raise
-                found = obstore.get(bucket.plain, key)  # the end of an empty object cannot be asked for
+                found = obstore.get(bucket, key)  # the end of an empty object cannot be asked for
             data = bytes(found.bytes())
         size = found.meta["size"]
         if len(data) != min(most, size):
@@ -87,7 +86,7 @@ class ObstoreClient:
         bucket, key = self._at(path)
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         with _errors("read", path):
-            found = obstore.get_ranges(bucket.plain, key, starts=starts, ends=ends, coalesce=0)
+            found = obstore.get_ranges(bucket, key, starts=starts, ends=ends, coalesce=0)
         return [bytes(data) for data in found]
 
     def put(self, path: str, data: bytes, *, create: bool = False) -> None:
@@ -95,13 +94,13 @@ class ObstoreClient:
         bucket, key = self._at(path)
         with _errors("write", path):
             mode = "create" if create else "overwrite"
-            obstore.put(bucket.plain, key, data, mode=mode, use_multipart=False)  # type: ignore[arg-type]
+            obstore.put(bucket, key, data, mode=mode, use_multipart=False)  # type: ignore[arg-type]
 
     def get_tagged(self, path: str) -> TaggedFile:
         """Returns an object with its tag."""
         bucket, key = self._at(path)
         with _errors("read", path):
-            found = obstore.get(bucket.plain, key)
+            found = obstore.get(bucket, key)
             data = bytes(found.bytes())
         return TaggedFile(data, _tag(found.meta), int(found.meta["last_modified"].timestamp() * 1000))
 
@@ -111,7 +110,7 @@ class ObstoreClient:
         mode: Any = "create" if tag is None else {"e_tag": f'"{tag}"'}
         try:
             with _errors("write", path):
-                written = obstore.put(bucket.plain, key, data, mode=mode, use_multipart=False)
+                written = obstore.put(bucket, key, data, mode=mode, use_multipart=False)
         except AlreadyExists as error:
             raise file_changed(path) from error
         except NotFound as error:
@@ -124,28 +123,19 @@ class ObstoreClient:
         """Returns the tags of the objects in a folder."""
         bucket, key = self._at(folder)
         with _errors("list", folder):
-            found = obstore.list_with_delimiter(bucket.plain, key)
+            found = obstore.list_with_delimiter(bucket, key)
         return {meta["path"].rpartition("/")[2]: _tag(meta) for meta in found["objects"]}
 
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
         """Writes an object in parts."""
-        bucket, key = self._at(path)
-        with _errors("write", path):
-            obstore.put(
-                bucket.persistent,
-                key,
-                iter(parts),
-                use_multipart=True,
-                chunk_size=PART_BYTES,
-                max_concurrency=_PARTS_AT_ONCE,
-            )
+        self._uploads.upload(path, parts)
 
     def exists(self, path: str) -> bool:
         """Whether there is such an object."""
         bucket, key = self._at(path)
         try:
             with _errors("look for", path):
-                obstore.head(bucket.plain, key)
+                obstore.head(bucket, key)
         except NotFound:
             return False
         return True
@@ -155,7 +145,7 @@ class ObstoreClient:
         bucket, key = self._at(folder)
         root = folder[: len(folder) - len(key)]
         with _errors("list", folder):
-            for batch in obstore.list(bucket.plain, key, chunk_size=1000):
+            for batch in obstore.list(bucket, key, chunk_size=1000):
                 for meta in batch:
                     modified_ms = int(meta["last_modified"].timestamp() * 1000)
                     yield FileInfo(root + meta["path"], meta["size"], modified_ms)
@@ -165,9 +155,9 @@ class ObstoreClient:
         bucket, key = self._at(folder)
         with _errors("list", folder):
             if not after:
-                found = obstore.list_with_delimiter(bucket.plain, key)["objects"]
+                found = obstore.list_with_delimiter(bucket, key)["objects"]
             else:  # it lists folders below, too: those that follow the text
-                pages = obstore.list(bucket.plain, key, offset=f"{key}/{after}", chunk_size=1000)
+                pages = obstore.list(bucket, key, offset=f"{key}/{after}", chunk_size=1000)
                 found = [meta for page in pages for meta in page]
         names = (meta["path"].removeprefix(f"{key}/") for meta in found)
         return [name for name in names if "/" not in name]
@@ -184,51 +174,40 @@ class ObstoreClient:
         for some in by_bucket.values():
             bucket = self._at(some[0])[0]
             with _errors("delete", some[0]):
-                obstore.delete(bucket.plain, [self._at(path)[1] for path in some])
+                obstore.delete(bucket, [self._at(path)[1] for path in some])
 
-    def _at(self, path: str) -> tuple[_Bucket, str]:
+    def _at(self, path: str) -> tuple[S3Store, str]:
         name, _, key = path.partition("://")[2].partition("/")
         with self._lock:
             if name not in self._buckets:
-                self._buckets[name] = _Bucket.open(name, self._settings, self._credentials)
+                self._buckets[name] = _bucket(name, self._settings, self._credentials)
             return self._buckets[name], key
 
 
-@dataclass(frozen=True, slots=True)
-class _Bucket:
-    """A bucket twice: as `plain` it repeats nothing, as `persistent` the parts of an upload."""
-
-    plain: S3Store
-    persistent: S3Store
-
-    @classmethod
-    def open(cls, name: str, settings: S3Settings, credentials: _Credentials | None) -> _Bucket:
-        config: dict[str, Any] = {
-            "region": settings.region,
-            "virtual_hosted_style_request": not settings.path_style,
-            "skip_signature": credentials is None,
-        }
-        client: dict[str, Any] = {
-            "connect_timeout": timedelta(seconds=CONNECT_S),
-            "timeout": timedelta(seconds=REQUEST_S),
-        }
-        if settings.endpoint is not None:
-            config["endpoint"] = settings.endpoint
-            client["allow_http"] = settings.endpoint.startswith("http://")
-        if authorities := os.environ.get("AWS_CA_BUNDLE"):
-            with open(authorities, "rb") as file:
-                client["root_certificate"] = file.read()
-        plain, persistent = (
-            S3Store(
-                name,
-                config=config,  # type: ignore[arg-type]
-                client_options=client,  # type: ignore[arg-type]
-                credential_provider=credentials,
-                retry_config={"max_retries": retries, "retry_timeout": timedelta(seconds=REQUEST_S)},
-            )
-            for retries in (0, _PART_RETRIES)
-        )
-        return cls(plain, persistent)
+def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -> S3Store:
+    """Opens a bucket; requests are not repeated."""
+    config: dict[str, Any] = {
+        "region": settings.region,
+        "virtual_hosted_style_request": not settings.path_style,
+        "skip_signature": credentials is None,
+    }
+    client: dict[str, Any] = {
+        "connect_timeout": timedelta(seconds=CONNECT_S),
+        "timeout": timedelta(seconds=REQUEST_S),
+    }
+    if settings.endpoint is not None:
+        config["endpoint"] = settings.endpoint
+        client["allow_http"] = settings.endpoint.startswith("http://")
+    if authorities := os.environ.get("AWS_CA_BUNDLE"):
+        with open(authorities, "rb") as file:
+            client["root_certificate"] = file.read()
+    return S3Store(
+        name,
+        config=config,  # type: ignore[arg-type]
+        client_options=client,  # type: ignore[arg-type]
+        credential_provider=credentials,
+        retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
+    )
 
 
 class _Credentials:

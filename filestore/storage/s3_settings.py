@@ -13,7 +13,7 @@ from filestore.errors import InvalidRequest, Unavailable, Unsupported
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-__all__ = ["CONNECT_S", "REQUEST_S", "S3Settings", "credentials_of"]
+__all__ = ["CONNECT_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client"]
 
 CONNECT_S, REQUEST_S = 5, 60
 """How many seconds a client waits for a connection, and for a reply."""
@@ -113,6 +113,33 @@ def credentials_of(settings: S3Settings) -> Credentials:
             code="no-credentials",
         )
     return found
+
+
+def plain_client(settings: S3Settings, connections: int) -> Any:
+    """Opens botocore's client, which repeats nothing. REQUIRES: the settings are resolved.
+
+    Args:
+        settings: How to reach S3.
+        connections: How many requests may run at once.
+    """
+    session = _session(settings.profile)
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=CONNECT_S,
+        read_timeout=REQUEST_S,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        s3={"addressing_style": "path" if settings.path_style else "virtual"},
+        max_pool_connections=connections,
+        # checksums in trailers, botocore's default, are unknown to many servers
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        **({"signature_version": UNSIGNED} if settings.anonymous else {}),
+    )
+    if not settings.anonymous:
+        credentials_of(settings)  # raises an error that says what is missing
+    return session.create_client("s3", settings.region, endpoint_url=settings.endpoint, config=config)
 
 
 def _session(profile: str | None) -> Any:

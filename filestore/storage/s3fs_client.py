@@ -5,7 +5,7 @@ Where a call of fsspec needs several requests, it calls S3's operation itself by
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from filestore.errors import TableStoreError
 from filestore.storage.client import Tail
 from filestore.storage.fsspec_client import FsspecClient, translated, whole
 from filestore.storage.interface import TaggedFile
+from filestore.storage.multipart import MultipartUploads
 from filestore.storage.refusals import file_changed
 from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
 
@@ -39,6 +40,7 @@ class S3fsClient(FsspecClient):
             credentials_of(found)  # raises an error that says what is missing; s3fs would ask without a signature
         super().__init__("s3", _file_system(found))
         self._settings = found
+        self._uploads = MultipartUploads(found)
 
     def get(self, path: str) -> bytes:
         """Returns an object by one request: s3fs would ask for its size first, to read large ones in parts."""
@@ -83,6 +85,10 @@ class S3fsClient(FsspecClient):
             if refusal == "PreconditionFailed" or (refusal == "NoSuchKey" and tag is not None):
                 raise file_changed(path) from error
             raise
+
+    def upload(self, path: str, parts: Iterable[bytes]) -> None:
+        """Writes an object in parts."""
+        self._uploads.upload(path, parts)
 
     def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder, by a request for each 1,000 of them."""

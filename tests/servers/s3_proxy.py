@@ -27,6 +27,7 @@ from io import BufferedReader
 from threading import Event, Lock, Thread
 from typing import Self
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
+from xml.sax.saxutils import escape, unescape
 
 from tests.servers.s3 import S3Endpoint
 from tests.servers.system import Startable, free_ports
@@ -71,6 +72,7 @@ class Fault(StrEnum):
     CUT_OFF = "cut off"  # the connection ends in the middle of the reply's body
     SLOW_BODY = "slow body"  # the reply's body takes `S3Proxy.slow_s`
     DROP_CONDITIONS = "drop conditions"  # the server sees neither If-None-Match nor If-Match
+    PARTLY = "partly"  # of the objects of a DELETE_MANY a half is deleted; the reply has an error for each other one
 
 
 BEFORE = (Fault.SLOW_DOWN, Fault.CONFLICT, Fault.RESET, Fault.TIME_OUT)
@@ -244,6 +246,9 @@ class S3Proxy(Startable, S3Endpoint):
             for _ in _pieces(reader, request):
                 pass
             return _answer_with(fault, client, request, stopping)
+        if fault is Fault.PARTLY:
+            _send(client, *self._deleted_partly(call.bucket, b"".join(_pieces(reader, request))))
+            return True
         head = _signed_again(request, self) if fault is Fault.DROP_CONDITIONS else request
         reply, pieces = upstream.ask(head, _pieces(reader, request))
         if fault is None or fault is Fault.DROP_CONDITIONS:
@@ -263,6 +268,22 @@ class S3Proxy(Startable, S3Endpoint):
         for at in range(0, len(body), size):
             stopping.wait(self.slow_s / SLOW_PIECES)
             yield body[at : at + size]
+
+    def _deleted_partly(self, bucket: str, body: bytes) -> tuple[_Head, Iterator[bytes]]:
+        """Deletes every second object that the request names; returns the reply."""
+        keys = [unescape(key) for key in re.findall(r"<Key>(.*?)</Key>", body.decode())]
+        with self._server.client() as s3:
+            for key in keys[::2]:
+                s3.delete_object(Bucket=bucket, Key=key)
+        entries = [f"<Deleted><Key>{escape(key)}</Key></Deleted>" for key in keys[::2]]
+        entries += [
+            f"<Error><Key>{escape(key)}</Key><Code>InternalError</Code><Message>Try again.</Message></Error>"
+            for key in keys[1::2]
+        ]
+        namespace = "http://s3.amazonaws.com/doc/2006-03-01/"
+        reply = f'<?xml version="1.0"?><DeleteResult xmlns="{namespace}">{"".join(entries)}</DeleteResult>'.encode()
+        headers = (("Content-Type", "application/xml"), ("Content-Length", str(len(reply))))
+        return _Head("HTTP/1.1 200 OK", headers), iter((reply,))
 
     def _record(self, request: _Head) -> Call:
         kind, bucket, key = _asked(request)

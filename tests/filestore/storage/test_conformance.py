@@ -16,12 +16,11 @@ import pytest
 from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
 from filestore.files.parquet import ParquetReader
 from filestore.storage.client import PART_BYTES, TAIL_BYTES
-from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from filestore.storage.locations import storage_of
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.race_probe import require_exclusive
-from tests.filestore.storage.places import Place, s3_place
+from tests.filestore.storage.places import Place, content, put, s3_place
 from tests.servers.s3 import S3Endpoint
 
 pytestmark = pytest.mark.s3
@@ -48,20 +47,6 @@ def remote(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> P
     """A place whose files can be tagged."""
     server, _, library = request.param.partition("-")
     return s3_place(request.getfixturevalue(server), library, monkeypatch)
-
-
-def put(place: Place, name: str, data: bytes) -> str:
-    """Writes a file as tables do: opened, written, closed, and durable."""
-    path = place.path(name)
-    with place.storage.open_write(path) as file:
-        file.write(data)
-    place.storage.sync(path)
-    return path
-
-
-def content(storage: Storage, path: str) -> bytes:
-    with storage.open_read(path) as source, source.part([(0, source.size)]) as part:
-        return bytes(part.file.read())
 
 
 def test_a_new_file_is_read_by_everybody(place: Place) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from filestore.errors import AlreadyExists, Unsupported
-from filestore.storage import obstore_client, retries, s3fs_client
-from filestore.storage.interface import Storage
+from filestore.errors import AlreadyExists, Unavailable, Unsupported
+from filestore.storage.client import TAIL_BYTES
 from filestore.storage.race_probe import require_exclusive
-from tests.filestore.storage.places import Place, s3_place
+from filestore.storage.refusals import BUSY
+from tests.depth import sampled
+from tests.filestore.storage.places import Place, content, impatient, put, s3_place
 from tests.servers.s3 import S3Endpoint
 from tests.servers.s3_proxy import Call, Chooser, Fault, Kind, S3Proxy
 
@@ -25,7 +27,9 @@ FAILED = (
     Fault.TIME_OUT,
     Fault.TIME_OUT_AFTER,
 )
+LOST = (Fault.SLOW_DOWN, Fault.RESET, Fault.TIME_OUT, Fault.CUT_OFF)
 READS = (Kind.GET, Kind.GET_RANGE, Kind.HEAD, Kind.LIST)
+ATTEMPTS = 6
 
 
 @pytest.fixture
@@ -36,10 +40,7 @@ def proxy(moto: S3Endpoint) -> Iterator[S3Proxy]:
 
 @pytest.fixture(params=["obstore", "s3fs"])
 def place(request: pytest.FixtureRequest, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for client in (obstore_client, s3fs_client):
-        monkeypatch.setattr(client, "REQUEST_S", 1)
-    monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.01)
-    monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.05)
+    impatient(monkeypatch)
     return s3_place(proxy, request.param, monkeypatch)
 
 
@@ -48,13 +49,11 @@ def once(fault: Fault, *kinds: Kind) -> Chooser:
     return lambda call: fault if call.attempt == 1 and call.kind in kinds else None
 
 
-def always(fault: Fault, begin: int = 1) -> Chooser:
-    return lambda call: fault if call.number >= begin else None
+def always(fault: Fault, *kinds: Kind) -> Chooser:
+    return lambda call: fault if call.kind in kinds else None
 
 
-def content(storage: Storage, path: str) -> bytes:
-    with storage.open_read(path) as source, source.part([(0, source.size)]) as part:
-        return bytes(part.file.read())
+# ------------------------------------------------------------------------------------------------ conditional writes
 
 
 @pytest.mark.parametrize("fault", FAILED)
@@ -65,7 +64,7 @@ def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, pr
     assert place.anew().read(place.path("v.json")) == b"ours"
 
 
-@pytest.mark.parametrize("fault", FAILED)
+@pytest.mark.parametrize("fault", sampled(FAILED, fast=7, test=2))
 def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     place.anew().write_new(place.path("v.json"), b"theirs")
     proxy.reset()
@@ -80,6 +79,136 @@ def test_a_store_that_ignores_conditions_is_refused(place: Place, proxy: S3Proxy
     names = iter("abcdefgh")
     with pytest.raises(Unsupported, match="does not keep writers apart"):
         require_exclusive(place.storage, place.folder, lambda: next(names))
+
+
+# ------------------------------------------------------------------------------------------------------------- reads
+
+DATA = os.urandom(5 * TAIL_BYTES)
+
+
+def small(place: Place) -> object:
+    return place.storage.read(place.path("_delta_log/1.json"))
+
+
+def large(place: Place) -> object:
+    return content(place.anew(), place.path("b/large"))
+
+
+def there(place: Place) -> object:
+    return [place.storage.exists(place.path(name)) for name in ("b/large", "b/none")]
+
+
+def names(place: Place) -> object:
+    return sorted(place.storage.list_names(place.path("_delta_log")))
+
+
+def walked(place: Place) -> object:
+    return sorted((info.path, info.size) for info in place.storage.walk(place.folder))
+
+
+CALLS = (small, large, there, names, walked)
+
+
+@pytest.fixture
+def filled(place: Place, proxy: S3Proxy) -> Place:
+    put(place, "b/large", DATA)
+    for version in (1, 2):
+        place.storage.write_new(place.path(f"_delta_log/{version}.json"), b"an entry" * 100)
+    proxy.reset()
+    return place
+
+
+@pytest.mark.parametrize("fault", sampled([*LOST, Fault.SLOW_BODY], fast=5, test=2))
+def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
+    proxy.slow_s = 0.3  # shorter than a client waits
+    for call in CALLS:
+        proxy.choose = once(fault, *READS)
+        expected, times = call(filled), len(proxy.faults)
+        assert times, f"{call.__name__} sends no request that can fail"
+        proxy.reset()
+        proxy.choose = lambda _: None
+        assert call(filled) == expected
+        proxy.reset()
+    assert large(filled) == DATA
+
+
+@pytest.mark.parametrize("fault", sampled(LOST, fast=4, test=2))
+def test_a_store_that_never_answers_is_unavailable_within_bounds(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
+    """It is not damage, not a missing file, and not an empty folder."""
+    for call in CALLS if fault is not Fault.TIME_OUT else CALLS[:1]:
+        proxy.reset()
+        proxy.choose = always(fault, *READS)
+        with pytest.raises(Unavailable, match="retry") as refused:
+            call(filled)
+        assert refused.value.code == BUSY
+        assert all(seen.attempt <= ATTEMPTS for seen in proxy.calls)
+        assert max(seen.attempt for seen in proxy.calls) == ATTEMPTS
+
+
+# --------------------------------------------------------------------------------------------------------- deletions
+
+
+@pytest.mark.parametrize("fault", sampled([*FAILED, Fault.CUT_OFF], fast=8, test=3))
+def test_deletions_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
+    for name in "xyz":
+        put(filled, name, b"")
+    proxy.choose = once(fault, Kind.DELETE, Kind.DELETE_MANY)
+    filled.storage.delete(filled.path("x"))
+    filled.storage.delete_all([filled.path(name) for name in ("x", "y", "z", "none")])
+    assert proxy.faults
+    filled.storage.delete_tree(filled.path("_delta_log"))
+    proxy.choose = lambda _: None
+    assert [info.path for info in filled.anew().walk(filled.folder)] == [filled.path("b/large")]
+
+
+def test_what_a_bulk_deletion_left_is_deleted_by_its_repetition(place: Place, proxy: S3Proxy) -> None:
+    some = [put(place, f"d/{number} &", b"") for number in range(5)]
+    proxy.choose = once(Fault.PARTLY, Kind.DELETE_MANY)
+    place.storage.delete_all(some)
+    assert list(place.anew().walk(place.folder)) == []
+    assert len(proxy.faults) == 1
+
+
+@pytest.mark.parametrize("fault", [Fault.SLOW_DOWN, Fault.PARTLY])
+def test_a_deletion_that_never_succeeds_is_an_error(fault: Fault, place: Place, proxy: S3Proxy) -> None:
+    some = [put(place, f"d/{number}", b"") for number in range(2)]
+    proxy.choose = always(fault, Kind.DELETE_MANY)
+    with pytest.raises(Unavailable) as refused:
+        place.storage.delete_all(some)
+    assert refused.value.code == BUSY
+    assert place.anew().exists(some[1])
+
+
+# ----------------------------------------------------------------------------------------------------------- outages
+
+
+def written(place: Place) -> object:
+    return place.storage.write_new(place.path("v.json"), b"")
+
+
+def replaced(place: Place) -> object:
+    return place.storage.replace(place.path("c.json"), b"")
+
+
+def stored(place: Place) -> object:
+    return put(place, "new", b"x")
+
+
+def deleted(place: Place) -> object:
+    return place.storage.delete(place.path("_delta_log/1.json"))
+
+
+@pytest.mark.parametrize("call", sampled([*CALLS, written, replaced, stored, deleted], fast=9, test=3))
+def test_an_outage_is_unavailable_and_what_comes_after_it_succeeds(
+    call: Callable[[Place], object], filled: Place, proxy: S3Proxy
+) -> None:
+    proxy.stop()
+    with pytest.raises(Unavailable) as refused:
+        call(filled)
+    assert refused.value.code == BUSY
+    proxy.start()
+    call(filled)
+    assert content(filled.anew(), filled.path("b/large")) == DATA
 
 
 def test_calls_are_counted_that_the_faults_hit(place: Place, proxy: S3Proxy) -> None:
