@@ -6,10 +6,10 @@ import json
 from collections.abc import Collection
 
 from filestore import layout
+from filestore.checks.changes import BROKEN
 from filestore.checks.report import Findings, Invariant
 from filestore.delta.log import Commit
 from filestore.delta.state import TableState
-from filestore.errors import TableStoreError
 from filestore.retention.history import history_of
 from filestore.retention.lifetimes import Retained
 from filestore.retention.rules import RETENTION_DOMAIN, TAG_DOMAIN, Tag, first_retained, is_retained, tags_of
@@ -66,7 +66,7 @@ def check_retained_files(store: FileStore, files: Collection[FileInfo], newest: 
     """Checks that files of retained or tagged versions exist; other checks read those of the newest version."""
     try:
         lives = history_of(store.delta_log, newest.version)
-    except (KeyError, TypeError, AttributeError, ValueError, TableStoreError):
+    except BROKEN:
         return  # the check of the Delta log reports it
     retained = Retained(first_retained(newest), tuple(sorted(tag.version for tag in tags_of(newest).values())))
     prefix = layout.join(store.location, "")
