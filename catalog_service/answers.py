@@ -67,7 +67,11 @@ def kafka_table_info(row: TableRow, declaration: KafkaDeclaration) -> TableInfo:
 
 
 def table_info(
-    row: TableRow, location: str, state: TableState | None, storage_options: Mapping[str, str] | None = None
+    row: TableRow,
+    location: str,
+    state: TableState | None,
+    storage_options: Mapping[str, str] | None = None,
+    commits: str = "store",
 ) -> TableInfo:
     """Describes a managed table in full: as its newest version says, or (without one) as it was created."""
     definition = managed(row) if state is None else state.definition
@@ -77,6 +81,7 @@ def table_info(
         table_id=row.table_id,
         location=location,
         storage_options=dict(storage_options or {}),
+        commits=commits,
         columns=column_infos(definition.schema),
         primary_key=list(definition.primary_key),
         partition_by=list(definition.partition_by),

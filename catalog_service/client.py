@@ -22,6 +22,8 @@ from filestore.contexts import Closing
 from filestore.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
+    from catalog_service.claims import storage_of_table
     from catalog_service.embedded import EmbeddedCatalog
     from catalog_service.lease_wire import LeaseInfo, LeaseRequest
     from catalog_service.remote import HttpCatalog
@@ -39,6 +41,7 @@ __all__ = [
     "TableInfo",
     "connect",
     "is_service",
+    "storage_of_table",
     "warehouse_location",
 ]
 
@@ -54,6 +57,7 @@ _HOMES = {
     "CreateTable": "catalog_service.wire",
     "SnapshotInfo": "catalog_service.wire",
     "TableInfo": "catalog_service.wire",
+    "storage_of_table": "catalog_service.claims",
 }
 
 
@@ -143,6 +147,19 @@ class Catalog(Closing, Protocol):
     def release_lease(self, database: str, name: str, owner: str) -> None:
         """Ends a lease, unless it is another owner's. `NotFound` (``database-not-found``, ``table-not-found``)."""
 
+    def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
+        """Returns the newest claim of a table's versions (`filestore.commit.held.Claims`).
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.
+        """
+
+    def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:
+        """Claims a version of a table; returns the newest claim, which is another writer's if that was faster."""
+
+    def publish_claim(self, database: str, name: str, request: PublishRequest) -> NewestClaim:
+        """Notes that a claimed version is in the Delta log; returns the newest claim."""
+
     def close(self) -> None:
         """Closes the connections."""
 
@@ -154,6 +171,7 @@ def connect(
     database: str | None = None,
     storage_options: Mapping[str, str] | None = None,
     brokers: str | None = None,
+    commits: str | None = None,
 ) -> Catalog:
     """Opens a catalog.
 
@@ -168,20 +186,23 @@ def connect(
             knows that for its own warehouse.
         brokers: Kafka's brokers for the logs of tables that are created in a warehouse and name none. A service has
             its own.
+        commits: For a warehouse: what keeps concurrent commits apart, ``store`` or ``catalog`` (decision 93). It is
+            decided when the first database is created; None takes what was decided.
 
     Raises:
         InvalidRequest: ``bad-url``, ``bad-token``, ``ca-file``, ``bad-path``, ``bad-database-url``,
-            ``not-with-a-service``, ``database-needed``, ``bad-storage-option``.
+            ``not-with-a-service``, ``database-needed``, ``bad-storage-option``, ``bad-commits``, ``commits-fixed``.
         Unsupported: ``storage-package``, ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database does not answer. A service gets its first request with the first call.
     """
     target = fspath(target)
     if is_service(target):
-        if database is not None:
-            raise InvalidRequest(
-                "a catalog service has its own database: leave `database` out, or give a warehouse",
-                code="not-with-a-service",
-            )
+        for name, value in (("database", database), ("commits", commits)):
+            if value is not None:
+                raise InvalidRequest(
+                    f"a catalog service has its own database: leave `{name}` out, or give a warehouse",
+                    code="not-with-a-service",
+                )
         if brokers is not None:
             raise InvalidRequest(
                 "a catalog service has its own brokers: leave `brokers` out, or start the service with --brokers",
@@ -192,4 +213,4 @@ def connect(
         return HttpCatalog(target, token)
     from catalog_service.embedded import EmbeddedCatalog  # see `_HOMES`
 
-    return EmbeddedCatalog(target, database, storage_options, brokers)
+    return EmbeddedCatalog(target, database, storage_options, brokers, commits)

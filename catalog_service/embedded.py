@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Self
 
+from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.engine import default_database_url, is_there
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
@@ -36,6 +37,7 @@ class EmbeddedCatalog(Closing):
         database: The URL of the catalog's database. ``<warehouse>/catalog.db`` if None, which needs a local disk.
         storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`.
         brokers: Kafka's brokers for logs of tables that name none: `catalog_service.service.open_service`.
+        commits: Who keeps commits apart: `catalog_service.held_commits.HeldCommits`.
     """
 
     def __init__(
@@ -44,11 +46,13 @@ class EmbeddedCatalog(Closing):
         database: str | None = None,
         storage_options: Mapping[str, str] | None = None,
         brokers: str | None = None,
+        commits: str | None = None,
     ) -> None:
         self._warehouse, self._database = warehouse_and_database(warehouse, database)
         storage_of(self._warehouse, storage_options)  # checks the options
         self._storage_options = dict(storage_options or {})
         self._brokers = brokers
+        self._commits = commits
         self._opening = threading.Lock()
         self._service: CatalogService | None = None
         self._existing_service()
@@ -72,7 +76,11 @@ class EmbeddedCatalog(Closing):
         with self._opening:
             if self._service is None:
                 self._service = open_service(
-                    self._warehouse, self._database, storage_options=self._storage_options, brokers=self._brokers
+                    self._warehouse,
+                    self._database,
+                    storage_options=self._storage_options,
+                    brokers=self._brokers,
+                    commits=self._commits,
                 )
             return self._service
 
@@ -145,6 +153,18 @@ class EmbeddedCatalog(Closing):
     def release_lease(self, database: str, name: str, owner: str) -> None:
         """Ends a lease."""
         self._service_with(database).release_lease(database, name, owner)
+
+    def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
+        """Returns the newest claim of a table's versions."""
+        return self._service_with(database).newest_claim(database, name, table_id)
+
+    def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:
+        """Claims a version."""
+        return self._service_with(database).claim_version(database, name, request)
+
+    def publish_claim(self, database: str, name: str, request: PublishRequest) -> NewestClaim:
+        """Notes that a claimed version is published."""
+        return self._service_with(database).publish_claim(database, name, request)
 
     def close(self) -> None:
         """Closes the database's connections."""

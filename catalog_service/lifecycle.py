@@ -43,6 +43,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from catalog_service.held_commits import HeldCommits
 from catalog_service.locks import LOCK_LOST, NameLocks, lock_lost
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow, managed
@@ -88,6 +89,7 @@ class Lifecycle:
         steps: The operations on files and logs.
         locks: The locks of names.
         ambient: The clock, and the source of ids.
+        commits: Who keeps commits apart.
     """
 
     warehouse: str
@@ -95,6 +97,7 @@ class Lifecycle:
     steps: TableSteps
     locks: NameLocks
     ambient: Ambient
+    commits: HeldCommits
 
     # ------------------------------------------------------------------------------------------ databases
 
@@ -107,7 +110,9 @@ class Lifecycle:
             if row is not None:
                 self._finish_database(name)
             if not self.repository.databases(None, 1):
-                self.steps.check_warehouse(self.warehouse)
+                if not self.commits.in_catalog:
+                    self.steps.check_warehouse(self.warehouse)
+                self.commits.decide()
             row = DatabaseRow(name, State.ACTIVE, comment, self.ambient.now_ms())
             self.repository.add_database(row)
             return row, True

@@ -28,6 +28,7 @@ class Settings:
         port: The port; 0 means any free one.
         database: The catalog's database; ``<warehouse>/catalog.db`` if None, which needs a local disk.
         storage_options: How to reach a warehouse in S3.
+        commits: Who keeps commits apart: `catalog_service.held_commits.HeldCommits`.
         token: The token that requests must send; None: they need none.
         insecure: Whether other machines may reach it without a token.
         tls_cert: A file of certificates (PEM), the service's own first; None: no TLS.
@@ -42,6 +43,7 @@ class Settings:
     port: int = DEFAULT_PORT
     database: str | None = None
     storage_options: Mapping[str, str] = field(default_factory=dict)
+    commits: str | None = None
     token: str | None = None
     insecure: bool = False
     tls_cert: str | None = None

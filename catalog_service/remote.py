@@ -9,6 +9,7 @@ import httpx
 from pydantic import BaseModel, ValidationError
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
+from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.connecting import checked_url, connection_error, http_client, is_tls_error
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
@@ -105,6 +106,18 @@ class HttpCatalog(Closing):
     def release_lease(self, database: str, name: str, owner: str) -> None:
         """Ends a lease."""
         self._change("DELETE", f"{_table(database, name)}/lease", {"owner": owner})
+
+    def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
+        """Returns the newest claim of a table's versions."""
+        return self._get(NewestClaim, f"{_table(database, name)}/commits", {"table_id": table_id})
+
+    def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:
+        """Claims a version."""
+        return self._parsed(NewestClaim, self._change("POST", f"{_table(database, name)}/commits", {}, request))
+
+    def publish_claim(self, database: str, name: str, request: PublishRequest) -> NewestClaim:
+        """Notes that a claimed version is published."""
+        return self._parsed(NewestClaim, self._change("PUT", f"{_table(database, name)}/commits", {}, request))
 
     def close(self) -> None:
         """Closes the connections."""

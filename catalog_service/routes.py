@@ -16,6 +16,7 @@ from catalog_service.answering import (
     lanes_of,
     service_of,
 )
+from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.documented_errors import problem, problems, problems_of_bodies
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.pages import PAGE_SIZE, PAGE_SIZE_MAX
@@ -276,6 +277,57 @@ async def list_snapshots(
     """Lists a table's versions, the newest first."""
     service = service_of(request)
     return await answer(lanes_of(request).files, lambda: service.list_snapshots(database, table, page_size, page_token))
+
+
+# ---------------------------------------------------------------------------------------------- commits
+
+_COMMITS = _TABLES + "/{table}/commits"
+
+
+@router.get(
+    _COMMITS, summary="Get the newest claim", response_model=NewestClaim, responses=problems(400, 404), tags=["commits"]
+)
+async def newest_claim(
+    database: Database,
+    table: Table,
+    request: Request,
+    table_id: Annotated[str, Query(description="The table that the client has opened.", max_length=36)],
+) -> Response:
+    """Returns the newest version that a writer has claimed, for warehouses whose commits the catalog holds."""
+    service = service_of(request)
+    return await answer(lanes_of(request).rows, lambda: service.newest_claim(database, table, table_id))
+
+
+@router.post(
+    _COMMITS,
+    summary="Claim a version",
+    response_model=NewestClaim,
+    responses=problems_of_bodies(404),
+    tags=["commits"],
+)
+async def claim_version(database: Database, table: Table, body: ClaimRequest, request: Request) -> Response:
+    """Claims a version if the newest claim is still `after` and published; answers with the newest claim.
+
+    The version is the client's if that claim has its file. A repetition changes nothing. Codes: `bad-claim`.
+    """
+    service = service_of(request)
+    return await answer(lanes_of(request).rows, lambda: service.claim_version(database, table, body))
+
+
+@router.put(
+    _COMMITS,
+    summary="Note that a claimed version is published",
+    response_model=NewestClaim,
+    responses=problems_of_bodies(404),
+    tags=["commits"],
+)
+async def publish_claim(database: Database, table: Table, body: PublishRequest, request: Request) -> Response:
+    """Notes that the entry of a claimed version is in the Delta log; answers with the newest claim.
+
+    Codes: `bad-claim`.
+    """
+    service = service_of(request)
+    return await answer(lanes_of(request).rows, lambda: service.publish_claim(database, table, body))
 
 
 # ---------------------------------------------------------------------------------------------- leases

@@ -18,10 +18,12 @@ from filestore.model.definition import TableDefinition
 from log.connector.declaration import KafkaDeclaration
 
 __all__ = [
+    "COMMITS",
     "DATABASES",
     "LEASES",
     "LOG_DEBTS",
     "METADATA",
+    "SETTINGS",
     "TABLES",
     "DatabaseRow",
     "LeaseRow",
@@ -79,6 +81,26 @@ LEASES = Table(
     Column("table_id", _UUID, ForeignKey(TABLES.c.table_id, ondelete="CASCADE"), primary_key=True),
     Column("owner", String(200), nullable=False),
     Column("expires_at_ms", BigInteger, nullable=False),
+)
+
+
+# What was decided for the whole catalog when its first database was created.
+SETTINGS = Table(
+    "settings",
+    METADATA,
+    Column("name", String(32), primary_key=True),
+    Column("value", String(200), nullable=False),
+)
+
+# The newest version that a writer has claimed, of each table whose commits the catalog holds
+# (filestore/commit/held.py).
+COMMITS = Table(
+    "commits",
+    METADATA,
+    Column("table_id", _UUID, ForeignKey(TABLES.c.table_id, ondelete="CASCADE"), primary_key=True),
+    Column("version", BigInteger, nullable=False),
+    Column("file", String(200), nullable=False),
+    Column("published", Boolean, nullable=False),
 )
 
 

@@ -123,6 +123,7 @@ def _listening(warehouse: str, settings: Settings, **logs: Any) -> Iterator[tupl
             broker_policy=settings.broker_policy,
             storage_options=settings.storage_options,
             brokers=settings.brokers,
+            commits=settings.commits,
         )
         try:
             service.check_locks()

@@ -14,8 +14,10 @@ from sqlalchemy import Engine
 
 from catalog_service import answers, pages
 from catalog_service.broker_policy import BrokerPolicy, names_broker
+from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.definitions import definition_of, with_log
 from catalog_service.engine import locks_of, migrate, open_engine
+from catalog_service.held_commits import HeldCommits
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import NameLocks
@@ -61,11 +63,6 @@ class Parts:
     locks: NameLocks | None = None
 
 
-def _parts(warehouse: str, storage_options: Mapping[str, str] | None) -> Parts:
-    ambient = system_ambient()
-    return Parts(ambient, ManagedTables(storage_of(warehouse, storage_options), ambient))
-
-
 def open_service(
     warehouse: str,
     database_url: str,
@@ -73,6 +70,7 @@ def open_service(
     broker_policy: BrokerPolicy | None = None,
     storage_options: Mapping[str, str] | None = None,
     brokers: str | None = None,
+    commits: str | None = None,
 ) -> CatalogService:
     """Opens a catalog: migrates its schema, then finishes what crashes left.
 
@@ -85,19 +83,23 @@ def open_service(
             with each table.
         brokers: Kafka's brokers for tables whose log is in Kafka and that name none; in a store of objects tables have
             such a log by default, if this is given.
+        commits: Who keeps commits apart: `HeldCommits`.
 
     Raises:
-        InvalidRequest: ``bad-database-url``, ``bad-storage-option``, ``broker-not-allowed``.
+        InvalidRequest: ``bad-database-url``, ``bad-storage-option``, ``broker-not-allowed``, ``bad-commits``,
+            ``commits-fixed``.
         Unsupported: ``database-driver``, ``catalog-newer``.
         Unavailable: the catalog's database is locked, read-only or away.
     """
     if brokers is not None and broker_policy is not None:
         broker_policy.check_options({"log.kafka.bootstrap.servers": brokers})
-    parts = parts or _parts(warehouse, storage_options)
+    storage, ambient = storage_of(warehouse, storage_options), system_ambient() if parts is None else parts.ambient
     engine = open_engine(database_url)
-    locks = parts.locks or locks_of(engine, parts.ambient)
+    locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
     migrate(engine, locks)
-    lifecycle = Lifecycle(warehouse, Repository(engine), parts.steps, locks, parts.ambient)
+    held = HeldCommits(Repository(engine), commits)
+    steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
+    lifecycle = Lifecycle(warehouse, Repository(engine), steps, locks, ambient, held)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
     return CatalogService(lifecycle, engine, broker_policy, storage_options, brokers)
@@ -353,7 +355,34 @@ class CatalogService:
         """
         self._repository.release_lease(self._table(database, name).table_id, owner)
 
+    # ------------------------------------------------------------------------------------------ commits
+
+    def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
+        """Returns the newest claim of a table's versions (`filestore.commit.held.Claims`).
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.
+        """
+        self._same_table(database, name, table_id)
+        return NewestClaim.of(self._repository.newest_claim(table_id))
+
+    def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:
+        """Claims a version of a table for one of several writers; raises as `newest_claim`."""
+        self._same_table(database, name, request.table_id)
+        after = None if request.after is None else request.after.claim()
+        return NewestClaim.of(self._repository.claim_version(request.table_id, request.claim(), after))
+
+    def publish_claim(self, database: str, name: str, request: PublishRequest) -> NewestClaim:
+        """Notes that a claimed version is in the Delta log; raises as `newest_claim`."""
+        self._same_table(database, name, request.table_id)
+        return NewestClaim.of(self._repository.publish_claim(request.table_id, request.claim()))
+
     # ------------------------------------------------------------------------------------------ helpers
+
+    def _same_table(self, database: str, name: str, table_id: str) -> None:
+        row = self._table(database, name)
+        if row.table_id != table_id:
+            raise _table_not_found(row.database, row.name)
 
     def _table(self, database: str, name: str) -> TableRow:
         database, name = fold_name("database", database), fold_name("table", name)
@@ -378,7 +407,8 @@ class CatalogService:
             return answers.kafka_table_info(row, row.definition)
         if state is None and with_snapshot:
             state = self._state(row)
-        return answers.table_info(row, self._location(row), state, self._storage_options)
+        commits = self._lifecycle.commits.decision
+        return answers.table_info(row, self._location(row), state, self._storage_options, commits)
 
     def _state(self, row: TableRow) -> TableState:
         try:

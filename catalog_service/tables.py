@@ -6,13 +6,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.commit.claims import Claims
 from filestore.commit.create import create
+from filestore.commit.held import HeldStorage
 from filestore.delta.log import DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Corrupt, NotFound
@@ -97,11 +99,26 @@ class TableSteps(Protocol):
 
 
 class ManagedTables:
-    """Implements the steps with a `FileStore` and a `LogStore`."""
+    """Implements the steps with a `FileStore` and a `LogStore`.
 
-    def __init__(self, storage: Storage, ambient: Ambient) -> None:
+    Args:
+        storage: The storage of the warehouse.
+        ambient: The clock, and the source of ids.
+        claims: Returns the claims of a table by its id; None if the store keeps writers apart.
+    """
+
+    def __init__(
+        self, storage: Storage, ambient: Ambient, claims: Callable[[str], Claims | None] = lambda _: None
+    ) -> None:
         self._storage = storage
         self._ambient = ambient
+        self._claims = claims
+
+    def _storage_of(self, table: TableIdentity) -> Storage:
+        claims = self._claims(table.table_id)
+        if claims is None:
+            return self._storage
+        return HeldStorage(self._storage, table.location, claims, self._ambient.new_id)
 
     def check_warehouse(self, location: str) -> None:
         """Lets writers race for files, unless it is on a local disk, where hard links are exclusive."""
@@ -150,7 +167,7 @@ class ManagedTables:
         """Stores the log's identity in version 0."""
         with self._log(table, definition) as log:
             identity = log.identity() if log is not None else None
-        delta_log = DeltaLog(self._storage, table.location)
+        delta_log = DeltaLog(self._storage_of(table), table.location)
         return create(delta_log, definition, table.table_id, identity, self._ambient)
 
     def drop_log(self, table: TableIdentity, definition: TableDefinition) -> None:
@@ -189,7 +206,7 @@ class ManagedTables:
 
     def _opened(self, table: TableIdentity) -> tuple[FileStore, TableState]:
         """Returns the table's files, and the newest version, which it has just read."""
-        filestore = FileStore(self._storage, table.location, self._ambient)
+        filestore = FileStore(self._storage_of(table), table.location, self._ambient)
         state = filestore.state()
         if state.table_id != table.table_id:
             raise Corrupt(

@@ -205,6 +205,10 @@ class TableInfo(AnswerModel):
         default_factory=dict,
         description="How to reach a location in S3: endpoint, region, path-style. Secrets are never among them.",
     )
+    commits: str = Field(
+        "store",
+        description="What keeps concurrent commits apart: `store`, or `catalog`: then writers claim each version here.",
+    )
     columns: list[ColumnInfo]
     primary_key: list[str]
     partition_by: list[str]

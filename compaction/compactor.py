@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from catalog_service.client import Catalog, LeaseRequest, TableInfo
+from catalog_service.client import Catalog, LeaseRequest, TableInfo, storage_of_table
 from compaction.duties import Duty, LeaseCheck
 from compaction.duty_metrics import DUTIES_DONE, DUTY_SECONDS
 from compaction.lease import leased
@@ -164,7 +164,6 @@ class Compactor:
         """Returns a table that is opened once, since it caches the newest version and reads only newer ones."""
         if (known := self._opened.get(info.table_id)) is not None:
             return known
-        identity = info.identity()
-        storage = self._storages.of(identity.location, info.storage_options)
-        opened = OpenedTable(identity, storage, self._ambient, self._meter)
+        storage = storage_of_table(self._catalog, info, self._storages, self._ambient)
+        opened = OpenedTable(info.identity(), storage, self._ambient, self._meter)
         return self._opened.setdefault(info.table_id, opened)

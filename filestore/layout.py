@@ -20,6 +20,7 @@ __all__ = [
     "LOG_STORE",
     "OVERLAYS",
     "RUNS",
+    "STAGED_COMMITS",
     "change_path",
     "checkpoint_path",
     "consumer_path",
@@ -35,7 +36,9 @@ __all__ = [
     "overlay_path",
     "parse_consumer",
     "parse_log_entry",
+    "parse_staged_commit",
     "run_path",
+    "staged_commit_path",
     "staged_path",
     "table_location",
     "vector_path",
@@ -46,6 +49,7 @@ RUNS = "_runs"
 CHANGE_DATA = "_change_data"
 OVERLAYS = "_overlays"
 CONSUMERS = "_consumers"
+STAGED_COMMITS = "_staged_commits"
 LOG_STORE = "_log"
 LEASES = f"{LOG_STORE}/leases"
 LAST_CHECKPOINT = f"{DELTA_LOG}/_last_checkpoint"
@@ -59,12 +63,14 @@ _STRAY = re.compile(
     rf"|{CONSUMERS}/[^/]+"
     rf"|{_VECTOR}{_UUID}\.bin"
     rf"|{RUNS}/staged-{_UUID}\.parquet"
+    rf"|{STAGED_COMMITS}/[0-9]{{20}}\.{_UUID}\.json"
     rf"|{OVERLAYS}/[0-9]{{20}}(?:-{_UUID})?/[A-Za-z0-9_.~/-]+"
     rf"|{CHANGE_DATA}/{_UUID}\.parquet"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
 _RUN = re.compile(rf"{RUNS}/(?:[A-Za-z0-9_.~-]+/)*[A-Za-z0-9_.~-]+\.parquet")
 _CONSUMER = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\.json")
+_STAGED_COMMIT = re.compile(rf"{STAGED_COMMITS}/([0-9]{{20}})\.{_UUID}\.json")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
 _MAX_FOLDER = 120
 
@@ -165,6 +171,20 @@ def parse_consumer(name: str) -> str | None:
     """Parses a file name in ``_consumers`` and returns the consumer's id; None for other files."""
     match = _CONSUMER.fullmatch(name)
     return None if match is None else match[1]
+
+
+def staged_commit_path(version: int, file_id: str) -> str:
+    """Makes the path of an entry before its version is claimed: ``_staged_commits/00000000000000000007.<id>.json``.
+
+    The names are those of Delta's staged commits; the folder is not in that of the Delta log, so no reader finds it.
+    """
+    return f"{STAGED_COMMITS}/{version:020d}.{file_id}.json"
+
+
+def parse_staged_commit(relative: str) -> int | None:
+    """Parses the path of a staged entry and returns its version; None for other files."""
+    match = _STAGED_COMMIT.fullmatch(relative)
+    return None if match is None else int(match[1])
 
 
 def is_stray(relative: str) -> bool:

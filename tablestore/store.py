@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from catalog_service.client import Catalog, is_service, warehouse_location
+from catalog_service.client import Catalog, is_service, storage_of_table, warehouse_location
 from catalog_service.client import connect as connect_catalog
 from catalog_service.wire import CreateTable, TableInfo
 from filestore.ambient import Ambient, system_ambient
@@ -42,7 +42,7 @@ _MOST_OPEN = 100
 
 
 @checked()
-def connect(
+def connect(  # noqa: PLR0913  # it says where everything is
     target: str | PathLike[str],
     token: str | None = None,
     *,
@@ -51,6 +51,7 @@ def connect(
     metrics: Metrics | None = None,
     storage_options: Mapping[str, str] | None = None,
     brokers: str | None = None,
+    commits: str | None = None,
 ) -> Store:
     """Connects to a table store.
 
@@ -67,17 +68,26 @@ def connect(
             missing is taken from the catalog, the environment and the profile. Credentials are never options.
         brokers: For a warehouse: Kafka's brokers (``host:port,…``) for the logs of tables that are created and name
             none. In a store of objects a table has a log by default if brokers are known: there its log is in Kafka.
+        commits: For a new warehouse: ``catalog`` if its store has no conditional writes, so that the catalog's database
+            keeps concurrent commits apart; else ``store``. Later None takes what was decided then.
 
     Raises:
         InvalidRequest: `target` is neither of them, an option does not exist, or a warehouse that is not on a local
-            disk has no `database` (``database-needed``).
+            disk has no `database` (``database-needed``); ``commits-fixed``.
         Unavailable: the service or the warehouse does not answer.
     """
     target = fspath(target)
     if not is_service(target):
         target = warehouse_location(target)  # Spark's planner is another process, perhaps in another folder
     defaults, storages = table_defaults(options or {}), Storages(storage_options)
-    catalog = connect_catalog(target, token=token, database=database, storage_options=storage_options, brokers=brokers)
+    catalog = connect_catalog(
+        target,
+        token=token,
+        database=database,
+        storage_options=storage_options,
+        brokers=brokers,
+        commits=commits,
+    )
     return Store(target, catalog, system_ambient(), token, defaults, metrics or NO_METER, storages)
 
 
@@ -244,8 +254,8 @@ class Store(Closing):
             from tablestore.kafka_table import KafkaTable  # likewise
 
             return KafkaTable(info.database, info.name, info.table_id, declaration, self._ambient)
-        identity = info.identity()
-        return Table(self._opened(identity, self._storages.of(identity.location, info.storage_options)))
+        storage = storage_of_table(self._catalog, info, self._storages, self._ambient)
+        return Table(self._opened(info.identity(), storage))
 
     def _opened(self, identity: TableIdentity, storage: Storage) -> OpenedTable:
         """Opens a table once for all users of this store, so that they share what was read of it."""

@@ -72,7 +72,10 @@ def leftovers(
         relative = info.path.removeprefix(prefix)
         if relative in referenced or relative.startswith(f"{layout.LOG_STORE}/"):
             continue
-        if relative.startswith(f"{layout.CONSUMERS}/") and not relative.endswith(".tmp"):
+        if (staged := layout.parse_staged_commit(relative)) is not None:
+            # a later one may be claimed, and is needed until it is published
+            kind = "staged entry" if state is not None and staged <= state.version else None
+        elif relative.startswith(f"{layout.CONSUMERS}/") and not relative.endswith(".tmp"):
             kind = _consumer_kind(store, relative, state)
         else:
             kind = _kind(relative)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from filestore import layout
 from filestore.ambient import Ambient
+from filestore.commit.held import held
 from filestore.commit.plan import commit_info
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import (
@@ -38,7 +39,14 @@ def create(
     Raises:
         AlreadyExists: another table is at this location.
     """
-    actions = _actions(definition, table_id, log_identity, ambient, fences=_needs_fences(log, log_identity))
+    actions = _actions(
+        definition,
+        table_id,
+        log_identity,
+        ambient,
+        fences=_needs_fences(log, log_identity),
+        catalog_commits=held(log.storage),
+    )
     try:
         log.storage.write_new(layout.join(log.location, layout.log_entry_path(0)), encode(actions))
     except AlreadyExists:
@@ -64,12 +72,13 @@ def _actions(
     ambient: Ambient,
     *,
     fences: bool,
+    catalog_commits: bool,
 ) -> list[Action]:
     now = ambient.now_ms()
     proposal = Proposal(Operation.CREATE, ambient.new_id(), -1)
     actions = [
         commit_info(proposal, None, now),
-        protocol_action(fences=fences),
+        protocol_action(fences=fences, catalog_commits=catalog_commits),
         metadata_action(definition, table_id, now),
     ]
     if log_identity is not None:

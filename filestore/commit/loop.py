@@ -10,6 +10,7 @@ from itertools import chain
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.commit.conflict import Clear, Done, Rebase, judge
+from filestore.commit.held import held, needs_its_catalog
 from filestore.commit.plan import plan_actions
 from filestore.commit.proposal import Proposal
 from filestore.delta.actions import encode
@@ -53,8 +54,11 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
         Conflict: it cannot be rebased, or lost more races than ``commit.max-retries``. Nothing was committed.
         NotFound: the table was dropped, and perhaps created again, since `base` was read.
         Unavailable: storage failed; nothing was committed.
+        Unsupported: ``catalog-commits``: the catalog's database holds the table's commits, and this process has none.
         CommitUnknown: storage failed and the outcome is unknown: look for ``proposal.commit_id`` in the history.
     """
+    if base.catalog_commits and not held(log.storage):
+        raise needs_its_catalog(log.location)
     state, later = base, _later_in_same_table(log, base)
     for attempt in range(base.definition.options["commit.max-retries"] + 1):
         started = ambient.now_ms()
@@ -126,8 +130,10 @@ def _require_predecessor(log: DeltaLog, written: Commit, proposal: Proposal) -> 
     """Takes back an entry that was written where entries have expired, since no reader would ever read it.
 
     A writer that paused for long finds its number free again after an expiry. Entries are removed oldest first: if the
-    number was free for that reason, the entry before it is gone, too.
+    number was free for that reason, the entry before it is gone, too. A number that was claimed is never free again.
     """
+    if held(log.storage):
+        return
     before = layout.join(log.location, layout.log_entry_path(written.version - 1))
     try:
         if log.storage.exists(before):
@@ -165,6 +171,8 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
             f"cannot be read either: look for commit {proposal.commit_id} in the history before retrying"
         ) from second
     if there is None and isinstance(error, AlreadyExists):
+        if held(log.storage):
+            raise base_expired(log, entry.version - 1) from error  # its number is never free again
         return None  # an expiry has removed the entry meanwhile
     if there is None:
         raise error

@@ -125,7 +125,8 @@ def _definition_actions(proposal: Proposal, state: TableState) -> list[Action]:
     definition = proposal.definition or state.definition
     fences = state.fences or bool(proposal.log.fenced)
     more = definition.features > state.definition.features or fences > state.fences
-    actions = [protocol_action(definition.features, fences=fences)] if more else []
+    protocol = protocol_action(definition.features, fences=fences, catalog_commits=state.catalog_commits)
+    actions = [protocol] if more else []
     if proposal.definition is not None:
         actions.append(metadata_action(definition, state.table_id, state.created_ms))
     return actions

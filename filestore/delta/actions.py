@@ -13,6 +13,7 @@ from filestore.model.definition import COLUMN_MAPPING, TYPE_WIDENING, TableDefin
 from filestore.model.files import ChangeFile, DataFile, DeletionVector, PendingRun, Slot, Tombstones
 
 __all__ = [
+    "CATALOG_COMMITS",
     "FENCES",
     "LOG_DOMAIN",
     "LOG_OFFSET_APP",
@@ -56,6 +57,7 @@ MIN_KEY_TAG = "tablestore.minKey"
 MAX_KEY_TAG = "tablestore.maxKey"
 WRITER_FEATURE = "tablestore.primaryKey"
 FENCES = "tablestore.fences"
+CATALOG_COMMITS = "tablestore.catalogCommits"
 _READER_FEATURES = ["deletionVectors", "timestampNtz"]
 _WRITER_FEATURES = [
     *_READER_FEATURES,
@@ -85,26 +87,29 @@ def decode(data: bytes) -> list[Action]:
     return actions
 
 
-def protocol_action(features: Collection[str] = (), *, fences: bool = False) -> Action:
+def protocol_action(features: Collection[str] = (), *, fences: bool = False, catalog_commits: bool = False) -> Action:
     """Returns the ``protocol`` action: reader 3, writer 7, and a writer feature that stops writers that know no keys.
 
     Args:
         features: Features that changes of the schema have switched on.
         fences: Whether writers have to respect fences.
+        catalog_commits: Whether writers have to claim versions in the catalog's database.
     """
+    own = [*([FENCES] if fences else []), *([CATALOG_COMMITS] if catalog_commits else [])]
     return {
         "protocol": {
             "minReaderVersion": 3,
             "minWriterVersion": 7,
             "readerFeatures": [*_READER_FEATURES, *sorted(features)],
-            "writerFeatures": [*_WRITER_FEATURES, *([FENCES] if fences else []), *sorted(features)],
+            "writerFeatures": [*_WRITER_FEATURES, *own, *sorted(features)],
         }
     }
 
 
 def check_protocol(protocol: Mapping[str, Any]) -> None:
     """Refuses a table of a later Tablestore: `Unsupported` names the feature that this version does not know."""
-    for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", [*_WRITER_FEATURES, FENCES])):
+    ours = [*_WRITER_FEATURES, FENCES, CATALOG_COMMITS]
+    for kind, known in (("readerFeatures", _READER_FEATURES), ("writerFeatures", ours)):
         if unknown := sorted(set(protocol.get(kind) or ()) - {*known, *_EVOLUTION_FEATURES}):
             raise Unsupported(
                 f"the table needs the Delta feature {unknown[0]!r}, which this version of Tablestore does not know: "

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 from filestore.delta.actions import (
+    CATALOG_COMMITS,
     FENCES,
     LOG_DOMAIN,
     LOG_OFFSET_APP,
@@ -50,6 +51,7 @@ class TableState:
         domains: Delta's ``domainMetadata`` configurations that are not removed.
         created_ms: When the table was created, in milliseconds since 1970 UTC.
         fences: Whether the table's protocol says that writers respect fences (`filestore.commit.fence`).
+        catalog_commits: Whether the table's protocol says that writers claim versions in the catalog's database.
     """
 
     version: int
@@ -61,6 +63,7 @@ class TableState:
     domains: Mapping[str, str] = field(default_factory=dict)
     created_ms: int = 0
     fences: bool = False
+    catalog_commits: bool = False
     _log: LogState | None = field(default=None, init=False, compare=False, repr=False)
 
     @property
@@ -150,6 +153,7 @@ def _log_state(app_versions: Mapping[str, int], domains: Mapping[str, str]) -> L
 def _apply(state: TableState, version: int, actions: list[Action]) -> TableState:
     files, apps, domains = dict(state.files), dict(state.app_versions), dict(state.domains)
     timestamp, definition, table_id, fences = state.timestamp_ms, state.definition, state.table_id, state.fences
+    catalog_commits = state.catalog_commits
     _move_files(files, actions, definition)
     for action in actions:
         if (txn := action.get("txn")) is not None:
@@ -164,6 +168,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
         elif (protocol := action.get("protocol")) is not None:
             check_protocol(protocol)
             fences = FENCES in (protocol.get("writerFeatures") or ())
+            catalog_commits = CATALOG_COMMITS in (protocol.get("writerFeatures") or ())
         elif (info := action.get("commitInfo")) is not None:
             timestamp = int(info["inCommitTimestamp"])
     return replace(
@@ -176,6 +181,7 @@ def _apply(state: TableState, version: int, actions: list[Action]) -> TableState
         app_versions=apps,
         domains=domains,
         fences=fences,
+        catalog_commits=catalog_commits,
     )
 
 

@@ -90,6 +90,8 @@ def _content(number: int) -> bytes:
 def _refusal(folder: str, what: str) -> Unsupported:
     return Unsupported(
         f"the store of {folder} does not keep writers apart: {what}, so commits would overwrite each other. Take a "
-        "store with conditional writes (If-None-Match), such as S3, MinIO, Ceph or versitygw",
+        "store with conditional writes (If-None-Match), such as S3, MinIO, Ceph or versitygw, or let the catalog's "
+        "database keep commits apart: connect(…, commits='catalog'), serve --commits catalog, or "
+        "$TABLESTORE_COMMITS = catalog",
         code="not-exclusive",
     )

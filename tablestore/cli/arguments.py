@@ -16,6 +16,7 @@ __all__ = [
     "Brokers",
     "Catalog",
     "Columns",
+    "Commits",
     "Database",
     "Defaults",
     "Format",
@@ -103,6 +104,15 @@ StorageOptions = Annotated[
         envvar="TABLESTORE_STORAGE",
         metavar="NAME=VALUE;…",
         help="How to reach a warehouse in S3: 'endpoint=http://127.0.0.1:9000;region=eu-west-1'. No secrets.",
+    ),
+]
+Commits = Annotated[
+    str | None,
+    typer.Option(
+        "--commits",
+        envvar="TABLESTORE_COMMITS",
+        metavar="store|catalog",
+        help="What keeps commits of a new warehouse apart: catalog if its store has no conditional writes.",
     ),
 ]
 Defaults = Annotated[

@@ -67,11 +67,13 @@ def _of_warehouse(catalog: str) -> dict[str, Any]:
     """What a warehouse needs beside its place: its storage, the database of its catalog, and brokers for logs."""
     from catalog_service.client import is_service
 
-    brokers = None if is_service(catalog) else os.environ.get("TABLESTORE_BROKERS") or None
+    service = is_service(catalog)
+    commits = {} if service else {"commits": os.environ.get("TABLESTORE_COMMITS") or None}
+    brokers = None if service else os.environ.get("TABLESTORE_BROKERS") or None
     if is_local(catalog):
-        return {"brokers": brokers}
-    database = None if is_service(catalog) else secret("TABLESTORE_DATABASE") or None
-    return {"storage_options": storage_settings(), "database": database, "brokers": brokers}
+        return {"brokers": brokers, **commits}
+    database = None if service else secret("TABLESTORE_DATABASE") or None
+    return {"storage_options": storage_settings(), "database": database, "brokers": brokers, **commits}
 
 
 def _require_there(catalog: str) -> None:

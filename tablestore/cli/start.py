@@ -13,6 +13,7 @@ from filestore.process_log import LogFormat
 from tablestore.cli.arguments import (
     DEFAULT_WAREHOUSE,
     Brokers,
+    Commits,
     Database,
     LogFormatOption,
     LogLevel,
@@ -82,6 +83,7 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
     port: _Port = 8080,
     database: Database = None,
     storage: StorageOptions = None,
+    commits: Commits = None,
     token: _ServiceToken = None,
     insecure: _Insecure = False,
     tls_cert: _TlsCert = None,
@@ -100,6 +102,7 @@ def serve(  # noqa: PLR0913  # a command's options are its arguments
         port=port,
         database=database or None,
         storage_options=storage_options(storage),
+        commits=commits,
         token=token,
         insecure=insecure,
         tls_cert=tls_cert,

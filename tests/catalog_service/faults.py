@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import event, select
 
 from catalog_service.engine import default_database_url, locks_of, migrate, open_engine
+from catalog_service.held_commits import HeldCommits
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import FileLocks, NameLocks
 from catalog_service.repository import Repository
@@ -166,7 +167,8 @@ def running_service(
     migrate(engine, locks)
     striker = Striker(fault)
     repository, steps = Faulty(Repository(engine), striker), Faulty(TestTables(warehouse), striker)
-    service = CatalogService(Lifecycle(warehouse, repository, steps, locks, AMBIENT), engine)
+    commits = HeldCommits(Repository(engine))
+    service = CatalogService(Lifecycle(warehouse, repository, steps, locks, AMBIENT, commits), engine)
     service.striker = striker
     OPEN.append(service)
     return service
