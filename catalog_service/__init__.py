@@ -12,11 +12,12 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     stopping     ends running requests at a stop         answering    runs a request in a lane and answers it
     refusals     errors as HTTP answers                  documented_errors: the same in the OpenAPI document
     connecting   a client's connections, TLS             paths        warehouses' paths
-    wire, column_wire, lease_wire, page_wire, messages: pydantic models of requests and answers
+    wire, claim_wire, column_wire, lease_wire, page_wire, messages: pydantic models of requests and answers
     problems     errors as RFC 9457 documents, and back  pages        page tokens
     request_metrics  metrics and access log of requests
     service      the use cases                           lifecycle    their steps, made safe against crashes
     tables       one table's files and log               topics       whether two tables would share a topic
+    held_commits  who keeps commits apart                claims       a client's claims of versions
     locks        locks of databases' and tables' names   names        the rule for names of databases and tables
     definitions  requests and stored rows as table definitions; answers: stored rows as wire models
     repository   the only SQL                            schema       its tables

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from catalog_service.messages import AnswerModel, RequestModel, with_examples
 from filestore import layout
-from filestore.commit.held import Claim
+from filestore.commit.claims import Claim
 from filestore.errors import InvalidRequest
 
 __all__ = ["ClaimAnswer", "ClaimRequest", "NewestClaim", "PublishRequest"]

@@ -8,7 +8,8 @@ from catalog_service.claim_wire import ClaimAnswer, ClaimRequest, PublishRequest
 from catalog_service.client import Catalog
 from catalog_service.wire import TableInfo
 from filestore.ambient import Ambient
-from filestore.commit.held import Claim, HeldStorage
+from filestore.commit.claims import Claim
+from filestore.commit.held import HeldStorage
 from filestore.errors import Unavailable
 from filestore.storage.interface import Storage
 from filestore.storage.locations import Storages
@@ -37,7 +38,7 @@ def storage_of_table(catalog: Catalog, info: TableInfo, storages: Storages, ambi
 
 @dataclass(frozen=True, slots=True)
 class CatalogClaims:
-    """Implements `filestore.commit.held.Claims` by requests to a catalog."""
+    """Implements `filestore.commit.claims.Claims` by requests to a catalog."""
 
     catalog: Catalog
     database: str

@@ -148,7 +148,7 @@ class Catalog(Closing, Protocol):
         """Ends a lease, unless it is another owner's. `NotFound` (``database-not-found``, ``table-not-found``)."""
 
     def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
-        """Returns the newest claim of a table's versions (`filestore.commit.held.Claims`).
+        """Returns the newest claim of a table's versions (`filestore.commit.claims.Claims`).
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from catalog_service.repository import Repository
-from filestore.commit.held import Claim, Claims
+from filestore.commit.claims import Claim, Claims
 from filestore.errors import InvalidRequest
 
 __all__ = ["CATALOG", "STORE", "HeldCommits"]
@@ -47,7 +47,7 @@ class HeldCommits:
         Raises:
             InvalidRequest: ``commits-fixed``.
         """
-        self._decided = self._repository.settle(_SETTING, self._wanted or STORE)
+        self._decided = self._repository.decide_once(_SETTING, self._wanted or STORE)
         self._check()
 
     @property
@@ -83,7 +83,7 @@ class HeldCommits:
 
 @dataclass(frozen=True, slots=True)
 class TableClaims:
-    """Implements `filestore.commit.held.Claims` with the catalog's rows."""
+    """Implements `filestore.commit.claims.Claims` with the catalog's rows."""
 
     repository: Repository
     table_id: str

@@ -27,7 +27,7 @@ from catalog_service.schema import (
     TableEntry,
     TableRow,
 )
-from filestore.commit.held import Claim
+from filestore.commit.claims import Claim
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["Repository", "database_not_found"]
@@ -319,7 +319,7 @@ class Repository:
         with reading(self._engine) as connection:
             return connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == name))
 
-    def settle(self, name: str, value: str) -> str:
+    def decide_once(self, name: str, value: str) -> str:
         """Decides a setting, unless another process has done it; returns its value."""
         make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
         with writing(self._engine) as connection:

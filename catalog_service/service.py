@@ -358,7 +358,7 @@ class CatalogService:
     # ------------------------------------------------------------------------------------------ commits
 
     def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
-        """Returns the newest claim of a table's versions (`filestore.commit.held.Claims`).
+        """Returns the newest claim of a table's versions (`filestore.commit.claims.Claims`).
 
         Raises:
             NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.

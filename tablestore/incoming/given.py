@@ -144,8 +144,9 @@ def _check_floats(values: Any, name: str) -> None:
 
 
 def _is_pandas(rows: object) -> bool:
-    pandas = sys.modules.get("pandas")  # a program that has such a frame has imported it
-    return pandas is not None and isinstance(rows, pandas.DataFrame)
+    # a program that has such a frame has imported it; another thread may be importing it just now
+    frame = getattr(sys.modules.get("pandas"), "DataFrame", None)
+    return frame is not None and isinstance(rows, frame)
 
 
 def _from_pandas(rows: Any, schema: pa.Schema) -> pa.Table:

@@ -16,7 +16,7 @@ from catalog_service.held_commits import HeldCommits
 from catalog_service.server import serving
 from filestore import layout
 from filestore.ambient import system_ambient
-from filestore.commit.held import Claim
+from filestore.commit.claims import Claim
 from filestore.errors import InvalidRequest, NotFound
 
 NEW_ID = system_ambient().new_id

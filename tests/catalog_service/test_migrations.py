@@ -161,7 +161,7 @@ def database(request: pytest.FixtureRequest, warehouse: str) -> str:
 
 
 def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str, warehouse: str) -> None:
-    service = open_service(warehouse, database)
+    service = open_service(warehouse, database, commits="catalog")
     service.create_database(CreateDatabase(name="shop", comment="ä"))
     for name in ("orders", "items"):
         service.create_table("shop", CreateTable.of(name, "id BIGINT", options={"log.system": "none"}))
@@ -175,9 +175,11 @@ def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str,
     head = rows_of(engine)
     assert {name: len(rows) for name, rows in head.items()} == {
         "alembic_version": 1,
+        "commits": 2,
         "databases": 1,
         "leases": 2,
         "log_debts": 1,
+        "settings": 1,
         "tables": 2,
     }
     revisions = [script.revision for script in ScriptDirectory.from_config(config()).walk_revisions()]
@@ -196,11 +198,11 @@ def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str,
             alembic.command.upgrade(newer, revision)
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
-    assert rows_of(engine) == head | {"leases": []}
+    assert rows_of(engine) == head | {"commits": [], "leases": [], "settings": []}
     for revision in revisions:  # from the newest revision to each older one and back, in one step
         downgrade(engine, locks, revision)
         migrate(engine, locks)
-        assert rows_of(engine) == head | {"leases": []}
+        assert rows_of(engine) == head | {"commits": [], "leases": [], "settings": []}
     with writing(engine) as connection:  # whole away, and from nothing
         nothing = config()
         nothing.attributes["connection"] = connection

@@ -16,7 +16,8 @@ import deltalake
 import pytest
 
 from filestore import layout
-from filestore.commit.held import Claim, Claims, HeldStorage
+from filestore.commit.claims import Claim, Claims
+from filestore.commit.held import HeldStorage
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, Corrupt, NotFound, Unavailable, Unsupported
 from filestore.life.expiry import expire
 from filestore.life.orphans import find_orphans, remove_orphans

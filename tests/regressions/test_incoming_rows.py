@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +13,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
 from tablestore.incoming.conform import conform
+from tablestore.incoming.given import arrow_rows
 from tests.tables import define
 
 ORDERS = define("id BIGINT, name STRING", ["id"])
@@ -20,6 +23,11 @@ def refused(rows: Any, definition: Any = ORDERS) -> str:
     with pytest.raises(InvalidRequest) as caught:
         conform(rows, definition)
     return caught.value.code
+
+
+def test_rows_are_taken_while_another_thread_imports_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", ModuleType("pandas"))  # as far as the import has come
+    assert arrow_rows([{"id": 1, "name": "a"}], ORDERS.schema.to_arrow()).num_rows == 1
 
 
 def test_two_columns_of_one_name_are_refused() -> None:
