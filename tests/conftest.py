@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -168,6 +169,14 @@ def moto() -> Iterator[MotoServer]:
     """One moto server for all tests of a process, which use buckets of their own: `MotoServer.new_bucket`."""
     with MotoServer() as server:
         yield server
+
+
+@pytest.fixture
+def s3_places(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[str]]:
+    """Opens empty folders in S3, which this process reaches by its environment, as `tests.tables.storage_at` does."""
+    for name, value in moto.environment().items():
+        monkeypatch.setenv(name, value)
+    return lambda: nullcontext(f"s3://{moto.new_bucket()}/a")
 
 
 @pytest.fixture(scope="session")

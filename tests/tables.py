@@ -33,7 +33,7 @@ from filestore.model.sql import parse_columns
 from filestore.operations.replaced_rows import ReplacedRows, changes_in_threads
 from filestore.sorting.order import sort_rows
 from filestore.storage.interface import Storage
-from filestore.storage.local import LocalStorage
+from filestore.storage.locations import storage_of
 from filestore.table import FileStore
 from filestore.writing.fold import fold, rebase_slot
 from filestore.writing.slot_result import ChangeSink, written_files
@@ -52,6 +52,7 @@ __all__ = [
     "read_polars",
     "reopen",
     "seeded",
+    "storage_at",
     "to_arrow",
     "write",
 ]
@@ -91,6 +92,11 @@ def define(
     return TableDefinition.of(parse_columns(columns, key), key, partition_by, NO_LOG | named)
 
 
+def storage_at(location: Path | str) -> Storage:
+    """The storage of a location, as a process has it that knows nothing yet: S3 is reached as the environment says."""
+    return storage_of(str(location))
+
+
 def create(
     folder: Path | str,
     definition: TableDefinition,
@@ -99,12 +105,12 @@ def create(
 ) -> FileStore:
     """A new table."""
     ambient = ambient or system_ambient()
-    return FileStore.create(storage or LocalStorage(), str(folder), definition, ambient.new_id(), ambient)
+    return FileStore.create(storage or storage_at(folder), str(folder), definition, ambient.new_id(), ambient)
 
 
 def reopen(store: FileStore, storage: Storage | None = None) -> FileStore:
     """The same table, seen by a process that knows nothing yet."""
-    return FileStore.open(storage or LocalStorage(), store.location, store.ambient)
+    return FileStore.open(storage or storage_at(store.location), store.location, store.ambient)
 
 
 def to_arrow(definition: TableDefinition, rows: Iterable[Row]) -> pa.Table:
@@ -215,12 +221,14 @@ def read(store: FileStore, version: int | None = None) -> list[dict[str, Any]]:
 
 def read_polars(location: str, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by polars, which knows nothing of us."""
-    return in_order(pl.scan_delta(location, version=version).collect().to_dicts())
+    options = storage_at(location).delta_options() or None
+    return in_order(pl.scan_delta(location, version=version, storage_options=options).collect().to_dicts())
 
 
 def read_deltalake(location: str, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by delta-rs."""
-    table = deltalake.DeltaTable(location, version=version)
+    options = storage_at(location).delta_options() or None
+    table = deltalake.DeltaTable(location, version=version, storage_options=options)
     found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
     schema = pa.schema(table.schema().to_arrow())
     return in_order(pa.table(found).cast(schema).to_pylist())

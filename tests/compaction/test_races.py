@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,20 @@ KEYS = 3000
 
 @pytest.mark.slow
 def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
+    race(folder, COMMITS)
+
+
+@pytest.mark.deep
+def test_two_writers_and_two_compactors_lose_nothing_in_s3(
+    s3_places: Callable[[], AbstractContextManager[str]],
+) -> None:
+    with s3_places() as folder:
+        race(folder, COMMITS // 2)
+
+
+def race(folder: Path | str, commits: int) -> None:
     store = create(
-        folder / "t", define("id BIGINT, v BIGINT", ("id",), bucket=2, num__sorted__run_compaction__trigger=3)
+        f"{folder}/t", define("id BIGINT, v BIGINT", ("id",), bucket=2, num__sorted__run_compaction__trigger=3)
     )
     write(store, [{"id": i, "v": -1} for i in range(KEYS)])
     done: dict[int, dict[int, int | None]] = {}
@@ -58,7 +71,7 @@ def test_two_writers_and_two_compactors_lose_nothing(folder: Path) -> None:
         futures = [pool.submit(job, seed, reopen(store)) for seed, job in enumerate(jobs, start=1)]
         try:
             until(
-                lambda: (len(done) > COMMITS and sum(compactions) > 2) or any(future.done() for future in futures),
+                lambda: (len(done) > commits and sum(compactions) > 2) or any(future.done() for future in futures),
                 what="commits of all, and none that starves",
             )
         finally:

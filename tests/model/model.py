@@ -12,7 +12,6 @@ from filestore.errors import TableStoreError, Unavailable
 from filestore.model import options
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
-from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.changes import assert_exact, by_deltalake
 from tests.faults import FailAt, FaultyStorage, Killed
@@ -28,6 +27,7 @@ from tests.tables import (
     read_deltalake,
     read_polars,
     seeded,
+    storage_at,
 )
 
 __all__ = ["SHAPES", "Model", "Shape", "apply_rows", "difference", "living", "tiny_row_groups"]
@@ -133,7 +133,7 @@ def apply_rows(
 class Model:
     """The table, the dict, every former state of the dict by version, and the expected records of the log."""
 
-    folder: Path
+    folder: Path | str
     shape: Shape
     seed: int = 0
     held: Rows = field(default_factory=dict)
@@ -145,9 +145,9 @@ class Model:
 
     def __post_init__(self) -> None:
         self.ambient = seeded(self.seed, self.clock)
-        self.storage = FaultyStorage(LocalStorage())
+        self.storage = FaultyStorage(storage_at(self.folder))
         self.definition = self.shape.define()
-        self.store = create(self.folder / "table", self.definition, self.storage, self.ambient)
+        self.store = create(f"{self.folder}/table", self.definition, self.storage, self.ambient)
         self.history[0] = {}
 
     @property

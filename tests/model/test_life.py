@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,6 +41,8 @@ NAMES = st.sampled_from(["a", "b", "c"])
 class Life(RuleBasedStateMachine):
     """The oracle keeps every version's rows for ever, and says which of them must still be there."""
 
+    places: Callable[[], AbstractContextManager[Path | str]]
+
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
@@ -51,8 +55,8 @@ class Life(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        folder = self.stack.enter_context(memory_folder())
-        self.store = create(folder / "t", define("id BIGINT, v INT", ["id"], **OPTIONS), ambient=seeded(1, self.clock))
+        folder = self.stack.enter_context(type(self).places())
+        self.store = create(f"{folder}/t", define("id BIGINT, v INT", ["id"], **OPTIONS), ambient=seeded(1, self.clock))
         self.note()
 
     def note(self) -> None:
@@ -181,10 +185,11 @@ class Life(RuleBasedStateMachine):
         self.stack.close()
 
 
-def run(examples: int, steps: int) -> None:
+def run(examples: int, steps: int, places: Callable[[], AbstractContextManager[Path | str]] = memory_folder) -> None:
+    life = type("LifeSomewhere", (Life,), {"places": staticmethod(places)})
     # no shrinking: a failing run is short as it is, and shrinking takes minutes
     chosen = settings(max_examples=examples, stateful_step_count=steps, phases=(Phase.explicit, Phase.generate))
-    run_state_machine_as_test(Life, settings=chosen)
+    run_state_machine_as_test(life, settings=chosen)
 
 
 def test_any_life_of_a_table_keeps_what_it_promises() -> None:
@@ -195,3 +200,11 @@ def test_any_life_of_a_table_keeps_what_it_promises() -> None:
 @pytest.mark.timeout(1200)
 def test_any_long_life_of_a_table_keeps_what_it_promises(depth: Depth) -> None:
     run(depth.times(6, deep=15), 40)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_any_life_in_s3_keeps_what_it_promises(
+    s3_places: Callable[[], AbstractContextManager[str]], depth: Depth
+) -> None:
+    run(depth.times(1, deep=4), depth.times(10, deep=25), s3_places)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -14,11 +17,11 @@ import pytest
 from filestore.ambient import system_ambient
 from filestore.errors import Conflict
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import Depth
 from tests.model.model import apply_rows, living
 from tests.processes import PROCESSES
+from tests.servers.s3 import S3Endpoint
 from tests.tables import (
     assert_healthy,
     create,
@@ -29,6 +32,7 @@ from tests.tables import (
     read_deltalake,
     read_polars,
     reopen,
+    storage_at,
 )
 
 COLUMNS = "id BIGINT, s INT, v STRING"
@@ -87,12 +91,12 @@ def check(store: FileStore, attempts: list[Attempt], sequence: str | None) -> No
     assert_healthy(fresh)
 
 
-def run_threads(folder: Path, writers: int, commits: int, sequence: str | None, seed: int) -> None:
+def run_threads(folder: Path | str, writers: int, commits: int, sequence: str | None, seed: int) -> None:
     print(f"seed {seed}")
     options: dict[str, object] = {"bucket": 2, "checkpoint_interval": 50}
     if sequence:
         options["sequence_field"] = sequence
-    store = create(folder / "t", define(COLUMNS, ["id"], **options))
+    store = create(f"{folder}/t", define(COLUMNS, ["id"], **options))
 
     def work(number: int) -> list[Attempt]:
         own, dice = reopen(store), random.Random(f"{seed}/{number}")
@@ -111,6 +115,13 @@ def test_sixteen_writers(folder: Path, sequence: str | None, depth: Depth) -> No
     run_threads(folder, 16, depth.times(2, deep=4), sequence, seed=random.randrange(10**6))
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_writers_in_s3(s3_places: Callable[[], AbstractContextManager[str]], depth: Depth) -> None:
+    with s3_places() as folder:
+        run_threads(folder, depth.times(4, deep=16), 2, None, seed=random.randrange(10**6))
+
+
 @pytest.mark.deep
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("sequence", [None, "s"])
@@ -122,14 +133,15 @@ def test_sixteen_writers_with_many_commits(folder: Path, sequence: str | None) -
 _STARTING_LINE: list[Barrier] = []
 
 
-def line_up(barrier: Barrier) -> None:
+def line_up(barrier: Barrier, variables: dict[str, str]) -> None:
     """Initializes a process: processes take seconds to start, but have to write at the same time."""
+    os.environ.update(variables)
     _STARTING_LINE.append(barrier)
 
 
 def process_work(location: str, number: int, commits: int, seed: int) -> list[Attempt]:
     """Does the work of one process."""
-    store = FileStore.open(LocalStorage(), location, system_ambient())
+    store = FileStore.open(storage_at(location), location, system_ambient())
     _STARTING_LINE[0].wait(timeout=120)
     dice = random.Random(f"{seed}/{number}")
     return [attempt(store, dice, f"{number}/{n}") for n in range(commits)]
@@ -138,11 +150,21 @@ def process_work(location: str, number: int, commits: int, seed: int) -> list[At
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_four_processes(folder: Path, depth: Depth) -> None:
+    run_processes(folder, depth.times(10, deep=40), {})
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(900)
+def test_four_processes_in_s3(s3_places: Callable[[], AbstractContextManager[str]], moto: S3Endpoint) -> None:
+    with s3_places() as folder:
+        run_processes(folder, 10, moto.environment())
+
+
+def run_processes(folder: Path | str, commits: int, variables: dict[str, str]) -> None:
     seed = random.randrange(10**6)
     print(f"seed {seed}")
-    commits = depth.times(10, deep=40)
-    store = create(folder / "t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
-    with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4),)) as pool:
+    store = create(f"{folder}/t", define(COLUMNS, ["id"], bucket=2, sequence_field="s", checkpoint_interval=50))
+    with ProcessPoolExecutor(4, PROCESSES, line_up, (PROCESSES.Barrier(4), variables)) as pool:
         futures = [pool.submit(process_work, store.location, number, commits, seed) for number in range(4)]
         attempts = [a for future in futures for a in future.result()]
     print(f"{len(attempts)} commits, {sum(a.version is None for a in attempts)} conflicts")

@@ -7,7 +7,9 @@ version that the steps have left.
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,16 +38,17 @@ Rows = list[dict[str, Any]]
 
 
 class Machine(RuleBasedStateMachine):
-    """One table's life. `shape` is set by a subclass."""
+    """One table's life. `shape` and `places`, which opens an empty folder for it, are set by a subclass."""
 
     shape: Shape
+    places: Callable[[], AbstractContextManager[Path | str]]
     model: Model
 
     def __init__(self) -> None:
         super().__init__()
         self.stack = ExitStack()
         self.stack.enter_context(tiny_row_groups())
-        self.folder = self.stack.enter_context(memory_folder())
+        self.folder = self.stack.enter_context(type(self).places())
 
     @initialize()
     def make(self) -> None:
@@ -88,8 +91,15 @@ class Machine(RuleBasedStateMachine):
         self.stack.close()
 
 
-def run(shape: Shape, *, examples: int, steps: int) -> None:
-    machine = type("MachineOf" + shape.name.title().replace("-", ""), (Machine,), {"shape": shape})
+def run(
+    shape: Shape,
+    *,
+    examples: int,
+    steps: int,
+    places: Callable[[], AbstractContextManager[Path | str]] = memory_folder,
+) -> None:
+    name = "MachineOf" + shape.name.title().replace("-", "")
+    machine = type(name, (Machine,), {"shape": shape, "places": staticmethod(places)})
     # no shrinking: a failing run is short as it is, and shrinking takes minutes
     chosen = settings(max_examples=examples, stateful_step_count=steps, phases=(Phase.explicit, Phase.generate))
     run_state_machine_as_test(machine, settings=chosen)
@@ -105,6 +115,15 @@ def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=5), ids=list(SHAPES))
 def test_any_long_sequence_of_steps_gives_what_the_dict_has(shape: Shape, depth: Depth) -> None:
     run(shape, examples=depth.times(5, deep=8), steps=20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))
+def test_any_sequence_of_steps_in_s3(
+    shape: Shape, s3_places: Callable[[], AbstractContextManager[str]], depth: Depth
+) -> None:
+    run(shape, examples=depth.times(1, deep=4), steps=depth.times(6, deep=15), places=s3_places)
 
 
 @pytest.mark.slow

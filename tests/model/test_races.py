@@ -6,6 +6,8 @@ Whatever they did, the table and the log are as if all had come one after the ot
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ OPERATIONS: dict[str, tuple[Rows, bool]] = {
 }
 
 
-def race(folder: Path, shape: Shape, mine: str, others: tuple[str, ...]) -> Model:
+def race(folder: Path | str, shape: Shape, mine: str, others: tuple[str, ...]) -> Model:
     """`mine` is prepared first; each of the others commits just before an attempt of it writes its entry."""
     model = Model(folder, shape)
     model.write(rows("first", 4))
@@ -73,6 +75,14 @@ def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:
     with tiny_row_groups():
         for number, other in enumerate(depth.sample(OPERATIONS, 7)):
             race(folder / str(number), SHAPES[shape], mine, (other,)).check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=11))
+def test_two_writers_in_s3(mine: str, s3_places: Callable[[], AbstractContextManager[str]], depth: Depth) -> None:
+    for other in depth.sample(OPERATIONS, 2):
+        with tiny_row_groups(), s3_places() as folder:
+            race(folder, SHAPES[SHORT], mine, (other,)).check()
 
 
 @pytest.mark.slow
