@@ -17,7 +17,7 @@ import pyarrow as pa
 from filestore import layout
 from filestore.commit.claims import Claim, Claims
 from filestore.errors import CommitUnknown, Corrupt, NotFound, TableStoreError, Unavailable, Unsupported
-from filestore.storage.interface import FileInfo, ReadableFile, Storage
+from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedFile
 from filestore.storage.refusals import exists_already
 
 __all__ = ["HeldStorage", "held", "needs_its_catalog", "publish_claimed"]
@@ -267,6 +267,18 @@ class HeldStorage:
     def replace(self, path: str, data: bytes) -> None:
         """Writes the file, and replaces one that exists."""
         self.inner.replace(path, data)
+
+    def read_tagged(self, path: str) -> TaggedFile:
+        """Returns a file that may change, with its tag."""
+        return self.inner.read_tagged(path)
+
+    def replace_tagged(self, path: str, data: bytes, tag: str | None) -> str:
+        """Writes a file only if it still has a tag. No log entry is written so."""
+        return self.inner.replace_tagged(path, data, tag)
+
+    def list_tagged(self, path: str) -> dict[str, str]:
+        """Returns the tags of the files in a folder by their names."""
+        return self.inner.list_tagged(path)
 
     def open_read(self, path: str) -> ReadableFile:
         """Opens a file that never changes."""
