@@ -384,9 +384,10 @@ def test_a_completion_that_comes_late_disturbs_nothing(table: Table) -> None:
 # ------------------------------------------------------------------------------------------------ what else may happen
 
 
-def test_a_failure_after_the_claim_is_an_unknown_commit_and_the_history_has_it(table: Table) -> None:
+@pytest.mark.parametrize("fails", ["", "replace"])
+def test_a_failure_after_the_claim_is_an_unknown_commit_and_the_history_has_it(table: Table, fails: str) -> None:
     write(table.process(), rows("a", 1, 2, 3))
-    away = Away()
+    away = Away(fails)
     with pytest.raises(CommitUnknown):
         commit(table.process(away))
     assert table.plain() == BEFORE
@@ -402,13 +403,14 @@ def database_away(call: Call) -> None:
 
 
 class Away:
-    """A hook: the store fails for ever once the version is claimed."""
+    """A hook: once the version is claimed, the store, or one operation of it, fails for ever."""
 
-    def __init__(self) -> None:
+    def __init__(self, operation: str) -> None:
+        self._operation = operation
         self.away = False
 
     def __call__(self, call: Call) -> None:
-        if self.away and not call.operation.startswith("claims."):
+        if self.away and not call.operation.startswith("claims.") and self._operation in ("", call.operation):
             raise Unavailable("injected")
         self.away = self.away or (call.operation == "claims.claim" and call.done)
 
@@ -459,6 +461,22 @@ def test_a_database_of_an_earlier_time_is_corrected_by_the_store(table: Table, l
     assert write(table.process(), rows("e", 1)).snapshot.version == 5
     assert prepared.commit().snapshot.version == 6
     assert table.plain() == rows("z", 1)
+
+
+@pytest.mark.parametrize("old", [None, 2])
+def test_a_database_of_an_earlier_time_gives_no_version_away_twice(table: Table, old: int | None) -> None:
+    writer = table.process()
+    for v in "abcd":
+        write(writer, rows(v, 1))
+    table.database.row = (
+        None if old is None else Claim(old, layout.staged_commit_path(old, seeded(9).new_id()), published=True)
+    )
+    # those that exist, and those without one before them; a claim of 2 alone would let 3 be claimed
+    for version in (1, 4, 6, 9):
+        with pytest.raises(AlreadyExists):
+            table.process().storage.write_new(f"{table.location}/{layout.log_entry_path(version)}", b"")
+    assert table.plain() == read(table.process()) == rows("d", 1)
+    assert not list(Path(table.location, layout.STAGED_COMMITS).glob("*"))
 
 
 def test_an_entry_that_is_gone_with_its_claim_is_named(table: Table) -> None:

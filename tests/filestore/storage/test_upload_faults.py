@@ -67,6 +67,14 @@ def test_an_upload_that_never_succeeds_is_an_error_and_leaves_nothing(kind: Kind
     assert content(place.anew(), put(place, "f", DATA)) == DATA
 
 
+def test_an_upload_has_succeeded_if_its_object_is_there(place: Place, proxy: S3Proxy) -> None:
+    """Every reply to its last request is lost, but the request itself is done."""
+    proxy.choose = lambda call: Fault.SLOW_DOWN_AFTER if call.kind is Kind.COMPLETE_UPLOAD else None
+    path = put(place, "f", DATA)
+    assert proxy.faults
+    assert content(place.anew(), path) == DATA
+
+
 def test_a_file_that_is_given_up_leaves_no_upload(place: Place, proxy: S3Proxy) -> None:
     file = place.storage.open_write(place.path("f"))
     file.write(DATA)
