@@ -64,7 +64,8 @@ def test_a_file_that_is_not_there_is_an_error(run: Run, monkeypatch: pytest.Monk
     monkeypatch.setenv("TABLESTORE_TOKEN_FILE", str(tmp_path / "missing"))
     result = run("databases")
     assert result.exit_code == 2
-    assert "cannot be read" in result.output
+    text = " ".join(result.output.replace("│", " ").split())  # the box breaks lines wherever the path ends
+    assert "cannot be read" in text
     assert "Traceback" not in result.output
 
 
