@@ -162,26 +162,30 @@ class SparkWorker(_Daemon):
         return super().start()
 
     def kill(self) -> None:
-        """Ends it and all that it has started at once, as a host that is taken away, with the executors' folders."""
+        """Ends it and all that it has started at once, as a host that is taken away, with its disk."""
         if self._running is None:
             return
         started = [psutil.Process(self._running.pid), *self._children()]
-        folders = [folder for executor in self.executors() for folder in _folders_of(executor)]
         for process in started:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         self._running.wait()
         psutil.wait_procs(started[1:], STOP_SECONDS)
         self._running = None
-        _remove(folders)
+        for folder in (self.work, self.local):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def kill_executor(self, executor: psutil.Process) -> None:
-        """Ends an executor's JVM at once. Its folders go, too: Spark keeps them, half a gigabyte each, to the end."""
-        folders = _folders_of(executor)
+        """Ends an executor's JVM at once. Its packages go, too: Spark keeps them, a gigabyte each, to the end."""
+        packages = Path(executor.cwd()) / "tablestore-packages"
         with suppress(psutil.NoSuchProcess):
             executor.kill()
             executor.wait(STOP_SECONDS)
-        _remove(folders)
+        # a Python process that outlives its executor may still write
+        shutil.rmtree(packages, ignore_errors=True)
+        with suppress(FileNotFoundError):  # other executors' folders come and go
+            for fetched in self.local.rglob("*_cache"):  # executors have copied what they need of it
+                fetched.unlink(missing_ok=True)
 
     def executors(self) -> list[psutil.Process]:
         """Its executors' JVMs that run now."""
@@ -291,20 +295,6 @@ def _command(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return ""
-
-
-def _folders_of(executor: psutil.Process) -> list[Path]:
-    """Where it has its packages, and its temporary files."""
-    try:
-        temporary = executor.environ().get("SPARK_EXECUTOR_DIRS", "")
-        return [Path(executor.cwd()) / "tablestore-packages", *map(Path, filter(None, temporary.split(":")))]
-    except psutil.NoSuchProcess:
-        return []
-
-
-def _remove(folders: list[Path]) -> None:
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)  # a Python process that outlives its executor may still write
 
 
 def _is_java(process: psutil.Process) -> bool:

@@ -15,6 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
+from pyspark.errors import PySparkException
+
 from tests.servers.system import Startable
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class SparkDriver(Startable):
     ) -> Future[Result]:
         """Begins a function there. It finds the session as the one that is active."""
         assert self._pool is not None, "the driver runs"
-        return self._pool.submit(function, *args, **named)
+        return self._pool.submit(_run, function, args, named)
 
     def run(self, function: Callable[Params, Result], /, *args: Params.args, **named: Params.kwargs) -> Result:
         """Runs a function there to its end, and returns its result or raises its error."""
@@ -86,6 +88,13 @@ def _begin(log: str, settings: dict[str, str], environment: dict[str, str | None
 
     _session.append(spark_session("tests", settings, **how))
     print("the session runs", file=sys.stderr)
+
+
+def _run(function: Callable[..., Result], args: tuple[Any, ...], named: dict[str, Any]) -> Result:
+    try:
+        return function(*args, **named)
+    except PySparkException as error:  # it refers to Java's, and cannot be pickled
+        raise RuntimeError(f"{type(error).__name__}: {error}") from None
 
 
 _session: list[SparkSession] = []
