@@ -57,21 +57,34 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
     return TableDefinition.of(schema, listed.primary_key, request.partition_by, request.options, request.comment)
 
 
-def with_log(request: CreateTable, *, local: bool, brokers: str | None) -> CreateTable:
+def with_log(request: CreateTable, *, local: bool, brokers: str | None, leases: bool = True) -> CreateTable:
     """A request that says which log its table has.
 
     An embedded log needs a local disk. In a store of objects a table has its log in Kafka if the request or the catalog
-    names brokers, and otherwise none.
+    names brokers, and otherwise none. A log needs leases, which show whether its writers live.
 
     Args:
         request: What a client asks for.
         local: Whether the warehouse is on a local disk.
         brokers: The catalog's brokers, for tables with a log in Kafka that name none.
+        leases: Whether the warehouse's store can have leases: not without conditional writes.
+
+    Raises:
+        InvalidRequest: ``log-location``: the table shall have a log, and cannot.
     """
     options = dict(request.options)
     if CONNECTOR in options:
         return request
-    if not local and _SYSTEM not in options:
+    if not leases:
+        options.setdefault(_SYSTEM, "none")
+        if options[_SYSTEM] != "none":
+            raise InvalidRequest(
+                f"log.system = {options[_SYSTEM]} needs a store with conditional writes, in which writers show that "
+                "they live, and the commits of this warehouse are held by the catalog because its store has none: use "
+                "log.system = none",
+                code="log-location",
+            )
+    elif not local and _SYSTEM not in options:
         options[_SYSTEM] = "kafka" if options.get(_BROKERS) or brokers else "none"
     if options.get(_SYSTEM) == "kafka" and brokers is not None:
         options.setdefault(_BROKERS, brokers)

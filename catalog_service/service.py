@@ -216,8 +216,8 @@ class CatalogService:
         """Creates a table (version 0, and its log); returns it, and whether this call created it.
 
         Raises:
-            InvalidRequest: ``bad-name``, and the codes of `definition_of`; with a connector ``topic-not-found``,
-                ``topic-partitions``, ``log-settings``, ``log-not-authorized``.
+            InvalidRequest: ``bad-name``, ``log-location``, and the codes of `definition_of`; with a connector
+                ``topic-not-found``, ``topic-partitions``, ``log-settings``, ``log-not-authorized``.
             NotFound: ``database-not-found``.
             AlreadyExists: ``table-exists``, unless `if_not_exists`; ``location-not-empty``; ``log-exists``.
             Unavailable: the storage or the log's server does not answer; nothing is left.
@@ -239,7 +239,10 @@ class CatalogService:
         return names_broker(self._with_log(request))
 
     def _with_log(self, request: CreateTable) -> CreateTable:
-        return with_log(request, local=is_local(self.warehouse), brokers=self._brokers)
+        local = is_local(self.warehouse)
+        return with_log(
+            request, local=local, brokers=self._brokers, leases=local or not self._lifecycle.commits.in_catalog
+        )
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = True) -> TableInfo:
         """Returns a table in full.

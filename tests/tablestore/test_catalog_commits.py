@@ -17,7 +17,7 @@ from catalog_service.server import serving
 from compaction.compactor import Compactor
 from compaction.duties import DUTIES
 from filestore.ambient import system_ambient
-from filestore.errors import Unsupported
+from filestore.errors import InvalidRequest, Unsupported
 from filestore.storage.locations import Storages, storage_of
 from filestore.table import FileStore
 from tablestore import Table
@@ -123,6 +123,17 @@ def test_everything_that_commits_claims_its_version(warehouse: str, database: st
             assert assert_healthy(table.filestore).findings == ()
             store.drop_table("shop.t")
     assert unconditional._server.keys(warehouse.split("/")[2]) == []
+
+
+def test_a_table_there_has_no_log(warehouse: str, database: str) -> None:
+    """Leases of writers need conditional writes."""
+    with tablestore.connect(warehouse, database=database, commits="catalog", brokers="broker:9092") as store:
+        store.create_database("shop")
+        assert store.create_table("shop.t", DDL).definition.options["log.system"] == "none"
+        with pytest.raises(InvalidRequest, match="conditional writes") as refused:
+            store.create_table("shop.u", DDL, options={"log.system": "kafka"})
+        assert refused.value.code == "log-location"
+        assert store.list_tables("shop") == ["t"]
 
 
 def test_a_table_that_is_opened_by_its_path_is_not_written(warehouse: str, database: str) -> None:
