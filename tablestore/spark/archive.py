@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import Distribution, PackageNotFoundError, distribution, version
+from os import PathLike
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -69,7 +70,7 @@ class ArchiveInfo:
 
 
 @checked()
-def spark_archive(path: str | os.PathLike[str], packages: Sequence[str] = ()) -> ArchiveInfo:
+def spark_archive(path: str | PathLike[str], packages: Sequence[str] = ()) -> ArchiveInfo:
     """Makes the archive; what was at the path is replaced.
 
     Args:
@@ -105,7 +106,7 @@ def spark_archive(path: str | os.PathLike[str], packages: Sequence[str] = ()) ->
     return info
 
 
-def archive_info(path: str | os.PathLike[str]) -> ArchiveInfo:
+def archive_info(path: str | PathLike[str]) -> ArchiveInfo:
     """Reads what an archive contains.
 
     Raises:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from os import PathLike
 
 from py4j.protocol import Py4JError
 from pyspark import SparkContext
@@ -43,7 +43,7 @@ def spark_session(
     extra_conf: Mapping[str, str] | None = None,
     *,
     master: str | None = None,
-    archive: str | os.PathLike[str] | None = None,
+    archive: str | PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session with Delta, on this machine or on a cluster; jars are fetched once into a cache.

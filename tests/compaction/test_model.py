@@ -16,6 +16,7 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict, Unavailable
 from tests.depth import Depth, sampled
 from tests.faults import FailAt, Killed
+from tests.folders import memory_folder
 from tests.model.model import SHAPES, Shape
 from tests.model.steps import faults, rows_of
 from tests.model.test_model import Machine
@@ -92,7 +93,7 @@ class CompactedMachine(Machine):
 
 
 def run(shape: Shape, *, examples: int, steps: int) -> None:
-    parts: dict[str, Any] = {"shape": shape}
+    parts: dict[str, Any] = {"shape": shape, "places": staticmethod(memory_folder)}
     machine = type("CompactedMachineOf" + shape.name.title().replace("-", ""), (CompactedMachine,), parts)
     chosen = settings(
         max_examples=examples, stateful_step_count=steps, deadline=None, phases=(Phase.explicit, Phase.generate)

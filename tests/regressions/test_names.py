@@ -49,6 +49,7 @@ def test_a_topic_may_have_them_and_a_partition_may_not() -> None:
 OWN = re.compile(r"""["'](_[a-z]+(?:_[a-z]+)*_?)["']|with_columns\((_[a-z]+)=""")
 NO_COLUMNS = {
     "_delta_log",
+    "_staged_commits",
     "_runs",
     "_change_data",
     "_overlays",

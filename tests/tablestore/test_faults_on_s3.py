@@ -250,5 +250,9 @@ def test_the_doctor_reports_no_damage_of_a_store_that_stops_answering(proxy: S3P
             assert table.examine().findings == ()
         for number in depth.sample(range(1, len(proxy.calls) + 1), 5):
             doctor = made_in.opened(table.location)
-            with faults(proxy, at(number, Fault.SLOW_DOWN, and_later=True)), pytest.raises(Unavailable):
-                doctor.examine()
+            with faults(proxy, at(number, Fault.SLOW_DOWN, and_later=True)):
+                try:
+                    doctor.examine()
+                except Unavailable:
+                    continue
+            assert not proxy.faults, f"request {number} failed"  # the number of requests side by side varies a little
