@@ -68,9 +68,9 @@ _STRAY = re.compile(
     rf"|{CHANGE_DATA}/{_UUID}\.parquet"
     rf"|(?:{RUNS}/)?(?:[A-Za-z0-9_.~-]+/)*bucket-[0-9]{{5}}/{_UUID}\.parquet"
 )
-_STAGED_COMMIT = re.compile(rf"{STAGED_COMMITS}/([0-9]{{20}})\.{_UUID}\.json")
 _RUN = re.compile(rf"{RUNS}/(?:[A-Za-z0-9_.~-]+/)*[A-Za-z0-9_.~-]+\.parquet")
 _CONSUMER = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.-]*)\.json")
+_STAGED_COMMIT = re.compile(rf"{STAGED_COMMITS}/([0-9]{{20}})\.{_UUID}\.json")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.~-]")
 _MAX_FOLDER = 120
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from filestore.checks.report import Finding, Invariant
 from filestore.delta.state import TableState
-from filestore.errors import TableStoreError
+from filestore.errors import TableStoreError, Unavailable
 from filestore.model.log_range import LogTransaction
 from filestore.table import FileStore
 from log.table.systems import open_log
@@ -18,19 +18,26 @@ def examine_log(table: OpenedTable) -> list[Finding]:
     """Returns the versions whose log transactions the log has aborted, and that nobody has published again.
 
     Our readers of such a version may fail (`log-gap`), and other consumers never see its records.
+
+    Raises:
+        Unavailable: the storage of the table's files does not answer.
     """
     try:
         state = table.filestore.state()
         config = table.log_config(state.definition)
-        if config is None:
-            return []
-        named = _named(table.filestore, state)
+        named = [] if config is None else _named(table.filestore, state)
+    except Unavailable:
+        raise  # it is the table's files that cannot be read: whoever cannot read them calls nothing healthy
+    except TableStoreError as error:
+        return [_silent(error)]
+    if config is None:
+        return []
+    try:
         with open_log(config, table.ambient) as log:
             require_own_log(log, state)
             aborted = log.aborted([transaction for transaction, _ in named])
     except TableStoreError as error:
-        message = f"the log was not asked for the transactions of versions: {error.message}"
-        return [Finding(Invariant.LOG_SILENT, message)]
+        return [_silent(error)]
     versions = {transaction.id: version for transaction, version in named}
     return [
         Finding(
@@ -41,6 +48,10 @@ def examine_log(table: OpenedTable) -> list[Finding]:
         )
         for id_ in aborted
     ]
+
+
+def _silent(error: TableStoreError) -> Finding:
+    return Finding(Invariant.LOG_SILENT, f"the log was not asked for the transactions of versions: {error.message}")
 
 
 def _named(filestore: FileStore, state: TableState) -> list[tuple[LogTransaction, int]]:
