@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -134,3 +135,18 @@ def test_caches_of_several_processes_stay_within_one_limit(share: Share) -> None
     caches[0].close()
     caches[1].decoded("more", 0, lambda: ("a value", 90))
     assert caches[1].memory_bytes > 400
+
+
+@pytest.mark.parametrize("disk", [None, 1_000_000])
+def test_a_cache_that_divides_its_limits_keeps_columns_on_the_disk(
+    share: Share, tmp_path: Path, disk: int | None
+) -> None:
+    """Without a limit of its own the disk's free space is the bound, and not a part of nothing."""
+    limits = CacheLimits(1, disk, timedelta(hours=1))
+    rows = pa.record_batch({"id": range(1000)})
+    caches = [LookupCache("orders", limits, seeded(), str(tmp_path), share()) for _ in range(2)]
+    for cache in caches:
+        cache.charge("a file", ["id"], rows.num_rows)
+        kept = cache.columns("a file", ["id"], rows.num_rows, lambda names: (rows.schema, [rows.select(names)]))
+        assert kept["id"].to_pylist() == list(range(1000))
+        assert cache.disk_bytes >= rows.nbytes
