@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from filestore.ambient import Ambient
-from filestore.cache.host_share import Claim, HostShare
+from filestore.cache.host_share import CacheClaim, HostShare
 from filestore.cache.lru import Lru
 from filestore.cache.mapped import Mapped, TooLarge, map_columns
 from filestore.model.schema import Schema
@@ -204,9 +204,9 @@ class LookupCache:
         self._disk.shrink(own.disk, unused_since, _MAPS)
         self._memory.shrink(own.memory, unused_since)
 
-    def _part(self, memory: int, disk: int) -> Claim:
+    def _part(self, memory: int, disk: int) -> CacheClaim:
         """What this process may hold, if it holds, or wants to hold, so many bytes."""
-        whole = Claim(self.limits.memory, self.limits.disk)
+        whole = CacheClaim(self.limits.memory, self.limits.disk)
         return whole if self._share is None else self._share.limits(whole, memory, disk)
 
     def _held(self, file: Hashable, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from filestore.errors import Unavailable
 
-__all__ = ["Claim", "HostShare", "granted"]
+__all__ = ["CacheClaim", "HostShare", "granted"]
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _CLAIM = re.compile(rb"(\d+) (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class CacheClaim:
     """What a process may hold, in bytes.
 
     Attributes:
@@ -73,9 +73,9 @@ class HostShare:
         self._name = ""
         self._folder = Path()
         self._seen = 0
-        self._claim = Claim(0, 0)
+        self._claim = CacheClaim(0, 0)
 
-    def limits(self, whole: Claim, memory: int, disk: int) -> Claim:
+    def limits(self, whole: CacheClaim, memory: int, disk: int) -> CacheClaim:
         """Returns what this process may hold now.
 
         Args:
@@ -90,7 +90,7 @@ class HostShare:
             logger.warning("this process caches as if it were alone on this machine: %s", error)
             self.close()
             return whole
-        return Claim(self._claim.memory, None if whole.disk is None else self._claim.disk)
+        return CacheClaim(self._claim.memory, None if whole.disk is None else self._claim.disk)
 
     def close(self) -> None:
         """Ends the claim."""
@@ -100,7 +100,7 @@ class HostShare:
             os.close(self._file)
         self._file = None
 
-    def _holds(self, whole: Claim, memory: int, disk: int) -> bool:
+    def _holds(self, whole: CacheClaim, memory: int, disk: int) -> bool:
         """Whether the claim of before fits: it is large enough, not too large, and nobody has come or gone."""
         if self._file is None or self._owner != os.getpid() or os.stat(self._folder).st_mtime_ns != self._seen:
             return False
@@ -109,14 +109,14 @@ class HostShare:
             pairs.append((whole.disk, disk, self._claim.disk or 0))
         return all(needed <= own <= needed + limit // _STEPS * 2 for limit, needed, own in pairs)
 
-    def _ask(self, whole: Claim, memory: int, disk: int) -> None:
+    def _ask(self, whole: CacheClaim, memory: int, disk: int) -> None:
         if self._file is not None and self._owner != os.getpid():
             self._file = None  # it is the parent's, who still has it
         self._folder = self._meeting_place()
         with self._alone():
             others = list(self._others())
             disk_limit = whole.disk or 0
-            self._claim = Claim(
+            self._claim = CacheClaim(
                 granted(whole.memory, [claim.memory for claim in others], memory),
                 granted(disk_limit, [claim.disk or 0 for claim in others], disk),
             )
@@ -143,7 +143,7 @@ class HostShare:
             fcntl.flock(mutex, fcntl.LOCK_EX)
             yield
 
-    def _others(self) -> Iterator[Claim]:
+    def _others(self) -> Iterator[CacheClaim]:
         """The claims of other processes; those of dead ones are removed."""
         for name in os.listdir(self._folder):
             if name in (_MUTEX, self._name if self._file is not None else ""):
@@ -153,7 +153,7 @@ class HostShare:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     if (found := _CLAIM.fullmatch(file.read())) is not None:
-                        yield Claim(int(found[1]), int(found[2]))
+                        yield CacheClaim(int(found[1]), int(found[2]))
                     continue
                 (self._folder / name).unlink(missing_ok=True)
 

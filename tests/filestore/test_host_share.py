@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.cache.columns import CacheLimits, LookupCache
-from filestore.cache.host_share import Claim, HostShare, granted
+from filestore.cache.host_share import CacheClaim, HostShare, granted
 from tests.processes import PROCESSES
 from tests.tables import seeded
 
-WHOLE = Claim(1600, 16_000)
+WHOLE = CacheClaim(1600, 16_000)
 Share = Callable[[], HostShare]
 
 
@@ -62,14 +62,14 @@ def test_claims_together_never_exceed_the_limit_and_all_get_their_part(
 def test_a_process_alone_has_all(share: Share) -> None:
     alone = share()
     assert alone.limits(WHOLE, 1600, 16_000) == WHOLE
-    assert alone.limits(Claim(1600, None), 0, 0).disk is None, "the disk's free space is the limit"
+    assert alone.limits(CacheClaim(1600, None), 0, 0).disk is None, "the disk's free space is the limit"
 
 
 def test_it_claims_in_steps(share: Share) -> None:
     alone = share()
-    assert alone.limits(WHOLE, 0, 0) == Claim(100, 1000)
-    assert alone.limits(WHOLE, 250, 0) == Claim(300, 1000)
-    assert alone.limits(WHOLE, 0, 2_500) == Claim(100, 3000), "what is not needed any more is free for others"
+    assert alone.limits(WHOLE, 0, 0) == CacheClaim(100, 1000)
+    assert alone.limits(WHOLE, 250, 0) == CacheClaim(300, 1000)
+    assert alone.limits(WHOLE, 0, 2_500) == CacheClaim(100, 3000), "what is not needed any more is free for others"
 
 
 def test_those_who_join_get_what_is_free_and_their_part_later(share: Share) -> None:
@@ -93,7 +93,7 @@ def test_the_claim_of_a_killed_process_ends_with_it(share: Share, tmp_path: Path
     process = PROCESSES.Process(target=_hold, args=(str(tmp_path), there))
     process.start()
     try:
-        assert here.recv() == Claim(500, 1000)
+        assert here.recv() == CacheClaim(500, 1000)
         own = share()
         assert own.limits(WHOLE, 1600, 0).memory == 800
         assert len(claims(tmp_path)) == 2

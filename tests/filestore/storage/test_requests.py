@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -11,18 +11,11 @@ from filestore.storage import retries
 from filestore.storage.client import PART_BYTES, TAIL_BYTES
 from filestore.storage.interface import Storage
 from filestore.storage.objects import ObjectStorage
-from tests.filestore.storage.places import Place, s3_place
-from tests.servers.s3 import S3Endpoint
+from tests.filestore.storage.places import Place, put, s3_place
 from tests.servers.s3_proxy import Call, Fault, Kind, S3Proxy
 from tests.waiting import until
 
 pytestmark = pytest.mark.s3
-
-
-@pytest.fixture
-def proxy(moto: S3Endpoint) -> Iterator[S3Proxy]:
-    with S3Proxy(moto) as between:
-        yield between
 
 
 @pytest.fixture(params=["obstore", "s3fs"])
@@ -30,14 +23,6 @@ def place(request: pytest.FixtureRequest, proxy: S3Proxy, monkeypatch: pytest.Mo
     monkeypatch.setattr(retries, "_FIRST_PAUSE_S", 0.001)
     monkeypatch.setattr(retries, "_LONGEST_PAUSE_S", 0.002)
     return s3_place(proxy, request.param, monkeypatch)
-
-
-def put(place: Place, name: str, data: bytes) -> str:
-    path = place.path(name)
-    with place.storage.open_write(path) as file:
-        file.write(data)
-    place.storage.sync(path)
-    return path
 
 
 def sent(proxy: S3Proxy, work: Callable[[], object]) -> dict[Kind, int]:

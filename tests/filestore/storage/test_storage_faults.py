@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -12,8 +12,7 @@ from filestore.storage.client import TAIL_BYTES
 from filestore.storage.race_probe import require_exclusive
 from filestore.storage.refusals import BUSY
 from tests.depth import sampled
-from tests.filestore.storage.places import Place, content, impatient, put, s3_place
-from tests.servers.s3 import S3Endpoint
+from tests.filestore.storage.places import Place, content, put
 from tests.servers.s3_proxy import Call, Chooser, Fault, Kind, S3Proxy
 
 pytestmark = pytest.mark.s3
@@ -30,18 +29,6 @@ FAILED = (
 LOST = (Fault.SLOW_DOWN, Fault.RESET, Fault.TIME_OUT, Fault.CUT_OFF)
 READS = (Kind.GET, Kind.GET_RANGE, Kind.HEAD, Kind.LIST)
 ATTEMPTS = 6
-
-
-@pytest.fixture
-def proxy(moto: S3Endpoint) -> Iterator[S3Proxy]:
-    with S3Proxy(moto) as between:
-        yield between
-
-
-@pytest.fixture(params=["obstore", "s3fs"])
-def place(request: pytest.FixtureRequest, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
-    impatient(monkeypatch)
-    return s3_place(proxy, request.param, monkeypatch)
 
 
 def once(fault: Fault, *kinds: Kind) -> Chooser:

@@ -6,15 +6,13 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from filestore.errors import Unavailable
 from filestore.storage.client import PART_BYTES
 from tests.depth import Depth, sampled
-from tests.filestore.storage.places import Place, content, impatient, put, s3_place
-from tests.servers.s3 import S3Endpoint
+from tests.filestore.storage.places import Place, content, put
 from tests.servers.s3_proxy import Fault, Kind, S3Proxy
 
 pytestmark = pytest.mark.s3
@@ -31,18 +29,6 @@ FAULTS = (
     Fault.CUT_OFF,
 )
 CASES = [(kind, fault) for kind in UPLOAD for fault in FAULTS]
-
-
-@pytest.fixture
-def proxy(moto: S3Endpoint) -> Iterator[S3Proxy]:
-    with S3Proxy(moto) as between:
-        yield between
-
-
-@pytest.fixture(params=["obstore", "s3fs"])
-def place(request: pytest.FixtureRequest, proxy: S3Proxy, monkeypatch: pytest.MonkeyPatch) -> Place:
-    impatient(monkeypatch)
-    return s3_place(proxy, request.param, monkeypatch)
 
 
 @pytest.mark.parametrize(("kind", "fault"), sampled(CASES, fast=21, test=5, names=2))
