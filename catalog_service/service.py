@@ -97,9 +97,10 @@ def open_service(
     engine = open_engine(database_url)
     locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
     migrate(engine, locks)
-    held = HeldCommits(Repository(engine), commits)
+    repository = Repository(engine)
+    held = HeldCommits(repository, commits)
     steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
-    lifecycle = Lifecycle(warehouse, Repository(engine), steps, locks, ambient, held)
+    lifecycle = Lifecycle(warehouse, repository, steps, locks, ambient, held)
     for line in lifecycle.recover():
         logger.warning("after a crash: %s", line)
     return CatalogService(lifecycle, engine, broker_policy, storage_options, brokers)
