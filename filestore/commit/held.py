@@ -19,6 +19,7 @@ from filestore.commit.claims import Claim, Claims
 from filestore.errors import CommitUnknown, Corrupt, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.storage.interface import FileInfo, ReadableFile, Storage, TaggedFile
 from filestore.storage.refusals import exists_already
+from filestore.storage.retries import repeated
 
 __all__ = ["HeldStorage", "held", "needs_its_catalog", "publish_claimed"]
 
@@ -174,17 +175,18 @@ class HeldStorage:
             return False
         return version == 0 or self.inner.exists(self._entry(version - 1))
 
-    def _claim(self, claims: Claims, mine: Claim, newest: Claim | None) -> Claim | None:
+    def _claim(self, claims: Claims, mine: Claim, newest: Claim | None) -> Claim:
+        """Asks for the claim, and again after a failure: an earlier call may have made it, which the next one shows.
+
+        A call that gives another writer's claim ends all doubt: one that is still on its way would find that claim.
+        """
         try:
-            return claims.claim(mine, newest)
+            return repeated(lambda: claims.claim(mine, newest), lambda error: isinstance(error, Unavailable))
         except Unavailable as error:
-            try:
-                return claims.newest()  # it shows whether the claim was made
-            except Unavailable as second:
-                raise CommitUnknown(
-                    f"the catalog's database failed while version {mine.version} of {self.location} was claimed "
-                    f"({error.message}), and does not answer now: look for your commit in the history before retrying"
-                ) from second
+            raise CommitUnknown(
+                f"the catalog's database failed while version {mine.version} of {self.location} was claimed "
+                f"({error.message}), and fails again: look for your commit in the history before retrying"
+            ) from error
 
     def _complete(self, claims: Claims, claim: Claim) -> Claim | None:
         """Publishes what another writer has claimed; returns the newest claim."""
@@ -209,7 +211,8 @@ class HeldStorage:
         """Notes that an entry is published; returns the newest claim."""
         newest = claims.publish(claim)
         self._last = newest
-        if newest is not None and newest.version > claim.version:
+        # The next version may be claimed and not published yet. One after that was claimed when the next was published.
+        if newest is not None and newest.version > claim.version + 1:
             self._take_back_expired(claim)
         self._forget(claim)
         return newest

@@ -29,6 +29,7 @@ from filestore.table import FileStore
 from tests.depth import Depth
 from tests.faults import Call, FailAt, FaultyStorage, Hook, Killed
 from tests.folders import memory_folder
+from tests.simulation.turns import Task, Turns, single_threaded
 from tests.tables import Clock, assert_healthy, create, define, in_order, prepare, read, read_deltalake, seeded, write
 
 LATER = 10**15
@@ -283,6 +284,32 @@ def test_files_of_a_claimed_version_are_no_orphans(table: Table) -> None:
     assert table.plain() == AFTER
 
 
+@pytest.mark.parametrize("made", [False, True])
+def test_a_database_that_makes_no_claim_is_asked_a_few_times(table: Table, made: bool) -> None:
+    """It answers questions, as a full or read-only one does; a claim that it made nevertheless is not lost.
+
+    The writer asked without a pause and without an end.
+    """
+    write(table.process(), rows("a", 1, 2, 3))
+    asked = 0
+
+    def hook(call: Call) -> None:
+        nonlocal asked
+        if call.operation == "claims.claim" and call.done is made:
+            asked += 1
+            raise Unavailable("injected: the disk is full")
+
+    if made:
+        commit(table.process(hook))  # it finds its entry, which it publishes by reading it
+    else:
+        with pytest.raises(CommitUnknown, match="look for your commit"):
+            commit(table.process(hook))
+    assert 1 < asked < 10
+    write(table.process(), rows("c", 9))
+    assert table.plain() == in_order([*(AFTER if made else BEFORE), *rows("c", 9)])
+    assert_healthy(table.process())
+
+
 # ---------------------------------------------------------------------------------------------------- model and chance
 
 
@@ -317,6 +344,46 @@ def history(folder: Path, dice: random.Random) -> None:
         expected |= {row["id"]: row for row in written[str(commit_id)]}
     assert read(store) == table.plain() == in_order(expected.values())
     assert_healthy(store)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_any_order_of_the_calls_of_writers_and_readers(seed: int, depth: Depth) -> None:
+    """Each write that was acknowledged is the version that it got, and no version is missing at any time."""
+    for number in range(depth.times(6, deep=150)):
+        with memory_folder() as folder, single_threaded():
+            interleaved(folder, random.Random(f"{seed}/{number}"))
+
+
+def interleaved(folder: Path, dice: random.Random) -> None:
+    table, turns = made(folder / "t"), Turns()
+    acknowledged: dict[int, list[dict[str, Any]]] = {}
+
+    def wait(call: Call) -> None:
+        if not call.done and call.operation != "append" and turns.current is not None:
+            turns.current.wait()
+
+    def writes(name: str) -> None:
+        for number in range(3):
+            values = rows(f"{name}{number}", *dice.sample(range(6), 2))
+            acknowledged[write(table.process(wait), values).snapshot.version] = values
+
+    def reads() -> None:
+        for _ in range(4):
+            store = table.process(wait)
+            newest = max(acknowledged, default=0)
+            assert store.state().version >= newest
+            read(store)
+
+    turns.tasks += [Task(work) for work in (lambda: writes("a"), lambda: writes("b"), lambda: writes("c"), reads)]
+    while turns.tasks:
+        chosen = dice.choice(turns.tasks)
+        for _ in range(dice.choice([1, 2, 5, 20, 60])):
+            if not chosen.done:
+                turns.resume(chosen)
+    assert sorted(acknowledged) == list(range(1, 10))
+    expected = {row["id"]: row for version in sorted(acknowledged) for row in acknowledged[version]}
+    assert table.plain() == read(table.process()) == in_order(expected.values())
+    assert_healthy(table.process())
 
 
 # -------------------------------------------------------------------------------------------------------- slow writers
@@ -363,6 +430,26 @@ def test_a_writer_that_stands_still_for_long_commits_once_or_not_at_all(folder: 
     assert bool(version) == (at != "claims.claim")
     versions = table.process().delta_log.versions()
     assert versions == list(range(versions[0], versions[-1] + 1))
+    assert_healthy(table.process())
+
+
+@pytest.mark.parametrize("first_stands_at", ["claims.publish", "replace"])
+def test_a_version_stays_when_the_next_one_is_claimed_and_not_published(table: Table, first_stands_at: str) -> None:
+    """Its writer took it for an expired one, because the entry behind it was missing, and removed it."""
+    write(table.process(), rows("a", 1, 2, 3))
+    first, second = Waiting(first_stands_at, "" if "." in first_stands_at else "_delta_log"), Waiting("replace")
+    with ThreadPoolExecutor(2) as pool:
+        ends = [pool.submit(lambda: commit(table.process(first)))]
+        assert first.stands.wait(60)
+        read(table.process())  # it publishes the first one's version
+        ends.append(pool.submit(lambda: write(table.process(second), rows("c", 9))))
+        assert second.stands.wait(60)
+        first.goes_on.set()
+        ends[0].result(60)
+        assert read_deltalake(table.location) == AFTER
+        second.goes_on.set()
+        ends[1].result(60)
+    assert table.plain() == read(table.process()) == in_order([*AFTER, *rows("c", 9)])
     assert_healthy(table.process())
 
 
