@@ -114,11 +114,12 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
 
     report = report_to(log_format)
     metrics = None if metrics_port is None else Metrics()
-    with open_catalog(catalog, token) as opened, _serving(metrics, metrics_port, metrics_host, report):
+    with open_catalog(catalog, token) as opened:
         storages, meter = Storages(storage_settings()), metrics or NO_METER
         worker = Compactor(opened, storages, system_ambient(), databases or (), lease, meter)
         duties = _duties(once=once)
-        with _ending(worker.stopping):
+        # whoever finds it ready by its metrics may stop it at once
+        with _ending(worker.stopping), _serving(metrics, metrics_port, metrics_host, report):
             if once:
                 _once(worker, duties, report)
             else:
