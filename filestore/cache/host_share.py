@@ -148,7 +148,11 @@ class HostShare:
         for name in os.listdir(self._folder):
             if name in (_MUTEX, self._name if self._file is not None else ""):
                 continue
-            with (self._folder / name).open("rb") as file:
+            try:
+                claim = (self._folder / name).open("rb")
+            except FileNotFoundError:
+                continue  # its process has just ended it, for which it need not be alone
+            with claim as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:

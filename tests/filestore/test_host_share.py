@@ -65,6 +65,25 @@ def test_a_process_alone_has_all(share: Share) -> None:
     assert alone.limits(CacheClaim(1600, None), 0, 0).disk is None, "the disk's free space is the limit"
 
 
+def test_another_ends_its_claim_while_the_claims_are_read(
+    share: Share, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its file was gone when it was opened, and the reader cached as if it were alone, in spite of a third one."""
+    first, second, third = share(), share(), share()
+    for each in (first, second):
+        each.limits(WHOLE, 1600, 16_000)
+    listed = os.listdir
+
+    def and_one_ends(folder: Path) -> list[str]:
+        found = listed(folder)
+        second.close()
+        return found
+
+    monkeypatch.setattr("filestore.cache.host_share.os.listdir", and_one_ends)
+    assert third.limits(WHOLE, 1600, 16_000) == CacheClaim(0, 0), "the first one has not given up anything yet"
+    assert caplog.messages == []
+
+
 def test_it_claims_in_steps(share: Share) -> None:
     alone = share()
     assert alone.limits(WHOLE, 0, 0) == CacheClaim(100, 1000)
