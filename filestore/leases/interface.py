@@ -49,7 +49,7 @@ class WriterLeases(Protocol):
         """Waits until it is known of each lease whether its writer lives."""
 
     def at_work_since_ms(self) -> int | None:
-        """Returns when the oldest lease was taken of which it is not known that its writer is dead.
+        """Returns when the oldest lease was taken whose writer may still commit.
 
         Returns:
             Milliseconds since 1970 UTC, by the storage's clock; None if there is no such lease.

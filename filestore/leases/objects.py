@@ -121,11 +121,12 @@ class ObjectLeases:
             watch = self._look()
 
     def at_work_since_ms(self) -> int | None:
-        """Reads all leases that are not known to be dead."""
-        watch = self._look()
-        living = [commit_id for commit_id in watch.last.tags if commit_id not in watch.dead(self._timeout_s())]
+        """Reads all leases. A dead one counts, too, until recovery has fenced its commit and removed it.
+
+        Its writer may live all the same, and commit files that it wrote long ago.
+        """
         began: list[int] = []
-        for commit_id in living:
+        for commit_id in self._look().last.tags:
             with suppress(NotFound):
                 began.append(_since_ms(self._storage.read_tagged(self._path(commit_id))))
         return min(began, default=None)

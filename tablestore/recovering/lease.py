@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from filestore.commit.conflict import fenced
 from filestore.commit.fence import fence_since
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
+from filestore.errors import CommitUnknown, Conflict, Corrupt, NotFound, TableStoreError, Unavailable
 from filestore.table import FileStore
 
 __all__ = ["lease"]
@@ -18,8 +18,9 @@ __all__ = ["lease"]
 def lease(filestore: FileStore, base: TableState, commit_id: str, *, again: bool = False) -> Iterator[None]:
     """Holds the lease of a commit.
 
-    A writer that was given up finds its log transactions aborted before it comes to its commit. The error that this
-    causes depends on the log and on the moment, so the block ends with the conflict that is the reason.
+    A writer that was given up may find its log transactions aborted before it comes to its commit, and its files
+    removed as orphans. The error that this causes depends on the log and on the moment, so the block ends with the
+    conflict that is the reason.
 
     Args:
         filestore: The table.
@@ -36,7 +37,7 @@ def lease(filestore: FileStore, base: TableState, commit_id: str, *, again: bool
             yield
     except CommitUnknown:
         raise
-    except (Conflict, Unavailable) as error:
+    except (Conflict, Unavailable, NotFound, Corrupt) as error:
         version = None if filestore.leases.certain else _fence(filestore, base, commit_id)
         if version is None or error.code == "fenced":
             raise

@@ -64,6 +64,7 @@ class Recovery:
         self._filestore = filestore
         self._ambient = ambient
         self._ended: set[str] = set()
+        self._fenced: set[str] = set()
         self._swept = False
         self._left: tuple[frozenset[str], int] = (frozenset(), 0)
 
@@ -133,11 +134,12 @@ class Recovery:
         return () if soon and known.issuperset(dead) else dead
 
     def _remove_leases(self, log: LogStore, dead: Sequence[str]) -> None:
-        """Removes the lease files of dead commits.
+        """Fences dead commits that are not fenced yet, and removes their lease files.
 
         IMPORTANT: it does so only once no transaction is open: until then the files make the next writer search again.
         """
         if log.stable_offsets() == log.end_offsets():
+            self._fence(set(dead) - self._fenced)  # its files may be removed as orphans once its lease is gone
             self._filestore.leases.remove(dead)
         else:
             self._left = frozenset(dead), self._ambient.now_ms()
@@ -213,9 +215,15 @@ class Recovery:
         dead = self._filestore.leases.dead_among(set(commits.values()))
         left = self._unnamed(id_ for id_, commit_id in commits.items() if commit_id in dead)
         if left and not self._filestore.leases.certain:
-            fence(self._filestore, {commits[id_] for id_ in left})
+            self._fence({commits[id_] for id_ in left})
             left = self._unnamed(left)
         return left
+
+    def _fence(self, commit_ids: set[str]) -> None:
+        """Makes commits impossible whose writers are taken for dead, where such a writer may live."""
+        if commit_ids and not self._filestore.leases.certain:
+            fence(self._filestore, commit_ids)
+            self._fenced |= commit_ids
 
     def _unnamed(self, transaction_ids: Iterable[str]) -> set[str]:
         """Reads the history, and returns those that it does not name."""

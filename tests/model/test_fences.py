@@ -81,6 +81,22 @@ def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[s
         made.check([("writer", writer.finish())])
 
 
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recovers: bool, depth: Depth) -> None:
+    """It stands still longer than orphans are kept, perhaps before its first transaction, which nobody has to abort.
+
+    Until its commit is fenced its lease keeps its files, although it counts as dead.
+    """
+    for made, writer, _ in worlds(upserted, {}, depth.counting(3)):
+        other = Process(made, "other").table
+        for _ in range(2):
+            if recovers:
+                other.recover()
+            made.now_s += 100_000
+            other.remove_orphans(dry_run=False)
+        made.check([("writer", writer.finish())])
+
+
 def lost(made: World) -> str:
     """Writes a version whose log transaction is aborted before anybody has ended it; returns the transaction's id."""
     writer = Process(made, "unlucky")
