@@ -127,7 +127,7 @@ def test_any_sequence_of_steps_in_s3(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=5), ids=list(SHAPES))
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))
 def test_delta_spark_agrees_with_every_version(shape: Shape, spark: SparkSession, depth: Depth) -> None:
     kinds = st.sampled_from(["write", "overwrite", "race"])
     steps = st.tuples(kinds, rows_of(shape), rows_of(shape), st.none() | faults())

@@ -15,7 +15,6 @@ import pytest
 
 import tablestore
 from tablestore import Store
-from tests.depth import sampled
 from tests.servers.s3 import MotoServer
 from tests.servers.spark_cluster import SparkCluster
 from tests.servers.spark_driver import SparkDriver
@@ -84,9 +83,8 @@ def test_an_upsert_into_s3(
             assert len(rows(table)) == 150
 
 
-@pytest.mark.parametrize(
-    ("loss", "phase"), sampled([*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))], 10, test=10, names=2)
-)
+@pytest.mark.deep
+@pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))])
 def test_a_stream_into_a_table_with_a_log(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, store: Store, tmp_path: Path, loss: str, phase: str
 ) -> None:
