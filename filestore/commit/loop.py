@@ -18,6 +18,7 @@ from filestore.delta.log import Commit, DeltaLog
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, CommitUnknown, Conflict, NotFound, TableStoreError, Unavailable
 from filestore.model.snapshot import Operation, Snapshot
+from filestore.storage.refusals import NO_ANSWER
 
 __all__ = ["Committed", "Rebaser", "base_expired", "commit_version"]
 
@@ -161,7 +162,9 @@ def _try_version(log: DeltaLog, state: TableState, proposal: Proposal, ambient: 
 def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: TableStoreError) -> Commit | None:
     """Finds out whether the entry was written although the store reported a failure.
 
-    `AlreadyExists` can be the answer to our own request, if the store or a network file system sent it twice.
+    `AlreadyExists` can be the answer to our own request, if the store or a network file system sent it twice. An entry
+    whose request had no answer can be written after this look, so its files have to stay. (Where a database holds the
+    commits, an answer that is missing is that of a staged entry.)
     """
     try:
         there = log.commit(entry.version)
@@ -174,6 +177,11 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
         if held(log.storage):
             raise base_expired(log, entry.version - 1) from error  # its number is never free again
         return None  # an expiry has removed the entry meanwhile
+    if there is None and error.code == NO_ANSWER and not held(log.storage):
+        raise CommitUnknown(
+            f"storage did not answer while version {entry.version} of {log.location} was written ({error.message}): it "
+            f"may still arrive; look for commit {proposal.commit_id} in the history before retrying"
+        ) from error
     if there is None:
         raise error
     return there if there.commit_id == proposal.commit_id else None

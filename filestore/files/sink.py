@@ -7,7 +7,7 @@ import contextlib
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from filestore.errors import Unavailable
+from filestore.errors import TableStoreError, Unavailable
 from filestore.storage.interface import Storage
 from filestore.storage.local import writing
 
@@ -65,8 +65,12 @@ class ParquetSink:
         return size
 
     def discard(self) -> None:
-        """Closes and removes the file in any state. It ignores errors: the caller reports the one that led here."""
+        """Closes and removes the file in any state. It ignores errors: the caller reports the one that led here.
+
+        A file that cannot be removed is an orphan.
+        """
         for thing in filter(None, (self._writer, self._file)):
-            with contextlib.suppress(OSError, pa.ArrowException):
+            with contextlib.suppress(OSError, pa.ArrowException, TableStoreError):
                 thing.close()
-        self._storage.delete(self._path)
+        with contextlib.suppress(Unavailable):
+            self._storage.delete(self._path)

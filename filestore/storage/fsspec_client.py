@@ -14,16 +14,16 @@ from filestore.errors import NotFound, TableStoreError
 from filestore.storage.client import PART_BYTES, Tail
 from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
 from filestore.storage.refusals import (
-    busy,
     cut_short,
     exists_already,
+    failed,
     no_bucket,
     no_conditions,
     no_file,
     no_permission,
 )
 
-__all__ = ["FsspecClient", "translated", "whole"]
+__all__ = ["FsspecClient", "refusal_of", "translated", "whole"]
 
 
 class FsspecClient:
@@ -160,7 +160,21 @@ def translated(verb: str, path: str) -> Iterator[None]:
     except PermissionError as error:
         raise no_permission(verb, path, error) from error
     except (OSError, FSTimeoutError, TimeoutError, *_client_errors()) as error:
-        raise busy(verb, path, error) from error
+        refusal = refusal_of(error)
+        status = None if refusal is None else refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        raise failed(verb, path, refusal or error, status) from error
+
+
+def refusal_of(error: BaseException) -> Any:
+    """Returns S3's refusal (botocore's `ClientError`) that has led to an error; None if there was no reply."""
+    try:
+        from botocore.exceptions import ClientError
+    except ImportError:
+        return None
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ClientError):
+        cause = cause.__cause__
+    return cause
 
 
 def _client_errors() -> tuple[type[Exception], ...]:

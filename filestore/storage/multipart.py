@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from filestore.errors import NotFound, TableStoreError, Unavailable
-from filestore.storage.refusals import busy, no_bucket, no_file, no_permission
+from filestore.storage.refusals import failed, no_bucket, no_file
 from filestore.storage.retries import repeated
 from filestore.storage.s3_settings import S3Settings, plain_client
 
@@ -24,7 +24,6 @@ __all__ = ["MultipartUploads"]
 _PARTS_AT_ONCE = 3
 _THREADS = 12
 _NO_UPLOAD = "no-upload"
-_REFUSED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "403")
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +151,7 @@ def _errors(path: str) -> Iterator[None]:
             ) from error
         if code in ("NoSuchKey", "404"):
             raise no_file(path) from error
-        raise (no_permission if code in _REFUSED else busy)("write", path, error) from error
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        raise failed("write", path, error, status) from error
     except (BotoCoreError, OSError) as error:
-        raise busy("write", path, error) from error
+        raise failed("write", path, error, None) from error

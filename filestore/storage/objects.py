@@ -19,10 +19,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from filestore.errors import AlreadyExists, Conflict, NotFound, Unsupported
+from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
 from filestore.storage.client import TAIL_BYTES, ObjectClient, OpensClient, Tail
 from filestore.storage.interface import FileInfo, TaggedFile
 from filestore.storage.kept import Kept
+from filestore.storage.refusals import NO_ANSWER
 from filestore.storage.retries import repeated
 from filestore.storage.sparse import RemoteFile
 from filestore.storage.uploads import UploadFile, Uploads
@@ -107,19 +108,32 @@ class ObjectStorage:
         A request that is answered by "exists already" may be a repetition, by this client or on its way, of a request
         that has succeeded. Then the object has our bytes, which no other writer can have: a log entry contains the id
         of its commit, and other names are unique.
+
+        Raises:
+            Unavailable: ``storage-no-answer``: the object may be there, or arrive later. Other codes: it will not.
         """
         client = self._own.client
         tries = itertools.count()
+        unanswered = False
 
         def create() -> None:
+            nonlocal unanswered
             first = next(tries) == 0
             try:
                 client.put(path, data, create=True)
             except AlreadyExists:
                 if first or not self._holds(path, data):
                     raise
+            except Unavailable as error:
+                unanswered = unanswered or error.code == NO_ANSWER
+                raise
 
-        repeated(create)
+        try:
+            repeated(create)
+        except Unavailable as error:
+            if unanswered:  # whatever the last reply was: the request without one may still arrive
+                raise Unavailable(error.message, code=NO_ANSWER) from error
+            raise
 
     def _holds(self, path: str, data: bytes) -> bool:
         try:

@@ -6,6 +6,7 @@ It is used where it is installed: its requests take a third to a twentieth of s3
 from __future__ import annotations
 
 import os
+import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import obstore
 from obstore.exceptions import (
     AlreadyExistsError,
     BaseError,
+    GenericError,
     PermissionDeniedError,
     PreconditionError,
     UnauthenticatedError,
@@ -32,17 +34,23 @@ from filestore.storage.refusals import (
     busy,
     cut_short,
     exists_already,
+    failed,
     file_changed,
     no_bucket,
     no_file,
     no_permission,
+    refused,
 )
-from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
+from filestore.storage.s3_settings import CONNECT_S, LONGEST_S, REQUEST_S, S3Settings, credentials_of
 
 __all__ = ["ObstoreClient"]
 
 _RENEWED_AFTER = timedelta(minutes=5)
-_EMPTY = ("NotPartial", "InvalidRange", "416")
+_STATUS = re.compile(r"status code: (\d{3})")
+_UNNUMBERED = {"redirect without LOCATION": 301, "Server returned error response": 503}
+"""Errors whose text has no status: of another region's bucket, and those that come in a reply with the status 200."""
+_EMPTY = ("NotPartial", "InvalidRange")
+_RANGE_NOT_SATISFIABLE = 416
 
 
 class ObstoreClient:
@@ -72,7 +80,7 @@ class ObstoreClient:
             try:
                 found = obstore.get(bucket, key, options={"range": {"suffix": most}})
             except BaseError as error:
-                if not any(word in str(error) for word in _EMPTY):
+                if _status(error) != _RANGE_NOT_SATISFIABLE and not any(word in str(error) for word in _EMPTY):
                     raise
                 found = obstore.get(bucket, key)  # the end of an empty object cannot be asked for
             data = bytes(found.bytes())
@@ -193,7 +201,8 @@ def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -
     }
     client: dict[str, Any] = {
         "connect_timeout": timedelta(seconds=CONNECT_S),
-        "timeout": timedelta(seconds=REQUEST_S),
+        "read_timeout": timedelta(seconds=REQUEST_S),
+        "timeout": timedelta(seconds=LONGEST_S),
     }
     if settings.endpoint is not None:
         config["endpoint"] = settings.endpoint
@@ -248,5 +257,15 @@ def _errors(verb: str, path: str) -> Iterator[None]:
         raise exists_already(path) from error
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise no_permission(verb, path, error) from error
-    except (BaseError, OSError, ValueError) as error:
-        raise busy(verb, path, error) from error
+    except (GenericError, OSError) as error:
+        raise failed(verb, path, error, _status(error)) from error
+    except (BaseError, ValueError) as error:  # of object_store itself, such as for a key that it takes for malformed
+        raise refused(verb, path, error) from error
+
+
+def _status(error: Exception) -> int | None:
+    """Returns the HTTP status of a reply, which obstore's errors have in their texts only; None if there was none."""
+    text = str(error)
+    if (found := _STATUS.search(text)) is not None:
+        return int(found[1])
+    return next((status for words, status in _UNNUMBERED.items() if words in text), None)

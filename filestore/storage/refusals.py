@@ -6,18 +6,33 @@ from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Uns
 
 __all__ = [
     "BUSY",
+    "NO_ANSWER",
     "busy",
     "cut_short",
     "exists_already",
+    "failed",
     "file_changed",
+    "no_answer",
     "no_bucket",
     "no_conditions",
     "no_file",
     "no_permission",
+    "refused",
 ]
 
 BUSY = "storage-busy"
-"""The code of errors after which the same request may succeed: 5xx, 409 and 429, a lost connection, a time-out."""
+"""The code of errors by which a store says that it did not do what was asked, and that it may do it later."""
+
+NO_ANSWER = "storage-no-answer"
+"""The code of errors after which nobody knows what the store did, or what it will still do: a time-out, a connection
+that ended before the reply, a gateway that gave up."""
+
+_BAD_REQUEST = 400
+_NOT_ALLOWED = (401, 403)
+_MAY_SUCCEED_LATER = (408, 409, 425, 429, 500, 503, 509, 529)
+_FROM_A_GATEWAY = (502, 504)
+_BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId")
+_TOO_SLOW = ("RequestTimeout", "IncompleteBody")
 
 _LONGEST = 300
 
@@ -61,13 +76,49 @@ def no_permission(verb: str, path: str, error: BaseException) -> Unavailable:
 
 
 def busy(verb: str, path: str, error: BaseException) -> Unavailable:
-    """The store did not answer, or not now: the request can be repeated."""
+    """The store did not do it, and may do it later."""
     return Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY)
+
+
+def no_answer(verb: str, path: str, error: BaseException) -> Unavailable:
+    """No reply arrived. A write may have been done, and may even be done later, when its request arrives."""
+    return Unavailable(f"cannot {verb} {path}: the store did not answer ({_short(error)}); retry", code=NO_ANSWER)
+
+
+def refused(verb: str, path: str, error: BaseException) -> Unavailable:
+    """The store refuses the request, and would refuse it again."""
+    return Unavailable(
+        f"cannot {verb} {path}: the store refuses the request ({_short(error)}); check the location, the storage "
+        "options endpoint, region and path-style, and whether the credentials have expired",
+        code="storage-refused",
+    )
+
+
+def failed(verb: str, path: str, error: BaseException, status: int | None) -> Unavailable:
+    """Returns the error of a request that failed for none of the reasons above.
+
+    Args:
+        verb: What was asked for, such as ``read``.
+        path: The object.
+        error: The client's error, which contains S3's code, such as ``ExpiredToken``.
+        status: The HTTP status of the reply; None if there was none.
+    """
+    if status is None or status in _FROM_A_GATEWAY:
+        return no_answer(verb, path, error)
+    if status in _NOT_ALLOWED or (status == _BAD_REQUEST and _contains(error, _BAD_CREDENTIALS)):
+        return no_permission(verb, path, error)
+    if status in _MAY_SUCCEED_LATER or (status == _BAD_REQUEST and _contains(error, _TOO_SLOW)):
+        return busy(verb, path, error)
+    return refused(verb, path, error)
 
 
 def cut_short(path: str) -> Unavailable:
     """The reply had fewer bytes than were asked for."""
     return Unavailable(f"cannot read {path}: the reply ended early; retry", code=BUSY)
+
+
+def _contains(error: BaseException, words: tuple[str, ...]) -> bool:
+    return any(word in str(error) for word in words)
 
 
 def _short(error: BaseException) -> str:

@@ -13,10 +13,17 @@ from filestore.errors import InvalidRequest, Unavailable, Unsupported
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-__all__ = ["CONNECT_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client"]
+__all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client"]
 
-CONNECT_S, REQUEST_S = 5, 60
-"""How many seconds a client waits for a connection, and for a reply."""
+CONNECT_S, REQUEST_S = 5, 15
+"""How many seconds a client waits for a connection, and for a reply or the next bytes of one.
+
+A store that is healthy answers within a second. The wait is short beside a lease's time-out, because a request that is
+lost must not keep a writer from renewing its lease.
+"""
+
+LONGEST_S = 300
+"""How many seconds a reply may take in all while its bytes keep arriving, as over a slow line."""
 
 _SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
 _DEFAULT_REGION = "us-east-1"

@@ -15,7 +15,7 @@ from s3fs.errors import translate_boto_error
 
 from filestore.errors import TableStoreError
 from filestore.storage.client import Tail
-from filestore.storage.fsspec_client import FsspecClient, translated, whole
+from filestore.storage.fsspec_client import FsspecClient, refusal_of, translated, whole
 from filestore.storage.interface import TaggedFile
 from filestore.storage.multipart import MultipartUploads
 from filestore.storage.refusals import file_changed
@@ -25,6 +25,7 @@ __all__ = ["S3fsClient"]
 
 _RANGE_NOT_SATISFIABLE = 416
 _GONE = ("NoSuchKey", "404")
+_OF_ONE_OBJECT = 503  # the reply to a bulk deletion has a code for each object, and no status
 
 
 class S3fsClient(FsspecClient):
@@ -81,7 +82,7 @@ class S3fsClient(FsspecClient):
             with translated("write", path), _s3_errors():
                 return _tag(self._files.call_s3("put_object", Bucket=bucket, Key=key, Body=data, **condition))
         except TableStoreError as error:
-            refusal = _refusal(error)
+            refusal = _code(error)
             if refusal == "PreconditionFailed" or (refusal == "NoSuchKey" and tag is not None):
                 raise file_changed(path) from error
             raise
@@ -128,7 +129,8 @@ class S3fsClient(FsspecClient):
                 if error.get("Code") in _GONE:
                     continue
                 with translated("delete", f"s3://{bucket}/{error.get('Key')}"), _s3_errors():
-                    raise ClientError({"Error": error}, "DeleteObjects")
+                    inside = {"Error": error, "ResponseMetadata": {"HTTPStatusCode": _OF_ONE_OBJECT}}
+                    raise ClientError(inside, "DeleteObjects")
 
 
 def _tag(found: Mapping[str, Any]) -> str:
@@ -136,12 +138,10 @@ def _tag(found: Mapping[str, Any]) -> str:
     return str(found["ETag"]).strip('"')
 
 
-def _refusal(error: TableStoreError) -> str | None:
+def _code(error: TableStoreError) -> str | None:
     """Returns the code with which S3 has refused a request."""
-    cause: BaseException | None = error
-    while cause is not None and not isinstance(cause, ClientError):
-        cause = cause.__cause__
-    return None if cause is None else str(cause.response.get("Error", {}).get("Code"))
+    refusal = refusal_of(error)
+    return None if refusal is None else str(refusal.response.get("Error", {}).get("Code"))
 
 
 def _at(path: str) -> tuple[str, str]:

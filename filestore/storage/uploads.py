@@ -10,8 +10,7 @@ import io
 import queue
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -123,24 +122,23 @@ class Uploads:
                 self._in_parts.pop(path, None)
 
     def wait(self, path: str) -> None:
-        """Waits for the upload of an object, if there is one, and raises its error."""
+        """Waits for the upload of an object, if there is one, and raises its error, every time until `forget`."""
         with self._lock:
             future = self._running.get(path)
-        if future is None:
-            return
-        try:
+        if future is not None:
             future.result()
-        finally:
             self._drop(path, future)
 
     def forget(self, path: str) -> None:
         """Gives up the upload of an object that will be deleted, and waits for its end."""
         with self._lock:
+            future = self._running.get(path)
             parts = self._in_parts.get(path)
         if parts is not None:
             parts.given_up.set()
-        with suppress(Exception):
-            self.wait(path)
+        if future is not None:
+            wait([future])
+            self._drop(path, future)
 
 
 class UploadFile(io.RawIOBase):

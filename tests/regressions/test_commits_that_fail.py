@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import tablestore.recovering.recovery
 from filestore.ambient import system_ambient
 from filestore.commit.proposal import Proposal
 from filestore.delta.state import TableState
-from filestore.errors import CommitUnknown, Conflict, InvalidRequest, Unavailable
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequest, Unavailable
 from filestore.model.snapshot import Operation
 from filestore.retention.rules import RETENTION_DOMAIN, first_retained
 from filestore.storage.local import LocalStorage
+from filestore.storage.refusals import NO_ANSWER
 from log.table.embedded.segments import Segments
 from log.table.embedded.store import EmbeddedLog
 from log.table.systems import open_log
@@ -82,7 +84,51 @@ def races(storage: FaultyStorage, other_wins: Any) -> None:
     storage.hook = hook
 
 
+class LateStorage(FaultyStorage):
+    """The request for the first commit has no answer, and arrives when the test says so."""
+
+    arrives: Callable[[], None] | None = None
+
+    def write_new(self, path: str, data: bytes) -> None:
+        if ENTRY in path and self.arrives is None:
+            self.arrives = lambda: self.inner.write_new(path, data)
+            raise Unavailable("injected: no answer", code=NO_ANSWER)
+        super().write_new(path, data)
+
+
 # ----------------------------------------------------------------------------------------- outcomes that were hidden
+
+
+def test_an_entry_that_arrives_late_names_files_that_are_there(store: Store) -> None:
+    """The writer had looked for it and found nothing. It had removed its files, which the version then named."""
+    table = make(store)
+    put(table, 1)
+    storage = LateStorage(LocalStorage())
+    with pytest.raises(CommitUnknown, match="may still arrive"):
+        put(again(table, storage=storage), 2, 3)
+    assert [row["id"] for row in rows(table)] == [1]
+    assert storage.arrives is not None
+    storage.arrives()
+    assert [row["id"] for row in rows(table)] == [1, 2, 3]
+    table.recover()
+    assert_whole(table)
+
+
+def test_an_entry_that_arrives_after_another_commit_changes_nothing(store: Store) -> None:
+    table = make(store)
+    put(table, 1)
+    storage = LateStorage(LocalStorage())
+    with pytest.raises(CommitUnknown):
+        put(again(table, storage=storage), 2, 3)
+    put(table, 4)
+    assert storage.arrives is not None
+    with pytest.raises(AlreadyExists):
+        storage.arrives()
+    table.recover()
+    assert [row["id"] for row in rows(table)] == [1, 4]
+    assert_whole(table)
+    assert table.remove_orphans(timedelta(0), dry_run=False)
+    assert_whole(table, leftovers=False)
 
 
 def test_an_unknown_republication_before_a_write_leaves_the_write_undone(store: Store) -> None:

@@ -65,6 +65,9 @@ class Fault(StrEnum):
     SLOW_DOWN = "503 before"
     SLOW_DOWN_AFTER = "503 after"
     CONFLICT = "409 before"  # ConditionalRequestConflict
+    GATEWAY = "504 before"  # of something between client and server, which does not know what the server does
+    MALFORMED = "400 before"  # InvalidRequest
+    EXPIRED = "400 expired"  # ExpiredToken
     RESET = "reset before"
     RESET_AFTER = "reset after"
     TIME_OUT = "no reply, before"  # until the client gives up
@@ -75,7 +78,15 @@ class Fault(StrEnum):
     PARTLY = "partly"  # of the objects of a DELETE_MANY a half is deleted; the reply has an error for each other one
 
 
-BEFORE = (Fault.SLOW_DOWN, Fault.CONFLICT, Fault.RESET, Fault.TIME_OUT)
+BEFORE = (
+    Fault.SLOW_DOWN,
+    Fault.CONFLICT,
+    Fault.GATEWAY,
+    Fault.MALFORMED,
+    Fault.EXPIRED,
+    Fault.RESET,
+    Fault.TIME_OUT,
+)
 ERRORS = {
     Fault.SLOW_DOWN: ("503 Slow Down", "SlowDown", "Please reduce your request rate."),
     Fault.SLOW_DOWN_AFTER: ("503 Slow Down", "SlowDown", "Please reduce your request rate."),
@@ -84,6 +95,9 @@ ERRORS = {
         "ConditionalRequestConflict",
         "The conditional request cannot succeed due to a conflicting operation against this resource.",
     ),
+    Fault.GATEWAY: ("504 Gateway Timeout", "GatewayTimeout", "The server did not respond in time."),
+    Fault.MALFORMED: ("400 Bad Request", "InvalidRequest", "The request is malformed."),
+    Fault.EXPIRED: ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
 }
 
 

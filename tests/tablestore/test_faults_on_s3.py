@@ -19,6 +19,7 @@ from filestore.ambient import system_ambient
 from filestore.errors import CommitUnknown, Unavailable
 from filestore.storage.locations import S3Store
 from filestore.storage.objects import ObjectStorage
+from filestore.storage.refusals import BUSY, NO_ANSWER
 from filestore.storage.s3_settings import S3Settings
 from managed_table.opened import OpenedTable
 from tablestore import Table
@@ -124,7 +125,7 @@ def faults(proxy: S3Proxy, choose: Chooser) -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "fault", "outage"),
-    sampled([(name, *case) for name in LIFE for case in CASES], fast=400, test=48, names=3),
+    sampled([(name, *case) for name in LIFE for case in CASES], fast=400, test=96, names=3),
 )
 @pytest.mark.timeout(1800)
 def test_an_operation_whose_requests_fail(name: str, fault: Fault, outage: bool, proxy: S3Proxy, depth: Depth) -> None:
@@ -156,7 +157,7 @@ def fails(act: Callable[[], object], outage: bool) -> None:
         act()  # it succeeds if only what makes later work faster was left, such as a checkpoint
     except Unavailable as error:
         # the last one: a commit on which the operation builds, such as a fold, has an unknown outcome
-        assert error.code in ("storage-busy", CommitUnknown.default_code, Unavailable.default_code), error
+        assert error.code in (BUSY, NO_ANSWER, CommitUnknown.default_code, Unavailable.default_code), error
 
 
 def checked(table: Table, before: list[Row], after: list[Row], *, whole: bool) -> list[Row]:
@@ -235,7 +236,7 @@ def test_an_outage_of_the_store_is_no_damage(lake: tablestore.Store, proxy: S3Pr
     for name, work in works.items():
         with pytest.raises(Unavailable) as refused:
             work()
-        assert refused.value.code == "storage-busy", name
+        assert refused.value.code == NO_ANSWER, name
     proxy.start()
     assert rows(table) == expected
     for work in works.values():

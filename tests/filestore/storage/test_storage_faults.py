@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from filestore.errors import AlreadyExists, Unavailable, Unsupported
-from filestore.storage.client import TAIL_BYTES
+from filestore.storage.client import PART_BYTES, TAIL_BYTES
 from filestore.storage.race_probe import require_exclusive
-from filestore.storage.refusals import BUSY
+from filestore.storage.refusals import BUSY, NO_ANSWER
 from tests.depth import sampled
 from tests.filestore.storage.places import Place, content, put
 from tests.servers.s3_proxy import Call, Chooser, Fault, Kind, S3Proxy
@@ -59,6 +59,32 @@ def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, p
     with pytest.raises(AlreadyExists):
         place.storage.write_new(place.path("v.json"), b"ours")
     assert place.anew().read(place.path("v.json")) == b"theirs"
+
+
+@pytest.mark.parametrize("last", [Fault.SLOW_DOWN, Fault.GATEWAY])
+@pytest.mark.parametrize("first", [Fault.SLOW_DOWN, Fault.GATEWAY, Fault.RESET])
+def test_a_conditional_write_says_whether_it_may_still_be_done(
+    first: Fault, last: Fault, place: Place, proxy: S3Proxy
+) -> None:
+    """One request without a reply is enough: it may arrive when the others have been refused."""
+    proxy.choose = lambda call: (first if call.attempt == 1 else last) if call.kind is Kind.PUT_IF else None
+    with pytest.raises(Unavailable) as refused:
+        place.storage.write_new(place.path("v.json"), b"ours")
+    assert refused.value.code == (BUSY if first is last is Fault.SLOW_DOWN else NO_ANSWER)
+
+
+@pytest.mark.parametrize(("fault", "code"), [(Fault.MALFORMED, "storage-refused"), (Fault.EXPIRED, "no-permission")])
+def test_a_request_that_would_be_refused_again_is_sent_once(
+    fault: Fault, code: str, place: Place, proxy: S3Proxy
+) -> None:
+    proxy.choose = lambda _: fault
+    for call in (small, there, names, walked, written, replaced, stored, stored_in_parts, deleted):
+        proxy.reset()
+        with pytest.raises(Unavailable) as refused:
+            call(place)
+        without_reason = call is there  # the reply to HEAD has no body, and so no reason
+        assert refused.value.code == ("storage-refused" if without_reason else code), call.__name__
+        assert {call.attempt for call in proxy.calls} == {1}, call.__name__
 
 
 def test_a_store_that_ignores_conditions_is_refused(place: Place, proxy: S3Proxy) -> None:
@@ -127,7 +153,7 @@ def test_a_store_that_never_answers_is_unavailable_within_bounds(fault: Fault, f
         proxy.choose = always(fault, *READS)
         with pytest.raises(Unavailable, match="retry") as refused:
             call(filled)
-        assert refused.value.code == BUSY
+        assert refused.value.code in ((BUSY,) if fault is Fault.SLOW_DOWN else (BUSY, NO_ANSWER))
         assert all(seen.attempt <= ATTEMPTS for seen in proxy.calls)
         assert max(seen.attempt for seen in proxy.calls) == ATTEMPTS
 
@@ -181,6 +207,10 @@ def stored(place: Place) -> object:
     return put(place, "new", b"x")
 
 
+def stored_in_parts(place: Place) -> object:
+    return put(place, "large", bytes(PART_BYTES + 1))
+
+
 def deleted(place: Place) -> object:
     return place.storage.delete(place.path("_delta_log/1.json"))
 
@@ -192,7 +222,7 @@ def test_an_outage_is_unavailable_and_what_comes_after_it_succeeds(
     proxy.stop()
     with pytest.raises(Unavailable) as refused:
         call(filled)
-    assert refused.value.code == BUSY
+    assert refused.value.code == NO_ANSWER
     proxy.start()
     call(filled)
     assert content(filled.anew(), filled.path("b/large")) == DATA

@@ -85,10 +85,28 @@ def test_an_outage_in_the_middle_of_an_upload(place: Place, proxy: S3Proxy) -> N
         file.write(DATA[PART_BYTES + 1 :])
         file.close()
         place.storage.sync(place.path("f"))
-    assert refused.value.code == "storage-busy"
+    assert refused.value.code == "storage-no-answer"
     proxy.start()
     assert not place.anew().exists(place.path("f"))
     assert content(place.anew(), put(place, "f", DATA)) == DATA
+
+
+@pytest.mark.parametrize("size", [5, PART_BYTES + 1])
+def test_an_upload_that_failed_is_an_error_for_whoever_asks_until_the_file_is_deleted(
+    size: int, place: Place, proxy: S3Proxy
+) -> None:
+    """The first question used to take the error with it, so that a commit could have named a file that is not there."""
+    proxy.choose = lambda call: Fault.SLOW_DOWN if call.kind is not Kind.DELETE_MANY else None
+    path = place.path("f")
+    with pytest.raises(Unavailable):
+        put(place, "f", DATA[:size])
+    proxy.choose = lambda _: None
+    for _ in range(2):
+        with pytest.raises(Unavailable, match="retry"):
+            place.storage.sync(path)
+    place.storage.delete(path)
+    place.storage.sync(path)
+    assert content(place.anew(), put(place, "f", DATA[:size])) == DATA[:size]
 
 
 def unfinished(proxy: S3Proxy, place: Place) -> list[object]:
