@@ -181,6 +181,18 @@ def test_a_writer_commits_while_others_fence_it(folder: Path, kind: Kind) -> Non
         made.check([("writer", writer.outcome)])
 
 
+def test_a_writer_that_goes_on_right_after_its_transactions_were_aborted_is_refused(folder: Path) -> None:
+    """The fence comes before the abort, and not only before its lease is removed."""
+    with world(folder) as made:
+        writer, other = begun(made, upserted), Process(made, "recoverer")
+        writer.past("log.prepare")
+        recoverer = made.begin(other, recovered(other))
+        recoverer.before("log.end_hanging")
+        assert isinstance(writer.finish(), Conflict)
+        recoverer.finish()
+        made.check([("writer", writer.outcome)])
+
+
 def test_two_recoverers_at_once_write_one_fence(folder: Path) -> None:
     with world(folder) as made:
         writer = begun(made, upserted)
