@@ -13,7 +13,7 @@
     life       tags, tag, rollback, consumers, maintain, expire, orphans
     compactor  compactor                                    spark     spark-archive, spark-settings
     report     prints or logs what a compactor does         secrets   secrets from variables and from files
-    settings_page  writes SETTINGS.md
+    settings_page  writes SETTINGS.md                       signals   ends compactor and follow in good order
 
 Only `text` and `files` import Arrow, polars, Spark or SQL at their import, so that ``--help`` answers at once.
 """

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import signal
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +14,7 @@ from filestore.process_log import LogFormat
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, LogFormatOption, Token
 from tablestore.cli.opening import open_catalog, storage_settings
 from tablestore.cli.report import Report, report_to
+from tablestore.cli.signals import ending
 
 if TYPE_CHECKING:
     from compaction.compactor import Compactor
@@ -118,8 +117,11 @@ def compactor(  # noqa: PLR0913  # what can be chosen are its arguments
         storages, meter = Storages(storage_settings()), metrics or NO_METER
         worker = Compactor(opened, storages, system_ambient(), databases or (), lease, meter)
         duties = _duties(once=once)
-        # whoever finds it ready by its metrics may stop it at once
-        with _ending(worker.stopping), _serving(metrics, metrics_port, metrics_host, report):
+        # On a signal the work on the current table is finished. Whoever finds it ready by its metrics may send one.
+        with (
+            ending(worker.stopping, (signal.SIGTERM, signal.SIGINT)),
+            _serving(metrics, metrics_port, metrics_host, report),
+        ):
             if once:
                 _once(worker, duties, report)
             else:
@@ -179,25 +181,3 @@ def _work(worker: Compactor, duty: Duty, report: Report) -> tuple[int, bool]:
         report.outcome(outcome)
         failed |= outcome.failed
     return tables, failed
-
-
-@contextmanager
-def _ending(stopping: threading.Event) -> Iterator[None]:
-    """On SIGTERM and Ctrl-C the work on the current table is finished; a second signal does not wait for it."""
-    kinds = (signal.SIGTERM, signal.SIGINT)
-
-    def stop(_: int, __: FrameType | None) -> None:
-        # The event's lock is not reentrant, and the signal may interrupt this thread while it holds it, on its way into
-        # `wait`: so another thread sets the event, and this one goes on into the wait.
-        threading.Thread(target=stopping.set, name="stopping", daemon=True).start()
-        for kind in kinds:
-            signal.signal(kind, before[kind])
-
-    before = {kind: signal.getsignal(kind) for kind in kinds}
-    for kind in kinds:
-        signal.signal(kind, stop)
-    try:
-        yield
-    finally:
-        for kind in kinds:
-            signal.signal(kind, before[kind])

@@ -8,7 +8,6 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
 from datetime import datetime
 from enum import StrEnum
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -25,6 +24,7 @@ from tablestore.cli.arguments import (
 )
 from tablestore.cli.opening import open_any_table
 from tablestore.cli.output import note, print_lines
+from tablestore.cli.signals import ending
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,13 +181,5 @@ def _print_changes(
 def interruptible() -> Iterator[threading.Event]:
     """Ctrl-C sets the event, so that the current output is completed; a second Ctrl-C does not wait."""
     stopped = threading.Event()
-
-    def stop(_: int, __: FrameType | None) -> None:
-        stopped.set()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
+    with ending(stopped, (signal.SIGINT,)):
         yield stopped
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -6,7 +6,6 @@ import json
 import logging
 import re
 import signal
-import threading
 from collections.abc import Callable
 
 import httpx
@@ -18,7 +17,6 @@ from compaction.compactor import Outcome
 from filestore.errors import Conflict, TableStoreError, Unavailable
 from filestore.process_log import LogFormat
 from tablestore import Store, Table
-from tablestore.cli.compactor import _ending
 from tablestore.cli.report import report_to
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
@@ -100,15 +98,6 @@ def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signa
 
 
 @pytest.mark.timeout(60)
-def test_a_signal_on_the_way_into_the_wait_is_no_deadlock() -> None:
-    """Found by a compactor that did not end: the handler took a lock that the interrupted thread held."""
-    stopping = threading.Event()
-    with _ending(stopping):
-        with stopping._cond:  # as `wait` does before it waits
-            signal.raise_signal(signal.SIGTERM)
-        assert stopping.wait(30)
-
-
 @pytest.mark.slow
 def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
     first = start("compactor", "--every", "0.1", "--lease", "1")
