@@ -28,6 +28,22 @@ def test_a_follower_has_no_such_deadlock_either() -> None:
         assert stopped.wait(30)
 
 
+def test_a_signal_is_noticed_although_the_main_thread_runs_no_handler() -> None:
+    """Found by a compactor that did not end: its signal had arrived right before it began to wait."""
+    stopping = threading.Event()
+    with ending(stopping, (signal.SIGTERM,)):
+        noticed = threading.Event()
+
+        def send() -> None:
+            signal.pthread_kill(threading.get_ident(), signal.SIGTERM)  # here, so that it interrupts no wait there
+            noticed.set() if stopping.wait(30) else None
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        sender.join()  # a lock without time-out: no handler runs meanwhile
+        assert noticed.is_set()
+
+
 def test_a_second_signal_has_its_usual_effect() -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), ending(threading.Event(), (signal.SIGINT,)):
