@@ -98,7 +98,7 @@ class ObjectClient(Protocol):
     def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder that follow a text, without those in folders below it."""
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns what `filestore.storage.interface.Storage.delta_options` returns."""
 
     def delete(self, paths: Sequence[str]) -> None:

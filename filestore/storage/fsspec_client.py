@@ -124,7 +124,7 @@ class FsspecClient:
         names = (info["name"].rpartition("/")[2] for info in found if info["type"] == "file")
         return [name for name in names if name > after]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns no options: deltalake and polars find what they need in the environment."""
         return {}
 

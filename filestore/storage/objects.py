@@ -215,9 +215,9 @@ class ObjectStorage:
         """Returns the options of the store."""
         return dict(self._opens.options)
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the options of the client."""
-        return self._own.client.delta_options()
+        return self._own.client.delta_options(path)
 
     def open_write(self, path: str) -> pa.NativeFile:
         """Creates an object, which is uploaded by threads of this process until `sync` returns."""

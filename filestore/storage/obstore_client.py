@@ -170,9 +170,9 @@ class ObstoreClient:
         names = (meta["path"].removeprefix(f"{key}/") for meta in found)
         return [name for name in names if "/" not in name]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the settings and credentials for object_store in other libraries."""
-        return self._settings.delta_options()
+        return self._settings.delta_options(urlsplit(path).netloc)
 
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes objects."""
@@ -194,9 +194,10 @@ class ObstoreClient:
 
 def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -> S3Store:
     """Opens a bucket; requests are not repeated."""
+    endpoint, path_style = settings.address_of(name)
     config: dict[str, Any] = {
         "region": settings.region,
-        "virtual_hosted_style_request": not settings.path_style,
+        "virtual_hosted_style_request": not path_style,
         "skip_signature": credentials is None,
     }
     client: dict[str, Any] = {
@@ -204,9 +205,9 @@ def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -
         "read_timeout": timedelta(seconds=REQUEST_S),
         "timeout": timedelta(seconds=LONGEST_S),
     }
-    if settings.endpoint is not None:
-        config["endpoint"] = settings.endpoint
-        client["allow_http"] = settings.endpoint.startswith("http://")
+    if endpoint is not None:
+        config["aws_endpoint_url_s3"] = endpoint  # over the variable of this name, too
+        client["allow_http"] = endpoint.startswith("http://")
     if authorities := os.environ.get("AWS_CA_BUNDLE"):
         with open(authorities, "rb") as file:
             client["root_certificate"] = file.read()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -27,6 +29,8 @@ LONGEST_S = 300
 
 _SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
 _DEFAULT_REGION = "us-east-1"
+_AWS = "https://s3.amazonaws.com"
+_LABELS = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +83,17 @@ class S3Settings:
             for name, value in given.items()
         }
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, bucket: str) -> dict[str, str]:
         """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now.
 
         REQUIRES: the settings are resolved.
         """
+        endpoint, path_style = self.address_of(bucket)
         options = {"aws_region": str(self.region), "aws_conditional_put": "etag"}
-        options["aws_virtual_hosted_style_request"] = "false" if self.path_style else "true"
-        if self.endpoint is not None:
-            options["aws_endpoint_url"] = self.endpoint
-            options["aws_allow_http"] = "true" if self.endpoint.startswith("http://") else "false"
+        options["aws_virtual_hosted_style_request"] = "false" if path_style else "true"
+        if endpoint is not None:
+            options |= {"aws_endpoint_url": endpoint, "aws_endpoint_url_s3": endpoint}  # the second counts more
+            options["aws_allow_http"] = "true" if endpoint.startswith("http://") else "false"
         if self.anonymous:
             return options | {"aws_skip_signature": "true"}
         frozen = credentials_of(self).get_frozen_credentials()
@@ -103,6 +108,30 @@ class S3Settings:
         region = self.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or _DEFAULT_REGION
         path_style = self.path_style if self.path_style is not None else endpoint is not None
         return S3Settings(endpoint, region, path_style, self.profile, self.anonymous)
+
+    def shared(self) -> S3Settings:
+        """Fills in what this process has found in its environment and profile, for other processes.
+
+        Without an endpoint they are left to choose the form of URLs, which depends on it.
+        """
+        found = self.resolved()
+        return found if found.endpoint is not None else replace(found, path_style=self.path_style)
+
+    def address_of(self, bucket: str) -> tuple[str | None, bool]:
+        """Returns the endpoint of a bucket, and whether requests name the bucket in their paths.
+
+        object_store, which obstore, deltalake and polars stand on, takes an endpoint as it is: with the bucket in the
+        host's name it has to be there already. As for botocore, a bucket is in the path all the same if the endpoint
+        is an IP address, or if its name cannot be in that of a host.
+
+        REQUIRES: the settings are resolved.
+        """
+        parts = urlsplit(self.endpoint or _AWS)
+        if self.path_style or _is_address(parts.hostname or "") or not _may_be_in_a_host(bucket, parts.scheme):
+            return self.endpoint, True
+        if self.endpoint is None:
+            return None, False
+        return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl().rstrip("/"), False
 
 
 def credentials_of(settings: S3Settings) -> Credentials:
@@ -166,6 +195,19 @@ def _session(profile: str | None) -> Any:
             code="bad-storage-option",
         ) from error
     return session
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _may_be_in_a_host(bucket: str, scheme: str) -> bool:
+    """Whether a bucket can be a part of a host's name: with TLS it has to be one label, as certificates cover one."""
+    return _LABELS.fullmatch(bucket) is not None and (scheme == "http" or "." not in bucket)
 
 
 def _endpoint_of(session: Any) -> str | None:

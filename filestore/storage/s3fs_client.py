@@ -111,9 +111,9 @@ class S3fsClient(FsspecClient):
                     return listed
                 asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the settings and credentials for object_store in other libraries."""
-        return self._settings.delta_options()
+        return self._settings.delta_options(_at(path)[0])
 
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes objects, of each bucket by one request; an object that is refused raises an error."""
