@@ -112,6 +112,9 @@ class OpensClient(Protocol):
     def options(self) -> Mapping[str, str]:
         """The options with which `filestore.storage.locations.storage_of` reaches the same store."""
 
+    def shared(self) -> OpensClient:
+        """Returns the same for other processes: with what this one has found in its environment and profile."""
+
     def __call__(self) -> ObjectClient:
         """Opens a client for this process.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 
 from filestore.errors import InvalidRequest, Unsupported
@@ -34,6 +34,10 @@ class S3Store:
         """The options with which `storage_of` reaches the same store."""
         return self.settings.options()
 
+    def shared(self) -> S3Store:
+        """The same for other processes, which may have other variables and profiles."""
+        return replace(self, settings=self.settings.shared())
+
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""
         library = self.library or ("obstore" if find_spec("obstore") else "s3fs")
@@ -60,6 +64,10 @@ class FsspecStore:
     def options(self) -> dict[str, str]:
         """No options: see the class."""
         return {}
+
+    def shared(self) -> FsspecStore:
+        """The same, since it has no settings."""
+        return self
 
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""

@@ -107,6 +107,8 @@ class S3Settings:
         # botocore itself reads only AWS_DEFAULT_REGION
         region = self.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or _DEFAULT_REGION
         path_style = self.path_style if self.path_style is not None else endpoint is not None
+        if endpoint is not None:
+            _check_endpoint(endpoint)
         return S3Settings(endpoint, region, path_style, self.profile, self.anonymous)
 
     def shared(self) -> S3Settings:
@@ -236,8 +238,8 @@ def _check_endpoint(endpoint: str) -> None:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise InvalidRequest(
-            f"storage option endpoint = {_without_login(endpoint)!r}: write a URL such as http://127.0.0.1:9000, "
-            "without user and password",
+            f"the endpoint of S3 (storage option endpoint, or AWS_ENDPOINT_URL) is {_without_login(endpoint)!r}: "
+            "write a URL such as http://127.0.0.1:9000, without user and password",
             code="bad-storage-option",
         )
 
