@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.storage.client import ObjectClient
@@ -13,6 +14,10 @@ from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
 from filestore.storage.schemes import S3_SCHEMES, scheme_of
+
+if TYPE_CHECKING:
+    from filestore.storage.obstore_client import ObstoreClient
+    from filestore.storage.s3fs_client import S3fsClient
 
 __all__ = ["FsspecStore", "S3Store", "Storages", "storage_of"]
 
@@ -45,13 +50,18 @@ class S3Store:
             raise Unsupported(
                 "tables in S3 need more packages: pip install 'lakehouse-tablestore[s3]'", code="storage-package"
             )
+        client: ObstoreClient | S3fsClient
         if library == "obstore":
             from filestore.storage.obstore_client import ObstoreClient
 
-            return ObstoreClient(self.settings)
-        from filestore.storage.s3fs_client import S3fsClient
+            client = ObstoreClient(self.settings)
+        else:
+            from filestore.storage.s3fs_client import S3fsClient
 
-        return S3fsClient(self.settings)
+            client = S3fsClient(self.settings)
+        from filestore.storage.renewed_client import RenewedClient
+
+        return client if client.credentials is None else RenewedClient(client, client.credentials)
 
 
 @dataclass(frozen=True, slots=True)

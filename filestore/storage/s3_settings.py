@@ -15,7 +15,7 @@ from filestore.errors import InvalidRequest, Unavailable, Unsupported
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-__all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client"]
+__all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client", "session_of"]
 
 CONNECT_S, REQUEST_S = 5, 15
 """How many seconds a client waits for a connection, and for a reply or the next bytes of one.
@@ -101,8 +101,13 @@ class S3Settings:
         return options | ({"aws_session_token": frozen.token} if frozen.token else {})
 
     def resolved(self) -> S3Settings:
-        """Fills in what this process's environment and profile say."""
-        session = _session(self.profile)
+        """Fills in what this process's environment and profile say.
+
+        Raises:
+            InvalidRequest: ``bad-storage-option``.
+            Unsupported: ``storage-package``.
+        """
+        session = session_of(self.profile)
         endpoint = self.endpoint or _endpoint_of(session)
         # botocore itself reads only AWS_DEFAULT_REGION
         region = self.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or _DEFAULT_REGION
@@ -137,13 +142,17 @@ class S3Settings:
 
 
 def credentials_of(settings: S3Settings) -> Credentials:
-    """Finds the credentials of this process, which are renewed when they expire.
+    """Finds the credentials of this process. Those of roles are renewed when they expire; see `FoundCredentials`.
 
     Raises:
         Unavailable: ``no-credentials``.
         Unsupported: ``storage-package``: the extra `s3` is not installed.
     """
-    found = _session(settings.profile).get_credentials()
+    return _credentials_in(session_of(settings.profile))
+
+
+def _credentials_in(session: Any) -> Credentials:
+    found: Credentials | None = session.get_credentials()
     if found is None:
         raise Unavailable(
             "this process has no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
@@ -153,14 +162,15 @@ def credentials_of(settings: S3Settings) -> Credentials:
     return found
 
 
-def plain_client(settings: S3Settings, connections: int) -> Any:
+def plain_client(settings: S3Settings, connections: int, session: Any | None = None) -> Any:
     """Opens botocore's client, which repeats nothing. REQUIRES: the settings are resolved.
 
     Args:
         settings: How to reach S3.
         connections: How many requests may run at once.
+        session: botocore's, which has the credentials; None: one of its own.
     """
-    session = _session(settings.profile)
+    session = session or session_of(settings.profile)
     from botocore import UNSIGNED
     from botocore.config import Config
 
@@ -176,11 +186,17 @@ def plain_client(settings: S3Settings, connections: int) -> Any:
         **({"signature_version": UNSIGNED} if settings.anonymous else {}),
     )
     if not settings.anonymous:
-        credentials_of(settings)  # raises an error that says what is missing
+        _credentials_in(session)  # raises an error that says what is missing
     return session.create_client("s3", settings.region, endpoint_url=settings.endpoint, config=config)
 
 
-def _session(profile: str | None) -> Any:
+def session_of(profile: str | None) -> Any:
+    """Opens botocore's session.
+
+    Raises:
+        InvalidRequest: ``bad-storage-option``: there is no such profile.
+        Unsupported: ``storage-package``.
+    """
     try:
         from botocore.exceptions import ProfileNotFound
         from botocore.session import Session
