@@ -13,7 +13,7 @@ from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
-from filestore.storage.schemes import S3_SCHEMES, scheme_of
+from filestore.storage.schemes import S3_SCHEMES, root_of, scheme_of
 
 if TYPE_CHECKING:
     from filestore.storage.obstore_client import ObstoreClient
@@ -66,9 +66,13 @@ class S3Store:
 
 @dataclass(frozen=True, slots=True)
 class FsspecStore:
-    """Opens a file system of fsspec, which takes its settings from its own environment variables and files."""
+    """Opens a file system of fsspec, which takes its settings from its own environment variables and files.
 
-    protocol: str
+    Attributes:
+        root: What the URLs of its files begin with: a scheme and a host, or what is in the place of one.
+    """
+
+    root: str
 
     @property
     def options(self) -> dict[str, str]:
@@ -83,16 +87,16 @@ class FsspecStore:
         """Opens a client for this process."""
         if find_spec("fsspec") is None:
             raise Unsupported(
-                f"tables at {self.protocol}:// need more packages: pip install 'lakehouse-tablestore[s3]'",
+                f"tables at {self.root} need more packages: pip install 'lakehouse-tablestore[s3]'",
                 code="storage-package",
             )
         from filestore.storage.fsspec_client import FsspecClient
 
         try:
-            return FsspecClient.open(self.protocol)
-        except (ImportError, ValueError) as error:
+            return FsspecClient.open(self.root)
+        except (ImportError, TypeError, ValueError) as error:  # the second: its URLs need more than a host
             raise Unsupported(
-                f"there is no file system for {self.protocol}:// ({error}): install the package that it names, or take "
+                f"there is no file system for {self.root} ({error}): install the package that it names, or take "
                 "a location whose scheme is file, s3, or one that fsspec knows",
                 code="storage-package",
             ) from error
@@ -116,11 +120,13 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
             f"{location} takes no storage options, but was given {', '.join(sorted(options))}: only s3:// has options",
             code="bad-storage-option",
         )
-    return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(scheme))
+    return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(root_of(location)))
 
 
 class Storages:
-    """The storages of one process: one for each scheme and its options. Picklable; threads may share it.
+    """The storages of one process: one for S3 and its options, one for each other host. Threads may share it.
+
+    It is picklable.
 
     Args:
         options: How to reach S3: `S3Settings.of`. They take precedence over what a catalog says.
@@ -143,9 +149,9 @@ class Storages:
             location: As for `storage_of`. Options are for S3 only, so those for other locations are left out.
             defaults: Options that the catalog gives.
         """
-        scheme = scheme_of(location)
-        options = S3Settings.of(defaults or {}).options() | self._options if scheme in S3_SCHEMES else {}
-        key = (scheme, tuple(sorted(options.items())))
+        in_s3 = scheme_of(location) in S3_SCHEMES
+        options = S3Settings.of(defaults or {}).options() | self._options if in_s3 else {}
+        key = (scheme_of(location) if in_s3 else root_of(location), tuple(sorted(options.items())))
         if key not in self._known:
             self._known.setdefault(key, storage_of(location, options))
         return self._known[key]

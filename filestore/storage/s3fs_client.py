@@ -42,7 +42,7 @@ class S3fsClient(FsspecClient):
     def __init__(self, settings: S3Settings) -> None:
         found = settings.resolved()
         self.credentials = None if found.anonymous else FoundCredentials(found)
-        super().__init__("s3", _file_system(found, self.credentials))
+        super().__init__(_file_system(found, self.credentials))
         self._settings = found
         self._uploads = MultipartUploads(found, self.credentials)
 
