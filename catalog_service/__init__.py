@@ -22,4 +22,5 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     definitions  requests and stored rows as table definitions; answers: stored rows as wire models
     repository   the only SQL                            schema       its tables
     engine       connections, migrations, SQL errors     downgrade    takes migrations back, as a command
+    database_url  reads and shows the URL of its database
 """

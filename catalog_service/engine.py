@@ -24,13 +24,13 @@ from sqlalchemy import (
     event,
     inspect,
     literal_column,
-    make_url,
     text,
 )
 from sqlalchemy.engine.interfaces import DBAPIConnection, Dialect
-from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.pool import ConnectionPoolEntry, NullPool
 
+from catalog_service.database_url import parse_database_url, shown_url
 from catalog_service.locks import AdvisoryLocks, FileLocks, NameLocks
 from filestore.ambient import Ambient
 from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable, Unsupported
@@ -76,7 +76,7 @@ def open_engine(database_url: str) -> Engine:
         Unsupported: ``database-driver``: the driver is not installed, or the database is not supported.
         Unavailable: the folder of an SQLite file cannot be created.
     """
-    url = _parse(database_url)
+    url = parse_database_url(database_url)
     if url.get_backend_name() == "sqlite":
         return _open_sqlite(url)
     return _open_server(url, pool_size=8, max_overflow=16)
@@ -89,7 +89,7 @@ def is_there(database_url: str) -> bool:
         InvalidRequest: ``bad-database-url``.
         Unsupported: ``database-driver``.
     """
-    url = _parse(database_url)
+    url = parse_database_url(database_url)
     if url.get_backend_name() != "sqlite":
         return True  # an administrator creates a server's database
     try:
@@ -175,7 +175,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
         raw: Any = connection.connection.dbapi_connection
         if isinstance(raw, SqliteConnection) and not raw.read_was_consistent():
             raise Unavailable(
-                f"another process changed the catalog {engine.url.render_as_string()} during a read that had no lock, "
+                f"another process changed the catalog {shown_url(engine.url)} during a read that had no lock, "
                 "because the disk takes no writes; retry",
                 code="catalog-locked",
             )
@@ -211,25 +211,6 @@ def now_ms(engine: Engine) -> ColumnClause[int]:
     return literal_column(f"CAST({clock[engine.dialect.name]} AS BIGINT)", BigInteger)
 
 
-def _parse(database_url: str) -> URL:
-    try:
-        url = make_url(database_url)
-        if url.drivername in ("postgresql", "postgres"):
-            url = url.set(drivername="postgresql+psycopg")  # SQLAlchemy's default is the older psycopg2
-        dialect = url.get_dialect().name
-    except NoSuchModuleError as error:
-        raise Unsupported(f"{database_url!r}: {error}; use SQLite or PostgreSQL", code="database-driver") from error
-    except ArgumentError as error:
-        raise InvalidRequest(
-            f"{database_url!r} is not a database URL: write it as in sqlite:////data/catalog.db or "
-            "postgresql://user@host/catalog",
-            code="bad-database-url",
-        ) from error
-    if dialect not in ("sqlite", "postgresql"):
-        raise Unsupported(f"a catalog in {dialect} is not supported: use SQLite or PostgreSQL", code="database-driver")
-    return url
-
-
 def _open_server(url: URL, **pool: Any) -> Engine:
     # These notice a lost server within seconds; TCP's own time-outs take minutes.
     arguments = {"connect_timeout": 10, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3}
@@ -243,8 +224,7 @@ def _open_server(url: URL, **pool: Any) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"the driver of {url.render_as_string()} is not installed ({error}): "
-            "pip install 'lakehouse-tablestore[postgres]'",
+            f"the driver of {shown_url(url)} is not installed ({error}): pip install 'lakehouse-tablestore[postgres]'",
             code="database-driver",
         ) from error
 
@@ -256,7 +236,7 @@ def _is_libpq(url: URL) -> bool:
 def _sqlite_path(url: URL) -> Path:
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
         raise InvalidRequest(
-            f"{url.render_as_string()!r} does not name a file: a catalog must outlive its process, as in "
+            f"{shown_url(url)} does not name a file: a catalog must outlive its process, as in "
             "sqlite:////data/catalog.db",
             code="bad-database-url",
         )
@@ -348,7 +328,7 @@ def _translated(engine: Engine) -> Iterator[None]:
 
 def _meaning(error: BaseException, engine: Engine, effect: str = _UNCHANGED) -> TableStoreError:
     error = (error.orig if isinstance(error, DBAPIError) else None) or error
-    where = engine.url.render_as_string()
+    where = shown_url(engine.url)
     name = getattr(error, "sqlite_errorname", "")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return Unavailable(

@@ -45,6 +45,7 @@ from functools import partial
 
 from catalog_service.held_commits import HeldCommits
 from catalog_service.locks import LOCK_LOST, NameLocks, lock_lost
+from catalog_service.paths import check_for_creation
 from catalog_service.repository import Repository
 from catalog_service.schema import DatabaseRow, State, TableRow, managed
 from catalog_service.tables import TableSteps
@@ -102,13 +103,19 @@ class Lifecycle:
     # ------------------------------------------------------------------------------------------ databases
 
     def create_database(self, name: str, comment: str | None) -> tuple[DatabaseRow, bool]:
-        """Returns the database of that name, and whether this call created it."""
+        """Returns the database of that name, and whether this call created it.
+
+        Raises:
+            InvalidRequest: ``bad-path``.
+            Unsupported: ``not-exclusive``.
+        """
         with self.locks.hold(name):
             row = self.repository.database(name)
             if row is not None and row.state is State.ACTIVE:
                 return row, False
             if row is not None:
                 self._finish_database(name)
+            check_for_creation(self.warehouse)
             if not self.repository.databases(None, 1):
                 if not self.commits.in_catalog:
                     self.steps.check_warehouse(self.warehouse)
@@ -139,7 +146,7 @@ class Lifecycle:
         Raises:
             NotFound: ``database-not-found``.
             AlreadyExists: files or a log that the catalog does not know are in its place.
-            InvalidRequest: the brokers or the topic of a table with a connector are not as declared.
+            InvalidRequest: ``bad-path``; or the brokers or the topic of a table with a connector are not as declared.
             Unavailable: a server or the storage does not answer.
         """
         begun: TableRow | None = None
@@ -205,6 +212,7 @@ class Lifecycle:
         return row
 
     def _begin(self, database: str, name: str, definition: TableDefinition) -> TableRow:
+        check_for_creation(self.warehouse)
         now_ms = self.ambient.now_ms()
         row = TableRow(database, name, self.ambient.new_id(), State.CREATING, definition, now_ms)
         self._require_own_topic(row)

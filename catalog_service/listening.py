@@ -41,10 +41,10 @@ class Settings:
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
-    database: str | None = None
+    database: str | None = field(default=None, repr=False)  # it may contain a password
     storage_options: Mapping[str, str] = field(default_factory=dict)
     commits: str | None = None
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     insecure: bool = False
     tls_cert: str | None = None
     tls_key: str | None = None

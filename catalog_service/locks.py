@@ -28,6 +28,7 @@ from typing import Protocol
 from sqlalchemy import Connection, Engine, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from catalog_service.database_url import shown_url
 from filestore.ambient import Ambient
 from filestore.errors import Unavailable, Unsupported
 from filestore.refused import refused
@@ -298,7 +299,7 @@ class AdvisoryLocks:
         one, two = ({pair[side] for pair in seen} for side in (0, 1))
         if len(one) > 1 or len(two) > 1 or one == two:
             raise Unsupported(
-                f"a proxy before the catalog's database {self._engine.url.render_as_string()} (such as PgBouncer) "
+                f"a proxy before the catalog's database {shown_url(self._engine.url)} (such as PgBouncer) "
                 "pools by transaction or by statement, and the catalog's locks need sessions: set pool_mode = session "
                 "for this database, or connect to PostgreSQL itself",
                 code="database-pooling",

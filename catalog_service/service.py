@@ -165,7 +165,7 @@ class CatalogService:
         """Creates a database; returns it, and whether this call created it.
 
         Raises:
-            InvalidRequest: ``bad-name``, ``too-long``.
+            InvalidRequest: ``bad-name``, ``too-long``, ``bad-path``.
             AlreadyExists: ``database-exists``, unless `if_not_exists`.
             Unsupported: ``not-exclusive``: the warehouse's store cannot keep concurrent commits apart.
         """
@@ -217,8 +217,8 @@ class CatalogService:
         """Creates a table (version 0, and its log); returns it, and whether this call created it.
 
         Raises:
-            InvalidRequest: ``bad-name``, ``log-location``, and the codes of `definition_of`; with a connector
-                ``topic-not-found``, ``topic-partitions``, ``log-settings``, ``log-not-authorized``.
+            InvalidRequest: ``bad-name``, ``bad-path``, ``log-location``, and the codes of `definition_of`; with a
+                connector ``topic-not-found``, ``topic-partitions``, ``log-settings``, ``log-not-authorized``.
             NotFound: ``database-not-found``.
             AlreadyExists: ``table-exists``, unless `if_not_exists`; ``location-not-empty``; ``log-exists``.
             Unavailable: the storage or the log's server does not answer; nothing is left.

@@ -35,7 +35,7 @@ Check = Callable[[Any], Any]
 """Converts a valid value for the function; returns `_WRONG` for others."""
 
 _WRONG = object()
-_SECRET = frozenset({"token", "options", "source_options"})
+_SECRET = frozenset({"token", "options", "source_options", "database"})  # `connect` takes a URL for `database`
 _SHOWN = 60
 _WORDS = {
     bool: "True or False",

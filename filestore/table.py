@@ -256,7 +256,7 @@ class FileStore:
         from deltalake.exceptions import DeltaError
 
         try:
-            options = self.storage.delta_options()
+            options = self.storage.delta_options(self.location)
             deltalake.DeltaTable(self.location, storage_options=options or None).create_checkpoint()
         except (DeltaError, OSError, TableStoreError) as error:
             logger.warning("no checkpoint of %s: %s", self.location, error)

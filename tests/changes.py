@@ -41,7 +41,7 @@ def by_deltalake(store: FileStore, first: int = 1, last: int | None = None) -> d
 
 
 def _load_cdf(location: str, first: int, last: int) -> list[dict[str, Any]]:
-    table = deltalake.DeltaTable(location, storage_options=storage_at(location).delta_options() or None)
+    table = deltalake.DeltaTable(location, storage_options=storage_at(location).delta_options(location) or None)
     found = pa.table(table.load_cdf(starting_version=first, ending_version=last).read_all())
     for field in pa.schema(table.schema().to_arrow()):
         at = found.schema.get_field_index(field.name)

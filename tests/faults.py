@@ -165,8 +165,8 @@ class FaultyStorage:
     def options(self) -> dict[str, str]:
         return self.inner.options()
 
-    def delta_options(self) -> dict[str, str]:
-        return self.inner.delta_options()
+    def delta_options(self, path: str) -> dict[str, str]:
+        return self.inner.delta_options(path)
 
     def open_write(self, path: str) -> pa.NativeFile:
         sink = self._do("open_write", path, lambda: self.inner.open_write(path))

@@ -221,13 +221,13 @@ def read(store: FileStore, version: int | None = None) -> list[dict[str, Any]]:
 
 def read_polars(location: str, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by polars, which knows nothing of us."""
-    options = storage_at(location).delta_options() or None
+    options = storage_at(location).delta_options(location) or None
     return in_order(pl.scan_delta(location, version=version, storage_options=options).collect().to_dicts())
 
 
 def read_deltalake(location: str, version: int | None = None) -> list[dict[str, Any]]:
     """All rows by delta-rs."""
-    options = storage_at(location).delta_options() or None
+    options = storage_at(location).delta_options(location) or None
     table = deltalake.DeltaTable(location, version=version, storage_options=options)
     found = deltalake.QueryBuilder().register("t", table).execute("SELECT * FROM t").read_all()
     schema = pa.schema(table.schema().to_arrow())

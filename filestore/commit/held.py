@@ -299,9 +299,9 @@ class HeldStorage:
         """Returns the options of the store."""
         return self.inner.options()
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the options of the store for other libraries."""
-        return self.inner.delta_options()
+        return self.inner.delta_options(path)
 
     def open_write(self, path: str) -> pa.NativeFile:
         """Creates a file."""

@@ -28,7 +28,10 @@ class WriterLeases(Protocol):
         If another process holds it, the call waits for the end of that.
 
         Raises:
-            NotFound: ``table-replaced``: the table was dropped. None of its folders and files is created again.
+            NotFound: ``table-replaced``: the table was dropped. On a local disk none of its folders and files is
+                created again. A store of objects has no folders that could be missing, so there the block finds it out:
+                the lease is an object until then, or stays one if the process dies before. A table of the same name can
+                be created all the same (`filestore.layout.is_stray`).
             Unavailable: the storage does not answer.
             Unsupported: ``no-conditional-writes``.
         """

@@ -32,6 +32,7 @@ BEATS_IN_A_TIMEOUT = 4
 """A writer renews its lease so many times in a time-out: some of them may fail."""
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
+_DROPPED = ("table-replaced", "no-table")
 
 
 class ObjectLeases:
@@ -68,7 +69,7 @@ class ObjectLeases:
             with Beats(f"lease-{commit_id}", self._timeout_s() / BEATS_IN_A_TIMEOUT, lease.renew):
                 yield
         except NotFound as error:
-            if error.code == "table-replaced":
+            if error.code in _DROPPED:
                 # the table was dropped meanwhile: no writer will clean up, and the object would disturb the next one
                 with suppress(Unavailable):
                     self._storage.delete(lease.path)

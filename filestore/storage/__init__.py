@@ -11,6 +11,8 @@ fsspec_client   every file system of fsspec
 s3fs_client     S3 through s3fs
 multipart       large objects in S3, uploaded in parts
 s3_settings     how a process reaches S3, and finds its credentials
+credentials     finds them again while the process runs
+renewed_client  a client that goes on with those
 refusals        the errors, one function for each cause
 retries         which requests are repeated
 sparse          objects as local files of which only some ranges are fetched

@@ -98,7 +98,7 @@ class ObjectClient(Protocol):
     def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder that follow a text, without those in folders below it."""
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns what `filestore.storage.interface.Storage.delta_options` returns."""
 
     def delete(self, paths: Sequence[str]) -> None:
@@ -111,6 +111,9 @@ class OpensClient(Protocol):
     @property
     def options(self) -> Mapping[str, str]:
         """The options with which `filestore.storage.locations.storage_of` reaches the same store."""
+
+    def shared(self) -> OpensClient:
+        """Returns the same for other processes: with what this one has found in its environment and profile."""
 
     def __call__(self) -> ObjectClient:
         """Opens a client for this process.

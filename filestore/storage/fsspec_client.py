@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
 
-import fsspec
+from fsspec.core import url_to_fs
 from fsspec.exceptions import FSTimeoutError
 
 from filestore.errors import NotFound, TableStoreError
@@ -30,46 +30,47 @@ class FsspecClient:
     """Implements `filestore.storage.client.ObjectClient`.
 
     Args:
-        protocol: The scheme of the URLs.
         file_system: A file system of this process, which caches no listings.
     """
 
-    def __init__(self, protocol: str, file_system: Any) -> None:
-        self._protocol = protocol
+    def __init__(self, file_system: Any) -> None:
         self._files = file_system
 
     @classmethod
-    def open(cls, protocol: str) -> FsspecClient:
-        """Opens a file system by its protocol.
+    def open(cls, root: str) -> FsspecClient:
+        """Opens the file system of URLs that begin with a scheme and a host, as fsspec reads them.
 
         Raises:
-            ImportError, ValueError: there is no such file system, or its package is not installed.
+            ImportError, TypeError, ValueError: there is no such file system, its package is not installed, or the URL
+                lacks what it needs.
+            Unavailable: its host does not answer.
         """
-        return cls(protocol, fsspec.filesystem(protocol, skip_instance_cache=True, use_listings_cache=False))
+        with translated("open", root):
+            return cls(url_to_fs(root, skip_instance_cache=True, use_listings_cache=False)[0])
 
     def get(self, path: str) -> bytes:
         """Returns an object."""
         with translated("read", path):
-            return bytes(self._files.cat_file(path))
+            return bytes(self._files.cat_file(self._name(path)))
 
     def get_tail(self, path: str, most: int) -> Tail:
         """Returns the last bytes of an object. It sends two requests: one for the size."""
         with translated("read", path):
-            size = self._files.info(path)["size"]
-            data = bytes(self._files.cat_file(path, start=max(0, size - most), end=size)) if size else b""
+            size = self._files.info(self._name(path))["size"]
+            data = bytes(self._files.cat_file(self._name(path), start=max(0, size - most), end=size)) if size else b""
         return Tail(size, whole(path, data, min(most, size)))
 
     def get_ranges(self, path: str, ranges: Sequence[ByteRange]) -> list[bytes]:
         """Returns ranges of an object."""
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
         with translated("read", path):
-            found = self._files.cat_ranges([path] * len(ranges), starts, ends, on_error="raise")
+            found = self._files.cat_ranges([self._name(path)] * len(ranges), starts, ends, on_error="raise")
         return [whole(path, bytes(data), end - start) for data, (start, end) in zip(found, ranges, strict=True)]
 
     def put(self, path: str, data: bytes, *, create: bool = False) -> None:
         """Writes an object."""
         with translated("write", path):
-            self._files.pipe_file(path, data, mode="create" if create else "overwrite")
+            self._files.pipe_file(self._name(path), data, mode="create" if create else "overwrite")
 
     def get_tagged(self, path: str) -> TaggedFile:
         """Raises `Unsupported`, as the others: fsspec has no words for conditions."""
@@ -86,7 +87,7 @@ class FsspecClient:
     def upload(self, path: str, parts: Iterable[bytes]) -> None:
         """Writes an object in parts."""
         with translated("write", path):
-            file = self._files.open(path, "wb", block_size=PART_BYTES, autocommit=False)
+            file = self._files.open(self._name(path), "wb", block_size=PART_BYTES, autocommit=False)
             try:
                 for part in parts:
                     file.write(part)
@@ -101,30 +102,32 @@ class FsspecClient:
         """Whether there is such an object."""
         try:
             with translated("look for", path):
-                return bool(self._files.info(path)["type"] == "file")
+                return bool(self._files.info(self._name(path))["type"] == "file")
         except NotFound:
             return False
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """Yields all objects below a folder."""
+        root = self._name(folder)
         with translated("list", folder):
-            found = self._files.find(folder, detail=True)
+            found = self._files.find(root, detail=True)
         for name, info in found.items():
             modified = info.get("LastModified") or info.get("mtime") or info.get("created")
             modified_ms = int((modified.timestamp() if isinstance(modified, datetime) else modified or 0) * 1000)
-            yield FileInfo(f"{self._protocol}://{name.lstrip('/')}", info["size"], modified_ms)
+            # not by `unstrip_protocol`, which leaves hosts out
+            yield FileInfo(folder.rstrip("/") + name.removeprefix(root), info["size"], modified_ms)
 
     def list_names(self, folder: str, after: str) -> list[str]:
         """Returns the names of the objects in a folder."""
         try:
             with translated("list", folder):
-                found = self._files.ls(folder, detail=True)
+                found = self._files.ls(self._name(folder), detail=True)
         except NotFound:
             return []
         names = (info["name"].rpartition("/")[2] for info in found if info["type"] == "file")
         return [name for name in names if name > after]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns no options: deltalake and polars find what they need in the environment."""
         return {}
 
@@ -133,9 +136,13 @@ class FsspecClient:
         for path in paths:
             try:
                 with translated("delete", path):
-                    self._files.rm_file(path)
+                    self._files.rm_file(self._name(path))
             except NotFound:
                 continue
+
+    def _name(self, path: str) -> str:
+        """Returns a path as the file system itself writes it: not all of its methods take URLs."""
+        return str(self._files._strip_protocol(path))
 
 
 def whole(path: str, data: bytes, size: int) -> bytes:

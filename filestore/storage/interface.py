@@ -155,10 +155,13 @@ class Storage(Protocol):
         """Returns the path by which a library can open the whole file itself; None if it is not on this machine."""
 
     def options(self) -> dict[str, str]:
-        """Returns options with which `storage_of` opens the same storage in another process. None is a secret."""
+        """Returns options with which `storage_of` opens the same storage in another process. None is a secret.
 
-    def delta_options(self) -> dict[str, str]:
-        """Returns ``storage_options`` with which deltalake and polars open the same files.
+        They say what this process has found in its environment and profile, too.
+        """
+
+    def delta_options(self, path: str) -> dict[str, str]:
+        """Returns ``storage_options`` with which deltalake and polars open the files below a location.
 
         IMPORTANT: they may contain credentials. They are passed on in this process, and never stored or logged.
         """

@@ -130,7 +130,7 @@ class LocalStorage:
         """Returns no options: a local disk needs none."""
         return {}
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns no options."""
         return {}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.storage.client import ObjectClient
@@ -12,7 +13,11 @@ from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
-from filestore.storage.schemes import S3_SCHEMES, scheme_of
+from filestore.storage.schemes import S3_SCHEMES, root_of, scheme_of
+
+if TYPE_CHECKING:
+    from filestore.storage.obstore_client import ObstoreClient
+    from filestore.storage.s3fs_client import S3fsClient
 
 __all__ = ["FsspecStore", "S3Store", "Storages", "storage_of"]
 
@@ -34,6 +39,10 @@ class S3Store:
         """The options with which `storage_of` reaches the same store."""
         return self.settings.options()
 
+    def shared(self) -> S3Store:
+        """The same for other processes, which may have other variables and profiles."""
+        return replace(self, settings=self.settings.shared())
+
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""
         library = self.library or ("obstore" if find_spec("obstore") else "s3fs")
@@ -41,40 +50,53 @@ class S3Store:
             raise Unsupported(
                 "tables in S3 need more packages: pip install 'lakehouse-tablestore[s3]'", code="storage-package"
             )
+        client: ObstoreClient | S3fsClient
         if library == "obstore":
             from filestore.storage.obstore_client import ObstoreClient
 
-            return ObstoreClient(self.settings)
-        from filestore.storage.s3fs_client import S3fsClient
+            client = ObstoreClient(self.settings)
+        else:
+            from filestore.storage.s3fs_client import S3fsClient
 
-        return S3fsClient(self.settings)
+            client = S3fsClient(self.settings)
+        from filestore.storage.renewed_client import RenewedClient
+
+        return client if client.credentials is None else RenewedClient(client, client.credentials)
 
 
 @dataclass(frozen=True, slots=True)
 class FsspecStore:
-    """Opens a file system of fsspec, which takes its settings from its own environment variables and files."""
+    """Opens a file system of fsspec, which takes its settings from its own environment variables and files.
 
-    protocol: str
+    Attributes:
+        root: What the URLs of its files begin with: a scheme and a host, or what is in the place of one.
+    """
+
+    root: str
 
     @property
     def options(self) -> dict[str, str]:
         """No options: see the class."""
         return {}
 
+    def shared(self) -> FsspecStore:
+        """The same, since it has no settings."""
+        return self
+
     def __call__(self) -> ObjectClient:
         """Opens a client for this process."""
         if find_spec("fsspec") is None:
             raise Unsupported(
-                f"tables at {self.protocol}:// need more packages: pip install 'lakehouse-tablestore[s3]'",
+                f"tables at {self.root} need more packages: pip install 'lakehouse-tablestore[s3]'",
                 code="storage-package",
             )
         from filestore.storage.fsspec_client import FsspecClient
 
         try:
-            return FsspecClient.open(self.protocol)
-        except (ImportError, ValueError) as error:
+            return FsspecClient.open(self.root)
+        except (ImportError, TypeError, ValueError) as error:  # the second: its URLs need more than a host
             raise Unsupported(
-                f"there is no file system for {self.protocol}:// ({error}): install the package that it names, or take "
+                f"there is no file system for {self.root} ({error}): install the package that it names, or take "
                 "a location whose scheme is file, s3, or one that fsspec knows",
                 code="storage-package",
             ) from error
@@ -98,11 +120,13 @@ def storage_of(location: str, options: Mapping[str, str] | None = None) -> Stora
             f"{location} takes no storage options, but was given {', '.join(sorted(options))}: only s3:// has options",
             code="bad-storage-option",
         )
-    return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(scheme))
+    return LocalStorage() if scheme in ("", "file") else ObjectStorage(FsspecStore(root_of(location)))
 
 
 class Storages:
-    """The storages of one process: one for each scheme and its options. Picklable; threads may share it.
+    """The storages of one process: one for S3 and its options, one for each other host. Threads may share it.
+
+    It is picklable.
 
     Args:
         options: How to reach S3: `S3Settings.of`. They take precedence over what a catalog says.
@@ -125,9 +149,9 @@ class Storages:
             location: As for `storage_of`. Options are for S3 only, so those for other locations are left out.
             defaults: Options that the catalog gives.
         """
-        scheme = scheme_of(location)
-        options = S3Settings.of(defaults or {}).options() | self._options if scheme in S3_SCHEMES else {}
-        key = (scheme, tuple(sorted(options.items())))
+        in_s3 = scheme_of(location) in S3_SCHEMES
+        options = S3Settings.of(defaults or {}).options() | self._options if in_s3 else {}
+        key = (scheme_of(location) if in_s3 else root_of(location), tuple(sorted(options.items())))
         if key not in self._known:
             self._known.setdefault(key, storage_of(location, options))
         return self._known[key]

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from filestore.errors import NotFound, TableStoreError, Unavailable
+from filestore.storage.credentials import FoundCredentials, plain_session, renewing
 from filestore.storage.refusals import failed, no_bucket, no_file
 from filestore.storage.retries import repeated
 from filestore.storage.s3_settings import S3Settings, plain_client
@@ -49,10 +50,12 @@ class MultipartUploads:
 
     Args:
         settings: How to reach S3. REQUIRES: they are resolved.
+        credentials: With which requests are signed; None: they are not.
     """
 
-    def __init__(self, settings: S3Settings) -> None:
+    def __init__(self, settings: S3Settings, credentials: FoundCredentials | None) -> None:
         self._settings = settings
+        self._credentials = credentials
         self._lock = threading.Lock()
         self._client: Any = None
         self._pool = ThreadPoolExecutor(_THREADS, "upload-part")
@@ -117,14 +120,15 @@ class MultipartUploads:
             return -1
 
     def _ask(self, operation: str, path: str, **arguments: Any) -> dict[str, Any]:
-        with _errors(path):
+        with renewing(self._credentials), _errors(path):
             call: Callable[..., dict[str, Any]] = getattr(self._connected(), operation)
             return call(**arguments)
 
     def _connected(self) -> Any:
         with self._lock:
             if self._client is None:
-                self._client = plain_client(self._settings, _THREADS)
+                session = None if self._credentials is None else plain_session(self._settings, self._credentials)
+                self._client = plain_client(self._settings, _THREADS, session)
             return self._client
 
 

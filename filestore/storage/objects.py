@@ -58,9 +58,16 @@ class ObjectStorage:
         self._opens = opens
         self._lock = threading.Lock()
         self._process: _Process | None = None
+        self._shared: OpensClient | None = None
 
     def __reduce__(self) -> tuple[type[ObjectStorage], tuple[OpensClient]]:
-        return ObjectStorage, (self._opens,)
+        return ObjectStorage, (self._for_others(),)
+
+    def _for_others(self) -> OpensClient:
+        """Returns what opens the same store in a process whose environment is another one, such as a task of Spark."""
+        if self._shared is None:
+            self._shared = self._opens.shared()
+        return self._shared
 
     def __repr__(self) -> str:
         return f"ObjectStorage({self._opens!r})"
@@ -213,11 +220,11 @@ class ObjectStorage:
 
     def options(self) -> dict[str, str]:
         """Returns the options of the store."""
-        return dict(self._opens.options)
+        return dict(self._for_others().options)
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the options of the client."""
-        return self._own.client.delta_options()
+        return self._own.client.delta_options(path)
 
     def open_write(self, path: str) -> pa.NativeFile:
         """Creates an object, which is uploaded by threads of this process until `sync` returns."""

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +29,7 @@ from obstore.store import S3Store
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, NotFound, TableStoreError
 from filestore.storage.client import Tail
+from filestore.storage.credentials import LOOKED_FOR_AFTER_S, FoundCredentials
 from filestore.storage.interface import ByteRange, FileInfo, TaggedFile
 from filestore.storage.multipart import MultipartUploads
 from filestore.storage.refusals import (
@@ -41,11 +43,10 @@ from filestore.storage.refusals import (
     no_permission,
     refused,
 )
-from filestore.storage.s3_settings import CONNECT_S, LONGEST_S, REQUEST_S, S3Settings, credentials_of
+from filestore.storage.s3_settings import CONNECT_S, LONGEST_S, REQUEST_S, S3Settings
 
 __all__ = ["ObstoreClient"]
 
-_RENEWED_AFTER = timedelta(minutes=5)
 _STATUS = re.compile(r"status code: (\d{3})")
 _UNNUMBERED = {"redirect without LOCATION": 301, "Server returned error response": 503}
 """Errors whose text has no status: of another region's bucket, and those that come in a reply with the status 200."""
@@ -58,14 +59,18 @@ class ObstoreClient:
 
     Args:
         settings: How to reach S3.
+
+    Attributes:
+        credentials: With which it signs requests; None: it does not.
     """
 
     def __init__(self, settings: S3Settings) -> None:
         self._settings = settings.resolved()
-        self._credentials = None if settings.anonymous else _Credentials(self._settings)
-        self._uploads = MultipartUploads(self._settings)
+        self.credentials = None if settings.anonymous else FoundCredentials(self._settings)
+        self._uploads = MultipartUploads(self._settings, self.credentials)
         self._lock = threading.Lock()
         self._buckets: dict[str, S3Store] = {}
+        self._generation = 0
 
     def get(self, path: str) -> bytes:
         """Returns an object."""
@@ -170,9 +175,9 @@ class ObstoreClient:
         names = (meta["path"].removeprefix(f"{key}/") for meta in found)
         return [name for name in names if "/" not in name]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the settings and credentials for object_store in other libraries."""
-        return self._settings.delta_options()
+        return self._settings.delta_options(urlsplit(path).netloc)
 
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes objects."""
@@ -187,16 +192,20 @@ class ObstoreClient:
     def _at(self, path: str) -> tuple[S3Store, str]:
         name, _, key = path.partition("://")[2].partition("/")
         with self._lock:
+            if self.credentials is not None and self._generation != self.credentials.generation:
+                self._generation = self.credentials.generation
+                self._buckets.clear()  # object_store keeps credentials for a few minutes
             if name not in self._buckets:
-                self._buckets[name] = _bucket(name, self._settings, self._credentials)
+                self._buckets[name] = _bucket(name, self._settings, self.credentials)
             return self._buckets[name], key
 
 
-def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -> S3Store:
+def _bucket(name: str, settings: S3Settings, credentials: FoundCredentials | None) -> S3Store:
     """Opens a bucket; requests are not repeated."""
+    endpoint, path_style = settings.address_of(name)
     config: dict[str, Any] = {
         "region": settings.region,
-        "virtual_hosted_style_request": not settings.path_style,
+        "virtual_hosted_style_request": not path_style,
         "skip_signature": credentials is None,
     }
     client: dict[str, Any] = {
@@ -204,9 +213,9 @@ def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -
         "read_timeout": timedelta(seconds=REQUEST_S),
         "timeout": timedelta(seconds=LONGEST_S),
     }
-    if settings.endpoint is not None:
-        config["endpoint"] = settings.endpoint
-        client["allow_http"] = settings.endpoint.startswith("http://")
+    if endpoint is not None:
+        config["aws_endpoint_url_s3"] = endpoint  # over the variable of this name, too
+        client["allow_http"] = endpoint.startswith("http://")
     if authorities := os.environ.get("AWS_CA_BUNDLE"):
         with open(authorities, "rb") as file:
             client["root_certificate"] = file.read()
@@ -214,26 +223,21 @@ def _bucket(name: str, settings: S3Settings, credentials: _Credentials | None) -
         name,
         config=config,  # type: ignore[arg-type]
         client_options=client,  # type: ignore[arg-type]
-        credential_provider=credentials,
+        credential_provider=None if credentials is None else partial(_signing, credentials),
         retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=REQUEST_S)},
     )
 
 
-class _Credentials:
-    """Asks botocore for the credentials of this process every few minutes, since those of a role expire."""
-
-    def __init__(self, settings: S3Settings) -> None:
-        self._found = credentials_of(settings)
-
-    def __call__(self) -> Any:
-        frozen = self._found.get_frozen_credentials()
-        now = datetime.fromtimestamp(system_ambient().now_ms() / 1000, UTC)
-        return {
-            "access_key_id": frozen.access_key,
-            "secret_access_key": frozen.secret_key,
-            "token": frozen.token,
-            "expires_at": now + _RENEWED_AFTER,
-        }
+def _signing(credentials: FoundCredentials) -> Any:
+    """Returns the credentials of now for a few minutes, after which object_store asks again."""
+    frozen = credentials.current()
+    now = datetime.fromtimestamp(system_ambient().now_ms() / 1000, UTC)
+    return {
+        "access_key_id": frozen.access_key,
+        "secret_access_key": frozen.secret_key,
+        "token": frozen.token,
+        "expires_at": now + timedelta(seconds=LOOKED_FOR_AFTER_S),
+    }
 
 
 def _tag(meta: Any) -> str:

@@ -6,13 +6,14 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from filestore.errors import AlreadyExists, Conflict, Unsupported
+from filestore.errors import AlreadyExists, Conflict, Unavailable, Unsupported
 from filestore.storage.interface import Storage
 from filestore.storage.refusals import no_conditions
 
 __all__ = ["require_conditions", "require_exclusive"]
 
 _RACERS, _ROUNDS = 16, 5
+_START_S = 30.0  # how long the threads of a round wait for one another
 
 
 def require_exclusive(storage: Storage, folder: str, new_id: Callable[[], str]) -> None:
@@ -25,7 +26,8 @@ def require_exclusive(storage: Storage, folder: str, new_id: Callable[[], str]) 
 
     Raises:
         Unsupported: ``not-exclusive``: several writers won, or none.
-        Unavailable: the storage does not answer, or its bucket does not exist.
+        Unavailable: the storage does not answer, or its bucket does not exist; ``race-probe``: this process cannot
+            start enough threads.
     """
     paths = [f"{folder.rstrip('/')}/{new_id()}" for _ in range(_ROUNDS)]
     try:
@@ -63,7 +65,7 @@ def require_conditions(storage: Storage, folder: str, new_id: Callable[[], str])
 
 
 def _race(storage: Storage, path: str, pool: ThreadPoolExecutor, folder: str) -> None:
-    start = threading.Barrier(_RACERS)
+    start = threading.Barrier(_RACERS, timeout=_START_S)
 
     def run(number: int) -> int | None:
         start.wait()
@@ -73,7 +75,15 @@ def _race(storage: Storage, path: str, pool: ThreadPoolExecutor, folder: str) ->
             return None
         return number
 
-    winners = [number for number in pool.map(run, range(_RACERS)) if number is not None]
+    try:
+        running = [pool.submit(run, number) for number in range(_RACERS)]
+    except RuntimeError as error:  # Python could not start a thread
+        start.abort()  # those that have started wait for it
+        raise _not_tried(folder) from error
+    try:
+        winners = [number for number in (each.result() for each in running) if number is not None]
+    except threading.BrokenBarrierError as error:
+        raise _not_tried(folder) from error
     if len(winners) != 1 or storage.read(path) != _content(winners[0]):
         raise _refusal(folder, f"{len(winners)} of {_RACERS} writers created the same file")
     try:
@@ -94,4 +104,12 @@ def _refusal(folder: str, what: str) -> Unsupported:
         "database keep commits apart: connect(…, commits='catalog'), serve --commits catalog, or "
         "$TABLESTORE_COMMITS = catalog",
         code="not-exclusive",
+    )
+
+
+def _not_tried(folder: str) -> Unavailable:
+    return Unavailable(
+        f"it could not be tried whether the store of {folder} keeps writers apart, because {_RACERS} threads did not "
+        f"start within {_START_S:.0f} seconds: retry when the machine is less busy, or allow this process more threads",
+        code="race-probe",
     )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ from filestore.errors import InvalidRequest, Unavailable, Unsupported
 if TYPE_CHECKING:
     from botocore.credentials import Credentials
 
-__all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client"]
+__all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client", "session_of"]
 
 CONNECT_S, REQUEST_S = 5, 15
 """How many seconds a client waits for a connection, and for a reply or the next bytes of one.
@@ -27,6 +29,8 @@ LONGEST_S = 300
 
 _SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
 _DEFAULT_REGION = "us-east-1"
+_AWS = "https://s3.amazonaws.com"
+_LABELS = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +83,17 @@ class S3Settings:
             for name, value in given.items()
         }
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, bucket: str) -> dict[str, str]:
         """Returns ``storage_options`` for deltalake and polars, with the credentials that this process has now.
 
         REQUIRES: the settings are resolved.
         """
+        endpoint, path_style = self.address_of(bucket)
         options = {"aws_region": str(self.region), "aws_conditional_put": "etag"}
-        options["aws_virtual_hosted_style_request"] = "false" if self.path_style else "true"
-        if self.endpoint is not None:
-            options["aws_endpoint_url"] = self.endpoint
-            options["aws_allow_http"] = "true" if self.endpoint.startswith("http://") else "false"
+        options["aws_virtual_hosted_style_request"] = "false" if path_style else "true"
+        if endpoint is not None:
+            options |= {"aws_endpoint_url": endpoint, "aws_endpoint_url_s3": endpoint}  # the second counts more
+            options["aws_allow_http"] = "true" if endpoint.startswith("http://") else "false"
         if self.anonymous:
             return options | {"aws_skip_signature": "true"}
         frozen = credentials_of(self).get_frozen_credentials()
@@ -96,23 +101,58 @@ class S3Settings:
         return options | ({"aws_session_token": frozen.token} if frozen.token else {})
 
     def resolved(self) -> S3Settings:
-        """Fills in what this process's environment and profile say."""
-        session = _session(self.profile)
+        """Fills in what this process's environment and profile say.
+
+        Raises:
+            InvalidRequest: ``bad-storage-option``.
+            Unsupported: ``storage-package``.
+        """
+        session = session_of(self.profile)
         endpoint = self.endpoint or _endpoint_of(session)
         # botocore itself reads only AWS_DEFAULT_REGION
         region = self.region or os.environ.get("AWS_REGION") or session.get_config_variable("region") or _DEFAULT_REGION
         path_style = self.path_style if self.path_style is not None else endpoint is not None
+        if endpoint is not None:
+            _check_endpoint(endpoint)
         return S3Settings(endpoint, region, path_style, self.profile, self.anonymous)
+
+    def shared(self) -> S3Settings:
+        """Fills in what this process has found in its environment and profile, for other processes.
+
+        Without an endpoint they are left to choose the form of URLs, which depends on it.
+        """
+        found = self.resolved()
+        return found if found.endpoint is not None else replace(found, path_style=self.path_style)
+
+    def address_of(self, bucket: str) -> tuple[str | None, bool]:
+        """Returns the endpoint of a bucket, and whether requests name the bucket in their paths.
+
+        object_store, which obstore, deltalake and polars stand on, takes an endpoint as it is: with the bucket in the
+        host's name it has to be there already. As for botocore, a bucket is in the path all the same if the endpoint
+        is an IP address, or if its name cannot be in that of a host.
+
+        REQUIRES: the settings are resolved.
+        """
+        parts = urlsplit(self.endpoint or _AWS)
+        if self.path_style or _is_address(parts.hostname or "") or not _may_be_in_a_host(bucket, parts.scheme):
+            return self.endpoint, True
+        if self.endpoint is None:
+            return None, False
+        return parts._replace(netloc=f"{bucket}.{parts.netloc}").geturl().rstrip("/"), False
 
 
 def credentials_of(settings: S3Settings) -> Credentials:
-    """Finds the credentials of this process, which are renewed when they expire.
+    """Finds the credentials of this process. Those of roles are renewed when they expire; see `FoundCredentials`.
 
     Raises:
         Unavailable: ``no-credentials``.
         Unsupported: ``storage-package``: the extra `s3` is not installed.
     """
-    found = _session(settings.profile).get_credentials()
+    return _credentials_in(session_of(settings.profile))
+
+
+def _credentials_in(session: Any) -> Credentials:
+    found: Credentials | None = session.get_credentials()
     if found is None:
         raise Unavailable(
             "this process has no credentials for S3: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, "
@@ -122,14 +162,15 @@ def credentials_of(settings: S3Settings) -> Credentials:
     return found
 
 
-def plain_client(settings: S3Settings, connections: int) -> Any:
+def plain_client(settings: S3Settings, connections: int, session: Any | None = None) -> Any:
     """Opens botocore's client, which repeats nothing. REQUIRES: the settings are resolved.
 
     Args:
         settings: How to reach S3.
         connections: How many requests may run at once.
+        session: botocore's, which has the credentials; None: one of its own.
     """
-    session = _session(settings.profile)
+    session = session or session_of(settings.profile)
     from botocore import UNSIGNED
     from botocore.config import Config
 
@@ -145,11 +186,17 @@ def plain_client(settings: S3Settings, connections: int) -> Any:
         **({"signature_version": UNSIGNED} if settings.anonymous else {}),
     )
     if not settings.anonymous:
-        credentials_of(settings)  # raises an error that says what is missing
+        _credentials_in(session)  # raises an error that says what is missing
     return session.create_client("s3", settings.region, endpoint_url=settings.endpoint, config=config)
 
 
-def _session(profile: str | None) -> Any:
+def session_of(profile: str | None) -> Any:
+    """Opens botocore's session.
+
+    Raises:
+        InvalidRequest: ``bad-storage-option``: there is no such profile.
+        Unsupported: ``storage-package``.
+    """
     try:
         from botocore.exceptions import ProfileNotFound
         from botocore.session import Session
@@ -166,6 +213,19 @@ def _session(profile: str | None) -> Any:
             code="bad-storage-option",
         ) from error
     return session
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _may_be_in_a_host(bucket: str, scheme: str) -> bool:
+    """Whether a bucket can be a part of a host's name: with TLS it has to be one label, as certificates cover one."""
+    return _LABELS.fullmatch(bucket) is not None and (scheme == "http" or "." not in bucket)
 
 
 def _endpoint_of(session: Any) -> str | None:
@@ -194,8 +254,8 @@ def _check_endpoint(endpoint: str) -> None:
     parts = urlsplit(endpoint)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.password:
         raise InvalidRequest(
-            f"storage option endpoint = {_without_login(endpoint)!r}: write a URL such as http://127.0.0.1:9000, "
-            "without user and password",
+            f"the endpoint of S3 (storage option endpoint, or AWS_ENDPOINT_URL) is {_without_login(endpoint)!r}: "
+            "write a URL such as http://127.0.0.1:9000, without user and password",
             code="bad-storage-option",
         )
 

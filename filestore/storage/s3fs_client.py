@@ -15,11 +15,12 @@ from s3fs.errors import translate_boto_error
 
 from filestore.errors import TableStoreError
 from filestore.storage.client import Tail
+from filestore.storage.credentials import FoundCredentials, aio_session
 from filestore.storage.fsspec_client import FsspecClient, refusal_of, translated, whole
 from filestore.storage.interface import TaggedFile
 from filestore.storage.multipart import MultipartUploads
 from filestore.storage.refusals import file_changed
-from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings, credentials_of
+from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings
 
 __all__ = ["S3fsClient"]
 
@@ -33,15 +34,17 @@ class S3fsClient(FsspecClient):
 
     Args:
         settings: How to reach S3.
+
+    Attributes:
+        credentials: With which it signs requests; None: it does not.
     """
 
     def __init__(self, settings: S3Settings) -> None:
         found = settings.resolved()
-        if not found.anonymous:
-            credentials_of(found)  # raises an error that says what is missing; s3fs would ask without a signature
-        super().__init__("s3", _file_system(found))
+        self.credentials = None if found.anonymous else FoundCredentials(found)
+        super().__init__(_file_system(found, self.credentials))
         self._settings = found
-        self._uploads = MultipartUploads(found)
+        self._uploads = MultipartUploads(found, self.credentials)
 
     def get(self, path: str) -> bytes:
         """Returns an object by one request: s3fs would ask for its size first, to read large ones in parts."""
@@ -111,9 +114,9 @@ class S3fsClient(FsspecClient):
                     return listed
                 asked["ContinuationToken"] = page["NextContinuationToken"]
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         """Returns the settings and credentials for object_store in other libraries."""
-        return self._settings.delta_options()
+        return self._settings.delta_options(_at(path)[0])
 
     def delete(self, paths: Sequence[str]) -> None:
         """Deletes objects, of each bucket by one request; an object that is refused raises an error."""
@@ -158,7 +161,7 @@ def _s3_errors() -> Iterator[None]:
         raise translate_boto_error(error) from error
 
 
-def _file_system(settings: S3Settings) -> Any:
+def _file_system(settings: S3Settings, credentials: FoundCredentials | None) -> Any:
     from s3fs import S3FileSystem
 
     made = S3FileSystem(
@@ -166,7 +169,7 @@ def _file_system(settings: S3Settings) -> Any:
         use_listings_cache=False,
         anon=settings.anonymous,
         endpoint_url=settings.endpoint,
-        profile=settings.profile,
+        session=None if credentials is None else aio_session(settings, credentials),
         client_kwargs={"region_name": settings.region},
         config_kwargs={
             "connect_timeout": CONNECT_S,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["S3_SCHEMES", "is_local", "scheme_of"]
+__all__ = ["S3_SCHEMES", "is_local", "root_of", "scheme_of"]
 
 S3_SCHEMES = ("s3", "s3a", "s3n")
 """S3's, and Hadoop's names of it."""
@@ -19,3 +19,11 @@ def scheme_of(location: str) -> str:
         return "file"
     scheme, separator, _ = location.partition("://")
     return scheme.lower() if separator else ""
+
+
+def root_of(location: str) -> str:
+    """Returns a URL's scheme and host, as in ``hdfs://name:8020``; an empty text for a location on a local disk."""
+    if is_local(location):
+        return ""
+    scheme, _, rest = location.partition("://")
+    return f"{scheme.lower()}://{rest.partition('/')[0]}"

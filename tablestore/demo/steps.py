@@ -107,7 +107,7 @@ def upsert(stage: Stage, days: Sequence[date]) -> None:
 def other_readers(stage: Stage, days: Sequence[date]) -> None:
     """Reads the folder with Delta for Spark and polars, without this project's code."""
     table = stage.store.managed_table(FLIGHTS)
-    location, options = table.location, table.filestore.storage.delta_options()
+    location, options = table.location, table.filestore.storage.delta_options(table.location)
     with stage.story.progress("reading"):
         by_spark = pl.from_arrow(stage.spark.read.format("delta").load(location).toArrow())
         by_polars = pl.scan_delta(location, storage_options=options or None).collect()

@@ -68,6 +68,7 @@ class Fault(StrEnum):
     GATEWAY = "504 before"  # of something between client and server, which does not know what the server does
     MALFORMED = "400 before"  # InvalidRequest
     EXPIRED = "400 expired"  # ExpiredToken
+    REFUSED = "403 before"  # the access key is unknown
     RESET = "reset before"
     RESET_AFTER = "reset after"
     TIME_OUT = "no reply, before"  # until the client gives up
@@ -84,6 +85,7 @@ BEFORE = (
     Fault.GATEWAY,
     Fault.MALFORMED,
     Fault.EXPIRED,
+    Fault.REFUSED,
     Fault.RESET,
     Fault.TIME_OUT,
 )
@@ -97,6 +99,7 @@ ERRORS = {
     ),
     Fault.GATEWAY: ("504 Gateway Timeout", "GatewayTimeout", "The server did not respond in time."),
     Fault.MALFORMED: ("400 Bad Request", "InvalidRequest", "The request is malformed."),
+    Fault.REFUSED: ("403 Forbidden", "InvalidAccessKeyId", "The AWS Access Key Id you provided does not exist."),
     Fault.EXPIRED: ("400 Bad Request", "ExpiredToken", "The provided token has expired."),
 }
 
@@ -114,6 +117,7 @@ class Call:
         range: As in the header, ``bytes=0-9``; empty without.
         conditional: Whether it has If-None-Match or If-Match; completions of uploads may have them, too.
         size: The bytes of its body; -1 if they are not announced.
+        access_key: With which it is signed; empty if it is not.
     """
 
     number: int
@@ -124,6 +128,7 @@ class Call:
     range: str = ""
     conditional: bool = False
     size: int = 0
+    access_key: str = ""
 
 
 Chooser = Callable[[Call], Fault | None]
@@ -313,6 +318,7 @@ class S3Proxy(Startable, S3Endpoint):
                 range=asked_range,
                 conditional=any(map(request.value, CONDITIONS)),
                 size=-1 if request.is_chunked else int(request.value("content-length") or 0),
+                access_key=request.value("authorization").partition("Credential=")[2].partition("/")[0],
             )
             self._calls.append(call)
         return call

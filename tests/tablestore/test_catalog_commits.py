@@ -91,7 +91,7 @@ def test_sixteen_writers_lose_nothing(warehouse: str, database: str, through: st
 
 def plain(table: Table) -> list[dict[str, object]]:
     """The rows of a reader that knows nothing of the catalog."""
-    options = table.opened.storage.delta_options()
+    options = table.opened.storage.delta_options(table.location)
     return in_order(pl.scan_delta(table.location, storage_options=options).collect().to_dicts())
 
 

@@ -69,7 +69,7 @@ def proxy(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy
         for name, value in between.environment().items():
             monkeypatch.setenv(name, value)
         whole = S3Settings.delta_options
-        monkeypatch.setattr(S3Settings, "delta_options", lambda self: whole(self) | {"timeout": "2s"})
+        monkeypatch.setattr(S3Settings, "delta_options", lambda self, bucket: whole(self, bucket) | {"timeout": "2s"})
         yield between
 
 

@@ -78,7 +78,7 @@ def test_a_table_lives_its_life(store: tablestore.Store, moto: S3Endpoint, wareh
     assert table.get([{"id": 1}, {"id": 3}]).to_pylist() == [{"id": 1, "v": "b"}]
     location = table.location
     assert location == warehouse.replace("s3a", "s3") + "shop/orders"
-    options = table.opened.storage.delta_options()
+    options = table.opened.storage.delta_options(table.location)
     assert pl.scan_delta(location, storage_options=options).collect().sort("id").to_dicts() == now
     table.rollback(tag="before")
     assert rows(table) == ROWS

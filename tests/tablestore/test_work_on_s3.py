@@ -69,7 +69,7 @@ def test_an_overlay_names_files_in_s3_that_a_delta_reader_finds(lake: tablestore
     expected = rows(table)
     assert {row["v"] for row in expected} == {"a", "b", "c"}
     location, storage = overlay_of(table), table.opened.storage
-    reader = deltalake.DeltaTable(location, storage_options=storage.delta_options())
+    reader = deltalake.DeltaTable(location, storage_options=storage.delta_options(location))
     assert reader.metadata().id != table.filestore.state().table_id
     live = 0
     for action in decode(storage.read(f"{location}/_delta_log/{0:020d}.json")):
@@ -103,7 +103,7 @@ def test_the_change_data_of_every_version(lake: tablestore.Store) -> None:
     table = made(lake, **{"changelog-producer": "lookup"})
     table.write([{"id": 1, "v": "z"}], overwrite=True)
     table.rollback(2)
-    options = table.opened.storage.delta_options()
+    options = table.opened.storage.delta_options(table.location)
     feed = deltalake.DeltaTable(table.location, storage_options=options).load_cdf(starting_version=1)
     assert_exact(table.filestore, by_version(pa.table(feed.read_all()).to_pylist()))
     assert_healthy(table.filestore)
@@ -145,6 +145,7 @@ def test_every_command_for_a_table(lake: tablestore.Store, moto: S3Endpoint) -> 
     assert orphan.rpartition("/")[2] in run("orphans", "shop.t", "--older-than-hours", "0", "--remove")
     assert not table.opened.storage.exists(orphan)
     run("doctor", "shop.t")
-    assert pl.scan_delta(table.location, storage_options=table.opened.storage.delta_options()).collect().height == 40
+    options = table.opened.storage.delta_options(table.location)
+    assert pl.scan_delta(table.location, storage_options=options).collect().height == 40
     run("drop", "shop.t", "--yes")
     assert moto.keys(table.location.split("/")[2]) == []

@@ -124,9 +124,10 @@ def test_it_looks_once_between_two_signs_of_life(storage: FaultyStorage, clock: 
     assert operations(storage) == ["list_tagged"] * 10
 
 
-def test_a_table_that_was_dropped_keeps_no_lease(storage: FaultyStorage, clock: Clock) -> None:
+@pytest.mark.parametrize("code", ["table-replaced", "no-table"])
+def test_a_table_that_was_dropped_keeps_no_lease(storage: FaultyStorage, clock: Clock, code: str) -> None:
     with pytest.raises(NotFound), leases_of(storage, clock).hold("c"):
-        raise NotFound("it is gone", code="table-replaced")
+        raise NotFound("it is gone", code=code)
     assert list(storage.walk(LOCATION)) == []
 
 

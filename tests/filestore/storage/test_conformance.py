@@ -1,9 +1,10 @@
-"""What every storage must do, on each that we have: local, and S3 through both libraries on both servers."""
+"""What every storage must do, on each that we have: local, S3 through both libraries on both servers, and fsspec."""
 
 from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,29 +21,37 @@ from filestore.storage.local import LocalStorage
 from filestore.storage.locations import storage_of
 from filestore.storage.objects import ObjectStorage
 from filestore.storage.race_probe import require_exclusive
+from tests.filestore.storage import hosted_files  # noqa: F401  # it registers hosted://
 from tests.filestore.storage.places import Place, content, put, s3_place
 from tests.servers.s3 import S3Endpoint
 
 pytestmark = pytest.mark.s3
 
 STORES = (
-    "local",
     "moto-obstore",
     "moto-s3fs",
     *(pytest.param(name, marks=pytest.mark.deep) for name in ("versity-obstore", "versity-s3fs")),
 )
+FSSPEC = {"memory": "memory://{}/a/table", "hosted": "hosted://host-{}:8020/a/table"}
+"""File systems that cannot replace a file on a condition."""
+EXCLUSIVE = pytest.mark.parametrize("place", ["local", *STORES, "hosted"], indirect=True)
+"""``memory://`` looks whether a file exists and creates it in two steps, between which another thread may come."""
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["local", *STORES, *FSSPEC])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    server, _, library = request.param.partition("-")
-    if not library:
+    if request.param == "local":
         yield Place(LocalStorage(), str(tmp_path / "t"))
         return
+    if (folder := FSSPEC.get(request.param)) is not None:
+        location = folder.format(secrets.token_hex(4))
+        yield Place(storage_of(location), location)
+        return
+    server, _, library = request.param.partition("-")
     yield s3_place(request.getfixturevalue(server), library, monkeypatch)
 
 
-@pytest.fixture(params=STORES[1:])
+@pytest.fixture(params=STORES)
 def remote(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Place:
     """A place whose files can be tagged."""
     server, _, library = request.param.partition("-")
@@ -176,6 +185,7 @@ def test_more_files_than_a_page_has(place: Place) -> None:
     assert list(place.anew().walk(place.folder)) == []
 
 
+@EXCLUSIVE
 def test_one_of_many_writers_wins(place: Place) -> None:
     barrier = threading.Barrier(8)
 
@@ -253,6 +263,7 @@ def test_stores_without_conditions_refuse_them_in_a_sentence(folder: str) -> Non
         assert refused.value.code == "no-conditional-writes"
 
 
+@EXCLUSIVE
 def test_the_probe_passes_and_leaves_nothing(place: Place) -> None:
     numbers = iter(range(100))
     require_exclusive(place.storage, place.path("_probe"), lambda: str(next(numbers)))

@@ -45,7 +45,7 @@ def test_rows_are_the_same_for_every_reader(store: FileStore) -> None:
     expected = three_versions(store)
     write(store, [{"id": 1, "v": "old"}])  # version 4, with a checkpoint
     other = anew(store)
-    options = store.storage.delta_options()
+    options = store.storage.delta_options(store.location)
     assert read(store) == read(other) == expected
     assert in_order(pl.scan_delta(store.location, storage_options=options).collect().to_dicts()) == expected
     assert deltalake.DeltaTable(store.location, storage_options=options).version() == 4
