@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
@@ -14,7 +15,7 @@ from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name
 
-__all__ = ["identity_options", "opened", "storage_options"]
+__all__ = ["identity_options", "opened", "opened_by_name", "storage_options"]
 
 
 _STORAGE = "storage."
@@ -30,7 +31,7 @@ def identity_options(table: OpenedTable) -> dict[str, str]:
 
 
 def opened(options: Mapping[str, str]) -> OpenedTable:
-    """The table that options name. Its files are opened at their first use.
+    """The table that options name, to be read. Its files are opened at their first use.
 
     Args:
         options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token`` and
@@ -44,6 +45,25 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     if location := given.get("location"):
         identity = TableIdentity(given["database"], given["table"], given["tableid"], location)
         return OpenedTable(identity, storage_of(location, storage_options(given)), system_ambient())
+    with opened_by_name(given) as table:
+        return opened(identity_options(table))  # without the catalog, which closes here, and which no reader needs
+
+
+@contextmanager
+def opened_by_name(options: Mapping[str, str]) -> Iterator[OpenedTable]:
+    """The table that options name, to be written in this block: its catalog, which may hold its commits, is open.
+
+    Args:
+        options: As for `opened`. With those of `identity_options` there is no catalog.
+
+    Raises:
+        InvalidRequest: ``missing-option``.
+        NotFound: the catalog has no such table.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if given.get("location"):
+        yield opened(given)
+        return
     if not given.get("path") or not given.get("catalog"):
         raise InvalidRequest(
             "format('tablestore') needs .option('catalog', <URL or warehouse>) and the table's name as path, such as "
@@ -54,7 +74,7 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
 
     path, _ = split_name(given["path"])
     with connect(given["catalog"], token=given.get("token"), storage_options=storage_options(given)) as store:
-        return store.managed_table(path).opened
+        yield store.managed_table(path).opened
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from filestore.commit.proposal import AppVersion
+from filestore.delta.state import TableState
 from filestore.errors import Conflict, InvalidRequest, TableStoreError, Unsupported
 from filestore.files.writer import TableFiles
 from filestore.layout import staged_path
@@ -34,7 +35,7 @@ from filestore.storage.schemes import S3_SCHEMES, scheme_of
 from managed_table.opened import OpenedTable
 from tablestore.incoming.conform import conform
 from tablestore.spark.jobs.runner import Attempt, Failed, attempted
-from tablestore.spark.opened import opened, storage_options
+from tablestore.spark.opened import opened, opened_by_name, storage_options
 from tablestore.writing.overwrite import Overwrite, parse_spec, replacement
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tablestore.writing.writer import TableWriter
@@ -61,6 +62,7 @@ class _Staging:
         self._options = options
         store = opened(options).filestore
         state = store.state()
+        _require_catalog(options, state)
         self._table_files: TableFiles = store.table_files(state)
         conform(_no_rows(schema), state.definition)  # bad columns are known before any work
 
@@ -75,7 +77,8 @@ class _Staging:
         try:
             if errors := [m.error for m in messages if isinstance(m, _Staged) and m.error is not None]:
                 raise errors[0]
-            _write(opened(self._options), self._table_files, runs, overwrite, app)
+            with opened_by_name(self._options) as table:
+                _write(table, self._table_files, runs, overwrite, app)
         finally:
             remove(self._table_files, runs)
 
@@ -112,7 +115,7 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
         super().__init__(options, schema)
-        self._checkpoint = _checkpoint(options)
+        self._checkpoint = _checkpoint(options, self._table_files.storage)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
         """In the driver: one commit, unless this batch has one already."""
@@ -122,6 +125,16 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
         """In the driver, after a task failed."""
         self._abort(messages)
+
+
+def _require_catalog(options: Mapping[str, str], state: TableState) -> None:
+    """`Unsupported` (``catalog-commits``) if the catalog holds the commits and the options do not lead through it."""
+    if state.catalog_commits and "location" in {name.lower() for name in options}:
+        raise Unsupported(
+            "the table's commits are held by its catalog's database, and these options lead past it: write with "
+            "SparkStore.write or write_stream, or name the catalog: .option('catalog', <URL of the service>)",
+            code="catalog-commits",
+        )
 
 
 def _write(
@@ -176,7 +189,8 @@ class _QueryFile:
         return self.storage.read(self.path)
 
 
-def _checkpoint(options: Mapping[str, str]) -> _QueryFile:
+def _checkpoint(options: Mapping[str, str], storage: Storage) -> _QueryFile:
+    """Of a query: in S3 it is reached as the options say, or else as the table's storage."""
     location = options.get("checkpointlocation") or options.get("checkpointLocation")
     if not location:
         raise InvalidRequest(
@@ -186,7 +200,8 @@ def _checkpoint(options: Mapping[str, str]) -> _QueryFile:
         )
     scheme = scheme_of(location)
     if scheme in S3_SCHEMES:
-        return _QueryFile(storage_of(location, storage_options(options)), f"{location.rstrip('/')}/metadata")
+        reached = storage_options(options) or storage.options()
+        return _QueryFile(storage_of(location, reached), f"{location.rstrip('/')}/metadata")
     if scheme not in ("", "file"):
         raise Unsupported(
             f"checkpointLocation {location} is neither on a local disk nor in S3: use SparkStore.write_stream",
