@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import pandas  # noqa: F401  # which pyarrow imports with its first array: once 
 
 import log.table.session
 from filestore.ambient import system_ambient
+from filestore.storage.interface import Storage
 from filestore.storage.local import LocalStorage
 from log.table.systems import open_log
 from managed_table.identity import TableIdentity
@@ -34,7 +35,9 @@ __all__ = [
     "after",
     "batch",
     "die_writing",
+    "died",
     "reach",
+    "start_writing",
     "struck",
     "write_on",
 ]
@@ -74,32 +77,72 @@ class Death:
     call: int
 
 
+def start_writing(
+    table: Table,
+    seed: int,
+    start: int,
+    acks: Path,
+    death: Death | None = None,
+    until: int | None = None,
+    storage: Storage | None = None,
+) -> Any:
+    """Starts a process that writes batches from `start` on.
+
+    Args:
+        table: The table.
+        seed: Of the batches.
+        start: The first batch.
+        acks: Where the process records what was acknowledged.
+        death: When it kills itself, if it does.
+        until: The batch before which it ends.
+        storage: The process's storage; the table's if None.
+    """
+    credentials = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    where = table.opened.identity, storage or table.opened.storage, credentials
+    process = PROCESSES.Process(target=_write, args=(*where, seed, start, str(acks), death, until))
+    process.start()
+    return process
+
+
 def die_writing(table: Table, seed: int, start: int, acks: Path, death: Death, until: int | None = None) -> bool:
     """Runs a process that writes batches from `start` on; returns whether it died before the batch `until`."""
-    process = PROCESSES.Process(target=_write, args=(table.opened.identity, seed, start, str(acks), death, until))
-    process.start()
+    return died(start_writing(table, seed, start, acks, death, until))
+
+
+def died(process: Any) -> bool:
+    """Waits for a process's end; returns whether it was killed."""
     process.join(300)
     if process.exitcode is None:
         process.kill()
         process.join()
         raise AssertionError("the writer hangs")
     assert process.exitcode in (0, -signal.SIGKILL), f"the writer ended with {process.exitcode} instead of dying"
-    return process.exitcode != 0
+    return bool(process.exitcode != 0)
 
 
-def reach(table: TableIdentity, strike: Callable[[], None] = lambda: None) -> Table:
+def reach(table: TableIdentity, strike: Callable[[], None] = lambda: None, storage: Storage | None = None) -> Table:
     """Opens a table in another process, on a storage that calls `strike` before and after each call."""
 
     def hook(call: Call) -> None:
         if call.operation != "append" or call.done:  # a file has many appends
             strike()
 
-    return Table(OpenedTable(table, FaultyStorage(LocalStorage(), hook), system_ambient()))
+    return Table(OpenedTable(table, FaultyStorage(storage or LocalStorage(), hook), system_ambient()))
 
 
-def _write(table: TableIdentity, seed: int, start: int, acks: str, death: Death, until: int | None) -> None:
-    with struck(Countdown(death.call)) as strike:
-        write_on(reach(table, strike), seed, start, Path(acks), until)
+def _write(
+    table: TableIdentity,
+    storage: Storage,
+    credentials: Mapping[str, str],
+    seed: int,
+    start: int,
+    acks: str,
+    death: Death | None,
+    until: int | None,
+) -> None:
+    os.environ.update(credentials)
+    with struck(Countdown(death.call if death else 0)) as strike:
+        write_on(reach(table, strike, storage), seed, start, Path(acks), until)
 
 
 def write_on(table: Table, seed: int, start: int, acks: Path, until: int | None = None) -> None:
