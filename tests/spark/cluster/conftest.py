@@ -9,6 +9,7 @@ import pytest
 
 from tablestore.spark import spark_archive
 from tests.servers.s3 import MotoServer
+from tests.servers.spark import ROOT
 from tests.servers.spark_cluster import EXECUTORS, SparkCluster
 from tests.servers.spark_driver import SparkDriver
 
@@ -67,6 +68,20 @@ def cluster_driver(
         environment | credentials | {"SPARK_LOCAL_IP": "127.0.0.1"},
         master=spark_cluster.url,
         archive=packages,
+        storage_options={"endpoint": moto.endpoint, "region": moto.region},
+    ) as driver:
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def local_driver(moto: MotoServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkDriver]:
+    """A driver without a cluster: its tasks run on this machine, in processes of Python that Spark starts."""
+    folder = tmp_path_factory.mktemp("local-driver")
+    credentials = {"AWS_ACCESS_KEY_ID": moto.access_key, "AWS_SECRET_ACCESS_KEY": moto.secret_key}
+    with SparkDriver(
+        folder / "driver.log",
+        SMALL | {"spark.master": "local[2,3]", "spark.local.dir": str(folder / "local")},
+        credentials | {"PYTHONPATH": str(ROOT), "AWS_PROFILE": None},
         storage_options={"endpoint": moto.endpoint, "region": moto.region},
     ) as driver:
         yield driver

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 
 import tablestore
 from filestore.storage.local import LocalStorage
+from filestore.storage.objects import ObjectStorage
 from tablestore.spark import SparkStore
 from tablestore.spark.batch import writing
 from tablestore.spark.opened import identity_options
@@ -34,9 +35,9 @@ def session() -> SparkSession:
 
 
 @contextmanager
-def lake(place: str, database: str | None, options: dict[str, str]) -> Iterator[SparkStore]:
+def lake(place: str, database: str | None, options: dict[str, str], commits: str | None = None) -> Iterator[SparkStore]:
     """The tables of a warehouse."""
-    with tablestore.connect(place, database=database, storage_options=options or None) as store:
+    with tablestore.connect(place, database=database, storage_options=options or None, commits=commits) as store:
         yield SparkStore(session(), store)
 
 
@@ -164,7 +165,7 @@ def gated(gate: Gate) -> Iterator[None]:
     The executors have no module of the tests, so what tasks do is pickled by value.
     """
     own = sys.modules[__name__]
-    plain_attempt, plain_write = writing._attempt, LocalStorage.write_new
+    plain_attempt = writing._attempt
 
     def attempt(job: WriteJob, batches: Iterable[pa.RecordBatch], number: str) -> TaskOutcome:
         def some() -> Iterator[pa.RecordBatch]:
@@ -177,17 +178,23 @@ def gated(gate: Gate) -> Iterator[None]:
         gate.pass_by("after")
         return outcome
 
-    def write_new(storage: LocalStorage, path: str, data: bytes) -> None:
-        entry = "/_delta_log/" in path and path.endswith(".json")
-        if entry:
-            gate.pass_by("commit")
-        plain_write(storage, path, data)
-        if entry:
-            gate.pass_by("committed")
+    def passing(plain_write: Callable[[Any, str, bytes], None]) -> Callable[[Any, str, bytes], None]:
+        def write_new(storage: Any, path: str, data: bytes) -> None:
+            entry = "/_delta_log/" in path and path.endswith(".json")
+            if entry:
+                gate.pass_by("commit")
+            plain_write(storage, path, data)
+            if entry:
+                gate.pass_by("committed")
+
+        return write_new
 
     cloudpickle.register_pickle_by_value(own)
     try:
-        with patch.object(writing, "_attempt", attempt), patch.object(LocalStorage, "write_new", write_new):
+        with ExitStack() as patches:
+            patches.enter_context(patch.object(writing, "_attempt", attempt))
+            for kind in (LocalStorage, ObjectStorage):
+                patches.enter_context(patch.object(kind, "write_new", passing(kind.write_new)))
             yield
     finally:
         cloudpickle.unregister_pickle_by_value(own)
@@ -200,9 +207,11 @@ def upserted(place: str, database: str | None, options: dict[str, str], gate: Ga
         return tables.write("shop.orders", rows).version
 
 
-def streamed_from(place: str, inbox: str, checkpoint: str, gate: Gate) -> None:
+def streamed_from(
+    place: str, database: str | None, options: dict[str, str], inbox: str, checkpoint: str, gate: Gate
+) -> None:
     """A stream of JSON files into a table, a micro-batch for each, whose batches pass by a gate."""
-    with lake(place, None, {}) as tables, gated(gate):
+    with lake(place, database, options) as tables, gated(gate):
         reader = tables.spark.readStream.schema("id BIGINT, v STRING, _kind STRING").option("maxFilesPerTrigger", "1")
         query = tables.write_stream(
             "shop.orders", reader.json(inbox), checkpoint=checkpoint, trigger={"availableNow": True}

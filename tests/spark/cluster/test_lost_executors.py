@@ -14,14 +14,18 @@ from typing import Any
 import pytest
 
 import tablestore
+from filestore.layout import LEASES, join
+from filestore.model.snapshot import Operation
 from tablestore import Store
+from tests.integration.foreign import ForeignConsumer
+from tests.servers.kafka import KafkaBroker
 from tests.servers.s3 import MotoServer
 from tests.servers.spark_cluster import SparkCluster
 from tests.servers.spark_driver import SparkDriver
 from tests.spark.cluster.programs import COLUMNS, Gate, streamed_from, upserted
-from tests.tables import assert_healthy
+from tests.tables import assert_healthy, in_order
 from tests.waiting import until
-from tests.warehouses import assert_whole, open_in_log, rows
+from tests.warehouses import assert_whole, open_in_log, replay, rows
 
 pytestmark = pytest.mark.slow
 
@@ -83,30 +87,78 @@ def test_an_upsert_into_s3(
             assert len(rows(table)) == 150
 
 
+BATCHES = [
+    [{"id": n, "v": "a", "_kind": "+I"} for n in range(40)],
+    [{"id": n, "v": "b", "_kind": "-D" if n < 10 else "+I"} for n in range(60)],
+    [{"id": n, "v": "c", "_kind": "+I"} for n in range(55, 70)],
+]
+STREAMED = {n: "b" for n in range(10, 55)} | {n: "c" for n in range(55, 70)}
+
+
+def _inbox(folder: Path) -> Path:
+    """A folder with a file for each batch."""
+    inbox = folder / "inbox"
+    inbox.mkdir()
+    for number, batch in enumerate(BATCHES):
+        path = inbox / f"{number}.json"
+        path.write_text("".join(json.dumps(row) + "\n" for row in batch))
+        os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes the oldest first
+    return inbox
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))])
 def test_a_stream_into_a_table_with_a_log(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, store: Store, tmp_path: Path, loss: str, phase: str
 ) -> None:
     table = store.create_table("shop.orders", COLUMNS, primary_key=["id"], options={"bucket": "2"})
-    inbox = tmp_path / "inbox"
-    inbox.mkdir()
-    batches = [
-        [{"id": n, "v": "a", "_kind": "+I"} for n in range(40)],
-        [{"id": n, "v": "b", "_kind": "-D" if n < 10 else "+I"} for n in range(60)],
-        [{"id": n, "v": "c", "_kind": "+I"} for n in range(55, 70)],
-    ]
-    for number, batch in enumerate(batches):
-        path = inbox / f"{number}.json"
-        path.write_text("".join(json.dumps(row) + "\n" for row in batch))
-        os.utime(path, (1_700_000_000 + number,) * 2)  # Spark takes the oldest first
     gate = Gate(str(tmp_path), phase)
-    running = cluster_driver.begin(streamed_from, store.target, str(inbox), str(tmp_path / "checkpoint"), gate)
+    places = str(_inbox(tmp_path)), str(tmp_path / "checkpoint")
+    running = cluster_driver.begin(streamed_from, store.target, None, {}, *places, gate)
     _lose(loss, spark_cluster, gate, running)
     running.result()
-    assert table.filestore.state().version == len(batches), "one commit a batch"
-    expected = {n: "a" for n in range(40)} | {n: "b" for n in range(60)} | {n: "c" for n in range(55, 70)}
-    assert {row["id"]: row["v"] for row in assert_whole(table)} == {n: v for n, v in expected.items() if n >= 10}
+    assert table.filestore.state().version == len(BATCHES), "one commit a batch"
+    assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED
     assert open_in_log(table) == [], "what lost attempts had prepared is aborted"
     table.remove_orphans(timedelta(0), dry_run=False)
     assert_whole(table, leftovers=False)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))])
+def test_a_stream_into_s3_with_the_log_in_kafka(
+    spark_cluster: SparkCluster,
+    cluster_driver: SparkDriver,
+    moto: MotoServer,
+    kafka_broker: KafkaBroker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    loss: str,
+    phase: str,
+) -> None:
+    """The checkpoint is in S3, too. Consumers of the topic see each batch once, and nothing of lost attempts."""
+    for name, value in moto.environment().items():
+        monkeypatch.setenv(name, value)
+    reached = {"endpoint": moto.endpoint, "region": moto.region}
+    place, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path / 'catalog.db'}"
+    with tablestore.connect(place, database=database, storage_options=reached, brokers=kafka_broker.bootstrap) as lake:
+        lake.create_database("shop")
+        options = {"bucket": "2", "log.lease-timeout": "5 s"}
+        lake.create_table("shop.orders", COLUMNS, primary_key=["id"], options=options)
+        table = lake.managed_table("shop.orders")
+        assert table.definition.options["log.system"] == "kafka"
+        gate = Gate(str(tmp_path), phase)
+        places = str(_inbox(tmp_path)), f"{place}/checkpoint"
+        running = cluster_driver.begin(streamed_from, place, database, reached, *places, gate)
+        with ForeignConsumer(table) as foreign:
+            _lose(loss, spark_cluster, gate, running)
+            running.result()
+            assert [s.version for s in table.snapshots() if s.operation is Operation.WRITE] == [1, 2, 3]
+            table.recover()
+            foreign.catch_up()
+            assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED
+            assert in_order(replay(foreign.changes(), ["id"])) == rows(table)
+        assert not table.opened.storage.list_tagged(join(table.location, LEASES))
+        table.remove_orphans(timedelta(0), dry_run=False)
+        assert table.remove_orphans(timedelta(0)) == []
+        assert {row["id"]: row["v"] for row in assert_whole(table)} == STREAMED
