@@ -6,10 +6,12 @@ it fail with `Unavailable`, never with `Corrupt`; afterwards the table is whole 
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,11 +27,14 @@ from managed_table.opened import OpenedTable
 from tablestore import Table
 from tests.depth import Depth, sampled
 from tests.filestore.storage.places import impatient
+from tests.integration.foreign import ForeignConsumer
+from tests.opened import again
+from tests.servers.kafka import KafkaBroker
 from tests.servers.s3 import S3Endpoint
 from tests.servers.s3_proxy import Call, Chooser, Fault, S3Proxy
 from tests.tables import Clock, assert_healthy, seeded
 from tests.tablestore.test_fault_matrix import OPERATIONS, Operation, made, three_versions
-from tests.warehouses import Row, rows
+from tests.warehouses import Row, assert_same_rows, rows
 
 pytestmark = pytest.mark.s3
 
@@ -38,10 +43,12 @@ ONE_REQUEST = (
     Fault.SLOW_DOWN_AFTER,
     Fault.RESET,
     Fault.RESET_AFTER,
+    Fault.TIME_OUT,
     Fault.TIME_OUT_AFTER,
     Fault.CUT_OFF,
     Fault.SLOW_BODY,
 )
+NO_REPLY = (Fault.TIME_OUT, Fault.TIME_OUT_AFTER)
 OUTAGES = (Fault.SLOW_DOWN, Fault.RESET_AFTER)
 CASES = [(fault, False) for fault in ONE_REQUEST] + [(fault, True) for fault in OUTAGES]
 
@@ -89,6 +96,7 @@ class Bucket:
     proxy: S3Proxy
     template: Table
     name: str
+    library: str = "obstore"
     copies: int = 0
 
     def copy(self) -> str:
@@ -102,15 +110,15 @@ class Bucket:
 
     def opened(self, location: str, seed: int = 1) -> Table:
         """The table of a copy, as a process has it that knows nothing yet."""
-        storage = ObjectStorage(S3Store(S3Settings(self.proxy.endpoint, self.proxy.region)))
+        storage = ObjectStorage(S3Store(S3Settings(self.proxy.endpoint, self.proxy.region), self.library))
         identity = replace(self.template.opened.identity, location=location)
         return Table(OpenedTable(identity, storage, seeded(seed, Clock(system_ambient().now_ms()))))
 
 
 @contextmanager
-def bucket(proxy: S3Proxy, operation: Operation) -> Iterator[Bucket]:
+def bucket(proxy: S3Proxy, operation: Operation, library: str = "obstore") -> Iterator[Bucket]:
     with made(operation, "none") as template:
-        yield Bucket(proxy, template, proxy.new_bucket())
+        yield Bucket(proxy, template, proxy.new_bucket(), library)
 
 
 @contextmanager
@@ -123,21 +131,30 @@ def faults(proxy: S3Proxy, choose: Chooser) -> Iterator[None]:
         proxy.choose = lambda _: None
 
 
+THROUGH_S3FS = ("fold", "upsert", "compaction", "expiry of versions", "orphans", "look-up")
+"""What is tried through s3fs, too."""
+
+
 @pytest.mark.parametrize(
-    ("name", "fault", "outage"),
-    sampled([(name, *case) for name in LIFE for case in CASES], fast=400, test=96, names=3),
+    ("name", "fault", "outage", "library"),
+    [
+        *sampled([(name, *case, "obstore") for name in LIFE for case in CASES], fast=400, test=96, names=4),
+        *sampled([(name, *case, "s3fs") for name in THROUGH_S3FS for case in CASES], fast=400, test=60, names=4),
+    ],
 )
 @pytest.mark.timeout(1800)
-def test_an_operation_whose_requests_fail(name: str, fault: Fault, outage: bool, proxy: S3Proxy, depth: Depth) -> None:
+def test_an_operation_whose_requests_fail(
+    name: str, fault: Fault, outage: bool, library: str, proxy: S3Proxy, depth: Depth
+) -> None:
     operation = LIFE[name]
-    with bucket(proxy, operation) as made_in:
+    with bucket(proxy, operation, library) as made_in:
         table = made_in.opened(made_in.copy())
         before = rows(table)
         with faults(proxy, lambda _: None):
             operation.act(made_in.opened(table.location))
         requests, after = len(proxy.calls), rows(made_in.opened(table.location))
         assert requests > 2
-        for number in depth.sample(range(1, requests + 1), 3, deep=3):
+        for number in depth.sample(range(1, requests + 1), 3, deep=6 if fault in NO_REPLY else 3):
             location = made_in.copy()
             with faults(proxy, at(number, fault, and_later=outage)):
                 fails(lambda to=location: operation.act(made_in.opened(to)), outage)
@@ -207,6 +224,72 @@ def test_creating_and_dropping(fault: Fault, outage: bool, lake: tablestore.Stor
         lake.drop_table("shop.t", if_exists=True)
         assert lake.list_tables("shop") == []
         assert proxy._server.keys(lake.target.split("/")[2]) == []
+
+
+# ------------------------------------------------------------------------------------------------------------ its log
+
+LOGGED = (
+    "upsert",
+    "delete",
+    "insert without a key",
+    "upsert to an eventual log",
+    "overwrite",
+    "rollback",
+    "change of an option",
+)
+WITH_A_LOG = [(Fault.SLOW_DOWN_AFTER, False), (Fault.TIME_OUT, False), *((fault, True) for fault in OUTAGES)]
+
+
+@pytest.mark.deep
+@pytest.mark.kafka
+@pytest.mark.parametrize(("name", "fault", "outage"), [(name, *case) for name in LOGGED for case in WITH_A_LOG])
+@pytest.mark.timeout(1800)
+def test_an_operation_of_a_table_with_its_log_in_kafka(
+    name: str,
+    fault: Fault,
+    outage: bool,
+    lake: tablestore.Store,
+    proxy: S3Proxy,
+    kafka_broker: KafkaBroker,
+    depth: Depth,
+) -> None:
+    """Log and files agree after each fault; the dead transactions of an outage are given up."""
+    operation, numbers = OPERATIONS[name], count()
+    logged = {"log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap, "log.lease-timeout": "1 s"}
+
+    def made_anew() -> Table:
+        key = operation.key
+        columns = f"id INT{' NOT NULL' if key else ''}, day STRING, v INT"
+        options = {"bucket": "2", **logged, **operation.options}
+        made_as = f"shop.t{next(numbers)}"
+        lake.create_table(made_as, columns, primary_key=list(key), options=options)
+        table = lake.managed_table(made_as)
+        operation.setup(table)
+        return table
+
+    table = made_anew()
+    before = rows(table)
+    with faults(proxy, lambda _: None):
+        operation.act(elsewhere(table))
+    requests, after = len(proxy.calls), rows(table)
+    for number in depth.sample(range(1, requests + 1), 3, deep=5):
+        table = made_anew()
+        with faults(proxy, at(number, fault, and_later=outage)):
+            fails(lambda to=table: operation.act(elsewhere(to)), outage)
+        found = checked(elsewhere(table), before, after, whole=not outage)
+        if found != after or outage:
+            operation.act(elsewhere(table))
+        table.recover()
+        assert checked(elsewhere(table), before, after, whole=True) == after
+        assert assert_same_rows(elsewhere(table), others=False) == after
+        with ForeignConsumer(table) as foreign:
+            if operation.options.get("log.consistency") != "eventual":
+                foreign.catch_up()
+
+
+def elsewhere(table: Table) -> Table:
+    """The table as a process has it that knows nothing yet."""
+    return again(table, storage=pickle.loads(pickle.dumps(table.opened.storage)))
 
 
 # ------------------------------------------------------------------------------------------------------------ outages
