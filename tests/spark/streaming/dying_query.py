@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 import tablestore
-from filestore.storage.local import LocalStorage
+from filestore.storage.interface import Storage
 from tablestore import Store, Table
 from tablestore.spark import SparkStore, spark_session
 from tests.faults import Call, FaultyStorage
@@ -23,10 +24,11 @@ DIED = 86
 
 
 class Countdown:
-    """Ends the driver at the n-th call; tasks' processes have copies that never come so far."""
+    """Ends the driver at the n-th call, or behind the next log entry of a table; tasks have copies that never do."""
 
-    def __init__(self, calls: int) -> None:
+    def __init__(self, calls: int, table: str = "") -> None:
         self.left = calls
+        self.entry = table and f"/{table}/_delta_log/"
         self.driver = os.getpid()
 
     def __call__(self) -> None:
@@ -34,6 +36,13 @@ class Countdown:
             self.left -= 1
             if self.left == 0:
                 os._exit(DIED)
+
+    def saw(self, call: Call) -> None:
+        """Is called before and after each call of the storage."""
+        self()
+        behind = bool(self.entry) and self.entry in call.path and call.operation == "write_new" and call.done
+        if behind and os.getpid() == self.driver:
+            os._exit(DIED)
 
 
 class Struck(Store):
@@ -43,20 +52,17 @@ class Struck(Store):
 
     def _open(self, info: object) -> Table:
         table = super()._open(info)  # type: ignore[arg-type]
-        return again(table, storage=CountingStorage(self.strike))
+        return again(table, storage=CountingStorage(self.strike, table.opened.storage))
 
 
 class CountingStorage(FaultyStorage):
-    """Calls of the driver count; in a task, where it comes by pickle, it is a plain storage."""
+    """Calls of the driver count; in a task, where it comes by pickle, it is the plain storage."""
 
-    def __init__(self, strike: Countdown) -> None:
-        def hook(call: Call) -> None:
-            strike()
+    def __init__(self, strike: Countdown, inner: Storage) -> None:
+        super().__init__(inner, strike.saw)
 
-        super().__init__(LocalStorage(), hook)
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return LocalStorage, ()
+    def __reduce__(self) -> Any:
+        return self.inner.__reduce_ex__(2)
 
 
 def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
