@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.slow]
 SECONDS = 5.0
 HANGS = "hangs"
 STORES = ("obstore", "s3fs", "local")
-METHODS = ("spawn", "fork", "forkserver")
+METHODS = ("spawn", "forkserver", "fork")
 PARENTS = ("has not used it", "has used it", "uses it")
 
 
@@ -62,14 +62,14 @@ def _parent(place: Place, method: str, parent: str, environment: Mapping[str, st
     os.environ.update(environment)
     if parent != "has not used it":
         put(place, "parent", b"parent")
-    with _at_work(place.storage, place.path("x"), threads=4 if parent == "uses it" else 0):
+    with _at_work(place.storage, place.path("x"), threads=2 if parent == "uses it" else 0):
         context = multiprocessing.get_context(method)
         receiving, sending = context.Pipe(duplex=False)
         child = context.Process(target=_child, args=(place, sending))
         child.start()
         sending.close()
         outcome = receiving.recv() if receiving.poll(60) else (HANGS, 60.0)
-        child.join(60)
+        child.join(10)
         exit_code = child.exitcode
         child.kill()
     result.send((*outcome, exit_code, place.storage.read(place.path("x")) == b"known"))
