@@ -9,6 +9,7 @@ know nothing of the database see whole versions, without gaps, and at the latest
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 class HeldStorage:
     """Implements `filestore.storage.interface.Storage` for one table whose commits a database holds.
 
-    A copy in another process has no claims: it reads and writes files, and commits nothing.
+    A copy in another process, and a fork, have no claims: they read and write files, and commit nothing.
 
     Args:
         inner: The store, which replaces files atomically and is consistent for reads after writes.
@@ -43,7 +44,8 @@ class HeldStorage:
     ) -> None:
         self.inner = inner
         self.location = location.rstrip("/")
-        self._claims = claims
+        self._database = claims
+        self._process = os.getpid()
         self._new_id = new_id
         self._last: Claim | None = None
 
@@ -52,6 +54,11 @@ class HeldStorage:
 
     def __repr__(self) -> str:
         return f"HeldStorage({self.inner!r}, {self.location!r})"
+
+    @property
+    def _claims(self) -> Claims | None:
+        """The claims; None in a fork of the process that opened them, which must not use its connections."""
+        return self._database if os.getpid() == self._process else None
 
     @property
     def commits(self) -> bool:
@@ -236,23 +243,25 @@ class HeldStorage:
         A reader gets along without it: until it is published the writer has had no success to report. So a database
         that does not answer, or a store in which this process may not write, does not keep it from reading.
         """
-        if self._claims is None:
+        claims = self._claims
+        if claims is None:
             return False
         try:
-            newest = self._claims.newest()
+            newest = claims.newest()
             if newest is None or (version is not None and newest.version < version):
                 return False
             if not newest.published:
-                self._complete(self._claims, newest)
+                self._complete(claims, newest)
         except (NotFound, Unavailable) as error:
             logger.debug("claims of %s are not looked at: %s", self.location, error)
             return False
         return True
 
     def _required(self) -> tuple[Claims, Callable[[], str]]:
-        if self._claims is None or self._new_id is None:
+        claims = self._claims
+        if claims is None or self._new_id is None:
             raise needs_its_catalog(self.location)
-        return self._claims, self._new_id
+        return claims, self._new_id
 
     def _entry(self, version: int) -> str:
         return layout.join(self.location, layout.log_entry_path(version))

@@ -521,6 +521,17 @@ def test_a_process_without_the_database_reads_and_commits_nothing(table: Table) 
     assert table.plain() == BEFORE
 
 
+def test_a_fork_leaves_the_connections_of_its_parent_alone(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(table.process(), rows("a", 1, 2, 3))
+    asked: list[Call] = []
+    store = table.process(asked.append)
+    monkeypatch.setattr("filestore.commit.held.os.getpid", lambda: -1)
+    assert read(store) == BEFORE
+    with pytest.raises(Unsupported, match="open the table by its name"):
+        commit(store)
+    assert not [call for call in asked if call.operation.startswith("claims.")]
+
+
 def test_a_changed_protocol_still_says_that_commits_are_held(table: Table) -> None:
     alter(table.process(), [SetOption("snapshot.num-retained.min", "3")])
     assert table.process().state().catalog_commits
