@@ -56,7 +56,7 @@ def by_spark(lake: SparkStore, **how: Any) -> list[Row]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("shape", sampled(SHAPES, 3, test=len(SHAPES)))
+@pytest.mark.parametrize("shape", sampled(SHAPES, len(SHAPES), test=len(SHAPES)))
 def test_it_is_the_local_one_and_what_is_committed_next(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest, shape: str
 ) -> None:

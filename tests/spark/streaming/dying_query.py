@@ -7,6 +7,7 @@ Input files are `tests.integration.crashing.batch` as JSON; each is one micro-ba
 
 from __future__ import annotations
 
+import copy
 import os
 import sys
 from typing import Any
@@ -62,7 +63,7 @@ class CountingStorage(FaultyStorage):
         super().__init__(inner, strike.saw)
 
     def __reduce__(self) -> Any:
-        return self.inner.__reduce_ex__(2)
+        return copy.copy, (self.inner,)
 
 
 def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:

@@ -1,6 +1,6 @@
 """A driver writes a table in S3 with its log in Kafka, follows it by a stream, and dies; a new one goes on.
 
-Each run has a checkpoint in S3 and a JVM of its own. What the stream writes has no key, so that a change that came
+Each run has a checkpoint in S3 and a JVM of its own. What the stream writes has no key, so that a change that arrived
 twice would be there twice.
 """
 
