@@ -21,6 +21,7 @@ from filestore.storage.refusals import (
     no_conditions,
     no_file,
     no_permission,
+    status_of,
 )
 
 __all__ = ["FsspecClient", "refusal_of", "translated", "whole"]
@@ -168,8 +169,7 @@ def translated(verb: str, path: str) -> Iterator[None]:
         raise no_permission(verb, path, error) from error
     except (OSError, FSTimeoutError, TimeoutError, *_client_errors()) as error:
         refusal = refusal_of(error)
-        status = None if refusal is None else refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        raise failed(verb, path, refusal or error, status) from error
+        raise failed(verb, path, refusal or error, None if refusal is None else status_of(refusal)) from error
 
 
 def refusal_of(error: BaseException) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 from filestore.errors import NotFound, TableStoreError, Unavailable
 from filestore.storage.credentials import FoundCredentials, plain_session, renewing
-from filestore.storage.refusals import failed, no_bucket, no_file
+from filestore.storage.refusals import failed, no_bucket, no_file, status_of
 from filestore.storage.retries import repeated
 from filestore.storage.s3_settings import S3Settings, plain_client
 
@@ -155,7 +155,6 @@ def _errors(path: str) -> Iterator[None]:
             ) from error
         if code in ("NoSuchKey", "404"):
             raise no_file(path) from error
-        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-        raise failed("write", path, error, status) from error
+        raise failed("write", path, error, status_of(error)) from error
     except (BotoCoreError, OSError) as error:
         raise failed("write", path, error, None) from error

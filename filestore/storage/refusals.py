@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
 
 __all__ = [
@@ -12,12 +14,12 @@ __all__ = [
     "exists_already",
     "failed",
     "file_changed",
-    "no_answer",
     "no_bucket",
     "no_conditions",
     "no_file",
     "no_permission",
     "refused",
+    "status_of",
 ]
 
 BUSY = "storage-busy"
@@ -80,7 +82,7 @@ def busy(verb: str, path: str, error: BaseException) -> Unavailable:
     return Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY)
 
 
-def no_answer(verb: str, path: str, error: BaseException) -> Unavailable:
+def _no_answer(verb: str, path: str, error: BaseException) -> Unavailable:
     """No reply arrived. A write may have been done, and may even be done later, when its request arrives."""
     return Unavailable(f"cannot {verb} {path}: the store did not answer ({_short(error)}); retry", code=NO_ANSWER)
 
@@ -104,12 +106,18 @@ def failed(verb: str, path: str, error: BaseException, status: int | None) -> Un
         status: The HTTP status of the reply; None if there was none.
     """
     if status is None or status in _FROM_A_GATEWAY:
-        return no_answer(verb, path, error)
+        return _no_answer(verb, path, error)
     if status in _NOT_ALLOWED or (status == _BAD_REQUEST and _contains(error, _BAD_CREDENTIALS)):
         return no_permission(verb, path, error)
     if status in _MAY_SUCCEED_LATER or (status == _BAD_REQUEST and _contains(error, _TOO_SLOW)):
         return busy(verb, path, error)
     return refused(verb, path, error)
+
+
+def status_of(refusal: Any) -> int | None:
+    """Returns the HTTP status of a refusal of S3 (botocore's `ClientError`)."""
+    found: int | None = refusal.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    return found
 
 
 def cut_short(path: str) -> Unavailable:

@@ -19,7 +19,7 @@ from filestore.storage.credentials import FoundCredentials, aio_session
 from filestore.storage.fsspec_client import FsspecClient, refusal_of, translated, whole
 from filestore.storage.interface import TaggedFile
 from filestore.storage.multipart import MultipartUploads
-from filestore.storage.refusals import file_changed
+from filestore.storage.refusals import file_changed, status_of
 from filestore.storage.s3_settings import CONNECT_S, REQUEST_S, S3Settings
 
 __all__ = ["S3fsClient"]
@@ -57,7 +57,7 @@ class S3fsClient(FsspecClient):
             try:
                 found, data = self._get(path, Range=f"bytes=-{most}")
             except ClientError as error:
-                if error.response["ResponseMetadata"]["HTTPStatusCode"] != _RANGE_NOT_SATISFIABLE:
+                if status_of(error) != _RANGE_NOT_SATISFIABLE:
                     raise
                 found, data = self._get(path)  # the end of an empty object cannot be asked for
         size = int(found.get("ContentRange", f"/{len(data)}").rpartition("/")[2])
