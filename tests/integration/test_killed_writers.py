@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from tests.integration.crashing import (
 )
 from tests.integration.foreign import ForeignConsumer
 from tests.logorder import applied
+from tests.opened import again
 from tests.servers.kafka import KafkaBroker
 from tests.tables import assert_healthy
 from tests.warehouses import assert_whole, open_in_log, replay, rows
@@ -90,24 +92,43 @@ def test_many_deaths_of_a_writer(store: Store, folder: Path, seed: int, depth: D
     assert len(rows(table)) <= KEYS
 
 
-@pytest.mark.slow
-def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int, depth: Depth) -> None:
-    """Fault test 1: at every call of storage and log, before and after it."""
-    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})
-    acks = folder / "acks"
-    write_on(table, seed, 0, acks, until=2)
-    number, seen = 2, set()
-    for call in depth.counting(13):
+def die_at_each_call(table: Table, seed: int, number: int, acks: Path, calls: Iterable[int]) -> tuple[int, int]:
+    """Runs processes that write one batch each, and die at one call after the other, until one has no such call.
+
+    After each death the table has the batch or not, whole; both happen.
+
+    Args:
+        table: The table.
+        seed: Of the batches.
+        number: The first batch.
+        acks: Where the processes record what was acknowledged.
+        calls: The calls.
+
+    Returns:
+        How many batches the table has, and the last of the calls.
+    """
+    seen = set()
+    for call in calls:
         died = die_writing(table, seed, number, acks, Death(call), until=number + 1)
-        known = table.filestore.state().app_versions[APP] + 1
+        known = again(table).filestore.state().app_versions[APP] + 1
         seen.add(known - number)
         assert rows(table) == by_value(after(seed, range(known))), f"seed {seed}, call {call}"
         assert_healthy(table.filestore)
         number = known
         if not died:
             break
-    assert call > 40
     assert seen == {0, 1}, "none or all"
+    return number, call
+
+
+@pytest.mark.slow
+def test_death_at_each_point_of_a_write(store: Store, folder: Path, seed: int, depth: Depth) -> None:
+    """Fault test 1: at every call of storage and log, before and after it."""
+    table = store.create_table("shop.orders", SCHEMA, primary_key=["id"], options={"bucket": "2"})
+    acks = folder / "acks"
+    write_on(table, seed, 0, acks, until=2)
+    number, call = die_at_each_call(table, seed, 2, acks, depth.counting(13))
+    assert call > 40
     write_on(table, seed, number, acks, until=number + 1)
     assert open_in_log(table) == []
     assert_whole(table)

@@ -18,9 +18,9 @@ from filestore.storage.objects import ObjectStorage
 from filestore.storage.s3_settings import S3Settings
 from tablestore import Store, Table
 from tests.depth import DEPTH, Depth
-from tests.integration.crashing import APP, Death, acknowledged, after, die_writing, died, start_writing, write_on
+from tests.integration.crashing import APP, acknowledged, after, died, start_writing, write_on
 from tests.integration.foreign import ForeignConsumer
-from tests.integration.test_killed_writers import SCHEMA, by_value, crash
+from tests.integration.test_killed_writers import SCHEMA, by_value, crash, die_at_each_call
 from tests.opened import again
 from tests.servers.kafka import KafkaBroker
 from tests.servers.s3 import S3Endpoint
@@ -37,8 +37,7 @@ ENTRY = re.compile(r"/_delta_log/\d+\.json$")
 @pytest.fixture
 def store(moto: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
     """A store in S3, whose catalog is a local database."""
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     place, reached = f"s3://{moto.new_bucket()}/lake", {"endpoint": moto.endpoint, "region": moto.region}
     with tablestore.connect(place, database=f"sqlite:///{tmp_path}/catalog.db", storage_options=reached) as opened:
         opened.create_database("shop")
@@ -142,18 +141,8 @@ def test_death_at_each_call_of_a_write(
     table = create(store, None if log == "none" else kafka_broker, **consistency)
     acks = tmp_path / "acks"
     write_on(table, seed, 0, acks, until=2)
-    number, seen = 2, set()
-    for call in depth.counting(13, deep=2 if log == "none" else 4):
-        killed = die_writing(table, seed, number, acks, Death(call), until=number + 1)
-        now = known(again(table))
-        seen.add(now - number)
-        assert rows(table) == by_value(after(seed, range(now))), f"seed {seed}, call {call}"
-        assert_healthy(table.filestore)
-        number = now
-        if not killed:
-            break
+    _, call = die_at_each_call(table, seed, 2, acks, depth.counting(13, deep=2 if log == "none" else 4))
     assert call > 20
-    assert seen == {0, 1}, "none or all"
     check(table, seed, acks)
 
 
