@@ -174,8 +174,7 @@ def moto() -> Iterator[MotoServer]:
 @pytest.fixture
 def s3_places(moto: MotoServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], AbstractContextManager[str]]:
     """Opens empty folders in S3, which this process reaches by its environment, as `tests.tables.storage_at` does."""
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     return lambda: nullcontext(f"s3://{moto.new_bucket()}/a")
 
 

@@ -204,8 +204,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def place(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     for name in [name for name in os.environ if name.startswith("TABLESTORE_")]:
         monkeypatch.delenv(name)
     return f"s3://{moto.new_bucket()}/lake"

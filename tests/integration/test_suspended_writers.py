@@ -37,8 +37,7 @@ def connecting(
     moto: S3Endpoint, kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> dict[str, Any]:
     """The arguments of `tablestore.connect` for a warehouse of its own, in which tables have a log by default."""
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     return {
         "target": f"s3://{moto.new_bucket()}/lake",
         "database": f"sqlite:///{tmp_path}/catalog.db",

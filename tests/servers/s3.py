@@ -30,7 +30,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import botocore.config
 import botocore.session
@@ -39,6 +39,9 @@ from tablestore.jars import cache_root
 from tests.folders import memory_folder
 from tests.servers.system import die_with_the_parent, free_ports
 from tests.waiting import until
+
+if TYPE_CHECKING:
+    import pytest
 
 __all__ = ["REGION", "MotoServer", "NotBuilt", "S3Endpoint", "VersityServer", "build_versitygw", "versitygw"]
 
@@ -82,6 +85,11 @@ class S3Endpoint:
             "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
             "AWS_EC2_METADATA_DISABLED": "true",
         }
+
+    def set_environment(self, patch: pytest.MonkeyPatch) -> None:
+        """Makes this process one that uses it."""
+        for name, value in self.environment().items():
+            patch.setenv(name, value)
 
     def new_bucket(self) -> str:
         """Creates an empty bucket with a name that no other has, and returns the name."""

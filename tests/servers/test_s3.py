@@ -152,8 +152,7 @@ def test_buckets_are_new_and_empty(s3_server: S3Endpoint) -> None:
 
 
 def test_the_environment_is_enough(s3_server: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in s3_server.environment().items():
-        monkeypatch.setenv(name, value)
+    s3_server.set_environment(monkeypatch)
     bucket = s3_server.new_bucket()
     S3Store(bucket).put("a", b"1")
     assert s3_server.keys(bucket) == ["a"]

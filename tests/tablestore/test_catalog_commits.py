@@ -37,8 +37,7 @@ DDL = "id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED"
 def unconditional(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy]:
     """A store that ignores conditions."""
     with S3Proxy(moto, lambda _: Fault.DROP_CONDITIONS) as proxy:
-        for name, value in proxy.environment().items():
-            monkeypatch.setenv(name, value)
+        proxy.set_environment(monkeypatch)
         yield proxy
 
 

@@ -73,8 +73,7 @@ def proxy(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Proxy
     with S3Proxy(moto) as between:
         between.slow_s = 0.1
         impatient(monkeypatch, 2)
-        for name, value in between.environment().items():
-            monkeypatch.setenv(name, value)
+        between.set_environment(monkeypatch)
         whole = S3Settings.delta_options
         monkeypatch.setattr(S3Settings, "delta_options", lambda self, bucket: whole(self, bucket) | {"timeout": "2s"})
         yield between

@@ -68,8 +68,7 @@ def assert_found_by_all(table: Table, options: dict[str, str] | None, log: pytes
 
 @pytest.fixture
 def lake(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> str:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     return f"s3://{moto.new_bucket()}"
 
 

@@ -34,8 +34,7 @@ LATER = {"write-mode": "merge-on-read", "bucket": "2"}
 
 @pytest.fixture
 def lake(moto: S3Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tablestore.Store]:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     database = f"sqlite:///{tmp_path}/catalog.db"
     target = f"s3://{moto.new_bucket()}/lake"
     monkeypatch.setenv("TABLESTORE_CATALOG", target)

@@ -33,8 +33,7 @@ class Place:
 
 
 def s3_place(server: S3Endpoint, library: str, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name, value in server.environment().items():
-        monkeypatch.setenv(name, value)
+    server.set_environment(monkeypatch)
     storage = ObjectStorage(S3Store(S3Settings(endpoint=server.endpoint, region=server.region), library))
     return Place(storage, f"s3://{server.new_bucket()}/a/table")
 

@@ -48,8 +48,7 @@ def test_where_a_bucket_is(endpoint: str | None, bucket: str, address: tuple[str
 
 @pytest.fixture
 def by_proxy(moto: S3Endpoint, monkeypatch: pytest.MonkeyPatch) -> Iterator[S3Endpoint]:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     monkeypatch.delenv("AWS_ENDPOINT_URL")
     for name in ("http_proxy", "HTTP_PROXY"):
         monkeypatch.setenv(name, moto.endpoint)

@@ -70,8 +70,7 @@ def test_an_upsert_into_s3(
     reached = {"endpoint": moto.endpoint, "region": moto.region}
     place, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path / 'catalog.db'}"
     with pytest.MonkeyPatch.context() as environment:
-        for name, value in moto.environment().items():
-            environment.setenv(name, value)
+        moto.set_environment(environment)
         with tablestore.connect(place, database=database, storage_options=reached) as store:
             store.create_database("shop")
             table = store.create_table("shop.orders", COLUMNS, primary_key=["id"], options={"bucket": "2"})
@@ -137,8 +136,7 @@ def test_a_stream_into_s3_with_the_log_in_kafka(
     phase: str,
 ) -> None:
     """The checkpoint is in S3, too. Consumers of the topic see each batch once, and nothing of lost attempts."""
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     reached = {"endpoint": moto.endpoint, "region": moto.region}
     place, database = f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path / 'catalog.db'}"
     with tablestore.connect(place, database=database, storage_options=reached, brokers=kafka_broker.bootstrap) as lake:

@@ -61,8 +61,7 @@ class Place:
 
 @pytest.fixture
 def place(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     reached = {"endpoint": moto.endpoint, "region": moto.region}
     return Place(f"s3://{moto.new_bucket()}/lake", f"sqlite:///{tmp_path}/catalog.db", reached)
 
@@ -71,8 +70,7 @@ def place(moto: MotoServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 def unconditional(moto: MotoServer, place: Place, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """A warehouse in a store that ignores conditions. Spark's own readers do not pass by the proxy that does so."""
     with S3Proxy(moto, lambda _: Fault.DROP_CONDITIONS) as proxy:
-        for name, value in proxy.environment().items():
-            monkeypatch.setenv(name, value)
+        proxy.set_environment(monkeypatch)
         yield Place(place.location, place.database, {"endpoint": proxy.endpoint, "region": proxy.region})
 
 

@@ -38,8 +38,7 @@ ROUNDS = 3
 def store(
     moto: S3Endpoint, kafka_broker: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Store]:
-    for name, value in moto.environment().items():
-        monkeypatch.setenv(name, value)
+    moto.set_environment(monkeypatch)
     with tablestore.connect(
         f"s3://{moto.new_bucket()}/lake",
         database=f"sqlite:///{tmp_path}/catalog.db",
