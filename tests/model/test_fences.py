@@ -97,6 +97,30 @@ def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recover
         made.check([("writer", writer.finish())])
 
 
+def test_a_numbered_write_that_is_given_up_twice_commits_no_files_that_went_as_orphans(depth: Depth) -> None:
+    """It begins again after its fence, under the same number, and stands still once more, with newer files."""
+    twice = 0
+    for call in depth.counting(3):
+        with memory_folder() as folder, world(folder) as made:
+            writer = Process(made, "writer")
+            task = made.begin(writer, lambda table: table.write([{"id": 1, "v": "n"}], app=("job", 7)))
+            task.past("log.prepare")
+            other = Process(made, "other").table
+            other.recover()
+            first = writer.calls
+            task.until(first + call)
+            if task.done:
+                break
+            for _ in range(2):
+                made.now_s += 100_000
+                other.recover()
+                other.remove_orphans(dry_run=False)
+            task.finish()
+            made.check([("writer", task.outcome)])
+            twice += len([s for s in other.snapshots() if s.operation is Operation.FENCE]) > 1
+    assert twice
+
+
 def lost(made: World) -> str:
     """Writes a version whose log transaction is aborted before anybody has ended it; returns the transaction's id."""
     writer = Process(made, "unlucky")
