@@ -8,6 +8,9 @@ three ways:
 - the fixture ``depth`` (a `Depth`) chooses among the cases inside of a test, or says how often it repeats something.
 
 What is chosen is the same in every run and a part of what a deep run has, or may have.
+
+``TEST_SHARE=2/3`` runs a part of a deep run: the second third of the tests that go deeper than ``make test``, and in
+the loops over cases inside of them a third of the cases, drawn anew.
 """
 
 from __future__ import annotations
@@ -44,23 +47,29 @@ class Depth(StrEnum):
     def sample(self, cases: Iterable[T], count: int, deep: int = 1) -> list[T]:
         """Returns `count` of the cases in their order, the first and the last among them; a deep run has all.
 
-        With `deep`, a deep run has only one in so many, from a random one on.
+        With `deep`, a deep run has only one in so many, from a random one on. A share of a deep run has fewer still,
+        down to `count`.
         """
         found = list(cases)
         if self is Depth.DEEP:
-            return found[random.randrange(min(deep, len(found) or 1)) :: deep]
+            step = max(deep, min(len(found) // count, deep * _parts()))
+            return found[random.randrange(min(step, len(found) or 1)) :: step]
         return [found[at] for at in sorted(_first(len(found), count))]
 
     def counting(self, every: int, deep: int = 1) -> Iterator[int]:
-        """Returns 1, 2, 3 and so on, or one in `every` of them; in a deep run one in `deep`, from a random one on."""
+        """Returns 1, 2, 3 and so on, or one in `every` of them; in a deep run one in `deep`, from a random one on.
+
+        In a share of a deep run it is one in more, up to `every`.
+        """
         if self is not Depth.DEEP:
             return itertools.count(1, every)
-        return itertools.count(1 + random.randrange(deep), deep)
+        step = max(deep, min(every, deep * _parts()))
+        return itertools.count(1 + random.randrange(step), step)
 
     def times(self, count: int, deep: int) -> int:
-        """Returns how often something is repeated: `count` times, in a deep run `deep` times."""
+        """Returns how often something is repeated: `count` times, in a deep run `deep` times, in a share in between."""
         assert 0 < count < deep
-        return deep if self is Depth.DEEP else count
+        return max(count, -(-deep // _parts())) if self is Depth.DEEP else count
 
 
 def sampled(cases: Iterable[Any], fast: int, test: int = 1, names: int = 1) -> list[Any]:
@@ -105,6 +114,12 @@ class Share:
     def has(self, test: str) -> bool:
         """Whether the test of this id is in it. Each test is in one part, the same in every run."""
         return zlib.crc32(test.encode()) % self.parts == self.part - 1
+
+
+def _parts() -> int:
+    """Of how many cases inside of a test a deep run has one."""
+    share = Share.of_this_run()
+    return 1 if share is None else share.parts
 
 
 DEPTH = Depth.of_this_run()

@@ -9,6 +9,11 @@ import pytest
 from tests.depth import Depth, Share, sampled
 
 
+@pytest.fixture(autouse=True)
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_SHARE", raising=False)
+
+
 @pytest.mark.parametrize("length", range(8))
 @pytest.mark.parametrize("count", range(1, 5))
 def test_a_sample_is_a_part_in_order_with_both_ends(length: int, count: int) -> None:
@@ -42,6 +47,19 @@ def test_a_deep_count_may_leave_numbers_out_but_in_the_end_has_each() -> None:
 def test_a_shallow_run_repeats_less() -> None:
     assert Depth.TEST.times(2, 5) == 2
     assert Depth.DEEP.times(2, 5) == 5
+
+
+def test_a_share_has_a_part_of_the_cases_and_repeats_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_SHARE", "2/3")
+    assert {tuple(Depth.DEEP.sample("abcde", 1)) for _ in range(200)} == {("a", "d"), ("b", "e"), ("c",)}
+    assert {tuple(Depth.DEEP.sample("abcdefg", 1, deep=2)) for _ in range(400)} == {("a", "g"), *map(tuple, "bcdef")}
+    assert {tuple(Depth.DEEP.sample("abcde", 2)) for _ in range(200)} == {("a", "c", "e"), ("b", "d")}
+    assert {tuple(Depth.DEEP.sample("abcde", 5)) for _ in range(200)} == {tuple("abcde")}
+    assert {next(iter(Depth.DEEP.counting(9))) for _ in range(200)} == {1, 2, 3}
+    assert {next(iter(Depth.DEEP.counting(2))) for _ in range(200)} == {1, 2}
+    assert Depth.DEEP.times(2, 50) == 17
+    assert Depth.DEEP.times(2, 3) == 2
+    assert Depth.TEST.times(2, 50) == 2
 
 
 @pytest.mark.parametrize(("fast", "test"), [(4, 1), (4, 2), (2, 4), (1, 1), (100, 100)])

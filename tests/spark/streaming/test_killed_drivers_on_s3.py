@@ -18,6 +18,7 @@ import pytest
 
 import tablestore
 from tablestore import Store, Table
+from tests.depth import Depth
 from tests.integration.crashing import after
 from tests.integration.foreign import ForeignConsumer
 from tests.integration.test_killed_writers import by_value
@@ -30,8 +31,6 @@ from tests.tables import assert_healthy
 from tests.warehouses import assert_whole, changes, replay, rows
 
 pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.spark, pytest.mark.s3, pytest.mark.timeout(1800)]
-
-ROUNDS = 3
 
 
 @pytest.fixture
@@ -66,13 +65,14 @@ def run(store: Store, moto: S3Endpoint, tmp_path: Path, number: int, call: int, 
     return None if done.returncode else int(done.stdout.split()[-1])
 
 
-def test_deaths_of_a_driver(store: Store, moto: S3Endpoint, tmp_path: Path) -> None:
+def test_deaths_of_a_driver(store: Store, moto: S3Endpoint, tmp_path: Path, depth: Depth) -> None:
+    rounds = depth.times(1, deep=3)
     source = create(store, "shop.source", "id BIGINT, batch BIGINT", "id")
     seen = create(store, "shop.seen", "id BIGINT, batch BIGINT, kind STRING")
     calls = run(store, moto, tmp_path, 0, 0)
     assert calls is not None
     # it dies between our commit and Spark's; then its life is cut into equal parts, and it dies once in each of them
-    parts = [range(1 + calls * part // ROUNDS, 1 + calls * (part + 1) // ROUNDS) for part in range(ROUNDS)]
+    parts = [range(1 + calls * part // rounds, 1 + calls * (part + 1) // rounds) for part in range(rounds)]
     deaths = [(0, "seen"), *((random.choice(part), "") for part in parts)]
     died = 0
     for number, death in enumerate(deaths, 1):
@@ -85,7 +85,7 @@ def test_deaths_of_a_driver(store: Store, moto: S3Endpoint, tmp_path: Path) -> N
         assert run(store, moto, tmp_path, number, 0) is not None, where
         assert rows(source) == by_value(after(SEED, range(number + 1))), where
         assert counted(rows(seen)) == counted(logged(source)), where
-    assert died > ROUNDS // 2
+    assert died > rounds // 2
     for table in (source, seen):
         table.recover()
         with ForeignConsumer(table) as foreign:
