@@ -281,8 +281,11 @@ def run(folder: Path, seconds: float, rate: int, kill_every: float, say: Console
     """
     died: Counter[str] = Counter()
     settings = {"TABLESTORE_COMPACTOR_EVERY": "5"}
-    with deployed(folder, say=say.print, settings=settings) as deployment, _variables(deployment.environment):
-        store = opened()
+    with (
+        deployed(folder, say=say.print, settings=settings) as deployment,
+        _variables(deployment.environment),
+        opened() as store,
+    ):
         table = make(store)
         cast = _cast(deployment, folder, rate)
         try:

@@ -105,7 +105,7 @@ class MemoryStorage:
     def options(self) -> dict[str, str]:
         return {}
 
-    def delta_options(self) -> dict[str, str]:
+    def delta_options(self, path: str) -> dict[str, str]:
         return {}
 
     def open_write(self, path: str) -> pa.NativeFile:
