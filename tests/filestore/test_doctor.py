@@ -12,12 +12,13 @@ import pytest
 from filestore import layout
 from filestore.delta.state import TableState
 from filestore.doctor import Invariant, Severity, examine
-from filestore.errors import NotFound
+from filestore.errors import NotFound, Unavailable
 from filestore.model.partition_set import NO_PARTITIONS
 from filestore.model.snapshot import Operation
 from filestore.storage.local import LocalStorage
 from filestore.table import FileStore
 from tests.depth import sampled
+from tests.faults import FailAt, FaultyStorage
 from tests.filestore.surgery import DAMAGES, Damage, on_add, on_entry
 from tests.folders import memory_folder
 from tests.tables import Clock, assert_healthy, create, define, prepare, reopen, seeded, write
@@ -203,3 +204,18 @@ def write_blindly(store: FileStore, base: TableState, key: int) -> None:
     )
     blind.base = store.state()
     blind.commit()
+
+
+def test_an_outage_of_any_single_request_is_raised_and_not_reported(store: FileStore) -> None:
+    counted = FaultyStorage(LocalStorage())
+    table = reopen(store, counted)
+    counted.calls.clear()
+    examine(table)
+    requests = sum(not call.done for call in counted.calls)
+    assert requests > 20
+    for number in range(1, requests + 1):
+        storage = FaultyStorage(LocalStorage())
+        table = reopen(store, storage)
+        storage.hook = FailAt(number, Unavailable("out for a moment"))
+        with pytest.raises(Unavailable, match="out for a moment"):
+            examine(table)

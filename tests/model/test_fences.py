@@ -13,6 +13,7 @@ from filestore.errors import Conflict
 from filestore.layout import LEASES, join
 from filestore.model.snapshot import Operation
 from log.table.systems import open_log
+from tablestore import Table
 from tests.depth import Depth
 from tests.folders import memory_folder
 from tests.model.suspending import (
@@ -215,6 +216,28 @@ def test_a_writer_that_goes_on_right_after_its_transactions_were_aborted_is_refu
         assert isinstance(writer.finish(), Conflict)
         recoverer.finish()
         made.check([("writer", writer.outcome)])
+
+
+def test_a_writer_whose_records_expired_while_they_counted_as_strays_is_refused(folder: Path) -> None:
+    """The commit that repaired the log fences it, so that it does not look for records that retention has taken."""
+    with world(folder, **EVENTUAL) as made:
+        writer, other = begun(made, overwritten), Process(made, "other")
+        writer.past("log.prepare")
+        upsert = made.begin(other, upserted(other))
+        upsert.past("list_tagged")
+        made.now_s += 61
+        assert getattr(upsert.finish(), "fenced", None), "it repaired the log and fenced the writer in one version"
+        expire_records(made, other.table)
+        assert isinstance(writer.finish(), Conflict)
+        assert "fences commit" in str(writer.outcome)
+
+
+def expire_records(made: World, table: Table) -> None:
+    """Removes all records from the log's files, as retention does."""
+    config = table.opened.log_config()
+    assert config is not None
+    with open_log(config, made.maker.ambient) as log:
+        log.trim(log.end_offsets())
 
 
 def test_two_recoverers_at_once_write_one_fence(folder: Path) -> None:
