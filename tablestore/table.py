@@ -257,7 +257,14 @@ class Table:
             return tag_of(self.filestore.state(), tag).version
         return version if timestamp is None else self.version_at(timestamp)
 
-    def write(self, rows: Rows, overwrite: Overwrite = False, *, app: tuple[str, int] | None = None) -> Snapshot:
+    def write(
+        self,
+        rows: Rows,
+        overwrite: Overwrite = False,
+        *,
+        app: tuple[str, int] | None = None,
+        if_version: int | None = None,
+    ) -> Snapshot:
         """Writes rows as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
@@ -271,20 +278,23 @@ class Table:
             app: An id and number of your own: a second write with the same ones (or a lower number) changes
                 nothing, so that a job can be retried blindly. The number is 0 or more; ids that begin with
                 ``tablestore.`` or ``spark.`` are reserved.
+            if_version: The version from which the rows were worked out. They are written only if no row of their keys
+                (with `overwrite`: of the partitions that they replace) has changed since; compactions do not count,
+                except where a bucket was both compacted and changed.
 
         Returns:
             The snapshot that has the rows; that of an earlier attempt if `app` was written already.
 
         Raises:
             InvalidRequest: rows that do not fit. Nothing was changed.
-            Conflict: lost against other writers. Nothing was changed.
+            Conflict: lost against other writers. Nothing was changed. ``read-changed``: with `if_version`.
             Unavailable: a store did not answer. Nothing was changed, but for its subclass `CommitUnknown`.
         """
         number = None if app is None else app_version(*app)
         state = self.filestore.state()
         given = GivenRows(arrow_rows(rows, state.definition.schema.to_arrow()))
         given.fitted(state.definition)  # rows that do not fit are refused before anything begins
-        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state)
+        snapshot = self._writer.write(given, overwrite=overwrite, app=number, base=state, if_version=if_version)
         self.in_writer.after_commit(state.definition)
         return snapshot
 

@@ -17,7 +17,8 @@ a fence of this commit     refused                     refused       refused    
 This module names the slots; the operation's `rebase` looks keys up again, or begins again by a conflict.
 Overwrites and drops replace whole partitions, those that `FileChanges.replaces` names. Where change data contains the
 rows that they replace, it is computed again for slots that changed. An expiry of partitions that were not updated for
-long depends on their slots, too: if rows changed there meanwhile, the choice is made again.
+long depends on their slots, too: if rows changed there meanwhile, the choice is made again. A write whose rows were
+worked out from stored ones (`Premises.rows_read`) is refused if those are among the changed rows.
 """
 
 from __future__ import annotations
@@ -89,8 +90,8 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     deleted = _tombstone_slots(between if proposal.premises.all_slots else writes, state)
     slots = frozenset(slot for slot in _slots(changed, state) | deleted if _looks_at(proposal, slot))
     rows = _slots([c for c in changed if c["dataChange"]], state) | _tombstone_slots(writes, state)
-    if proposal.operation is Operation.DROP_PARTITION:
-        added = proposal.premises.slots & _pending_run_slots(between, state)
+    if proposal.operation is Operation.DROP_PARTITION or proposal.premises.rows_read:
+        added = frozenset(slot for slot in _pending_run_slots(between, state) if _looks_at(proposal, slot))
         slots, rows = slots | added, rows | added
     logged = proposal.premises.log_order and any(commit.snapshot().transactions for commit in between)
     return Rebase(slots, slots & rows) if slots or logged else Clear()

@@ -99,6 +99,7 @@ class Premises:
         all_slots: All files and all tombstones: a change anywhere causes a rebase.
         replaced_slots: The change data was computed from the files that the commit replaces: a change of those causes a
             rebase.
+        rows_read: The rows of these slots were read, so that pending runs which others add there change them, too.
         watched_domains: Metadata domains: a change of one is a conflict.
         log_order: The log is eventual, so that readers use its own order: a commit with log transactions causes a
             rebase.
@@ -111,6 +112,7 @@ class Premises:
     slots: frozenset[Slot] = frozenset()
     all_slots: bool = False
     replaced_slots: bool = False
+    rows_read: bool = False
     watched_domains: frozenset[str] = frozenset()
     log_order: bool = False
     no_pending_runs: bool = False

@@ -16,7 +16,7 @@ from filestore.model.files import Slot
 from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.rows.partitions import partition_set, partitions_of
 
-__all__ = ["Drop", "Overwrite", "Replacement", "only_in", "parse_spec", "replacement"]
+__all__ = ["Drop", "Overwrite", "Replacement", "check_condition", "only_in", "parse_spec", "replacement"]
 
 Overwrite: TypeAlias = bool | str | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 """The argument of users: False, True (the whole table), ``"dynamic"`` (the partitions that the rows have), or values of
@@ -138,3 +138,17 @@ def only_in(
                     code="outside-partitions",
                 )
         yield batch
+
+
+def check_condition(definition: TableDefinition, overwrite: Overwrite) -> None:
+    """Refuses a condition (``if_version``) where rows cannot be distinguished.
+
+    Raises:
+        InvalidRequest: ``no-primary-key``.
+    """
+    if not definition.primary_key and overwrite is False:
+        raise InvalidRequest(
+            "if_version asks whether the rows of the written keys have changed, and this table has no primary key: "
+            "leave it out, or overwrite the partitions that were read",
+            code="no-primary-key",
+        )

@@ -13,7 +13,7 @@ The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -26,12 +26,13 @@ from filestore.delta.state import TableState
 from filestore.errors import Conflict
 from filestore.files.leftovers import remove
 from filestore.model.definition import TableDefinition
-from filestore.model.files import Slot
+from filestore.model.files import DataFile, Slot
 from filestore.model.log_range import LogTransaction
 from filestore.model.snapshot import Operation
 from filestore.operations.replaced_rows import ChangeRunner, ReplacedRows
 from filestore.table import FileStore
 from filestore.writing.slot_result import named_files, written_files
+from filestore.writing.superseded import same_rows, superseded_rows
 from filestore.writing.write import WriteResult, rests_on_rows
 from log.table.session import LogSession
 from log.table.store import LogConfig
@@ -42,7 +43,19 @@ from tablestore.recovering.recovery import Recovery
 from tablestore.writing.overwrite import Drop, Replacement
 from tablestore.writing.write_job import WriteJob, WriteRunner
 
-__all__ = ["Write", "WriterTable"]
+__all__ = ["READ_CHANGED", "Terms", "Write", "WriterTable", "read_changed"]
+
+READ_CHANGED = "read-changed"
+"""The code of the conflict of a write whose rows were worked out from rows that others changed first."""
+
+
+def read_changed(read: int, found: int) -> Conflict:
+    """Returns the error of a write whose rows were worked out from rows that others changed first."""
+    return Conflict(
+        f"rows that were read at version {read} have changed by version {found}: nothing was written; read them again, "
+        "and work the new rows out from them",
+        code=READ_CHANGED,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,22 @@ class WriterTable:
     changes: ChangeRunner
 
 
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a caller asks of a write.
+
+    Attributes:
+        app: The caller's own number of the write.
+        retries: The runner may try a task more than once.
+        read: The rows were worked out from the version on which the write begins: the commit holds only if the rows
+            that it supersedes are still those of that version.
+    """
+
+    app: AppVersion | None = None
+    retries: bool = False
+    read: bool = False
+
+
 class Write(CommitAttempt):
     """A write, an overwrite or a drop of partitions.
 
@@ -70,8 +99,7 @@ class Write(CommitAttempt):
         base: The version on which it is prepared.
         run: Runs the tasks.
         replacing: The contents that the commit replaces; None for a write that replaces nothing.
-        app: The caller's own number.
-        retries: The runner may try a task more than once.
+        terms: What the caller asks.
         drop: The partitions to drop, instead of rows to write.
     """
 
@@ -81,17 +109,17 @@ class Write(CommitAttempt):
         base: TableState,
         run: WriteRunner,
         replacing: Replacement | None,
+        terms: Terms = Terms(),
         *,
-        app: AppVersion | None = None,
-        retries: bool = False,
         drop: Drop | None = None,
     ) -> None:
         self.base = base
         self._table = table
         self._run = run
         self._replacing = replacing
-        self._app = app
-        self._retries = retries
+        self._app = terms.app
+        self._retries = terms.retries
+        self._read = terms.read
         self._drop = drop
         self._filestore = table.filestore
         self._commit_id = table.filestore.ambient.new_id()
@@ -100,6 +128,7 @@ class Write(CommitAttempt):
         self._order = LogOrder(table.filestore, self._log, base, self._commit_id)
         self._replaced = ReplacedRows(table.changes)
         self._result = WriteResult(())
+        self._stored: Mapping[Slot, Sequence[DataFile]] = {}
         self._transactions: list[LogTransaction] = []
         self._written: set[str] = set()
         self._discarded = False
@@ -150,7 +179,11 @@ class Write(CommitAttempt):
             self._commit_id,
             self.base.version,
             log=LogChanges(transactions=tuple(self._transactions), ended=self._table.recovery.ended),
-            premises=Premises(slots=self._slots_looked_up()),
+            premises=Premises(
+                slots=self._slots_looked_up(),
+                replaced_slots=self._read and self._replacing is not None,
+                rows_read=self._read,
+            ),
             app=self._app,
         )
         if self._replacing is not None:
@@ -166,7 +199,7 @@ class Write(CommitAttempt):
 
     def _run_tasks(self) -> None:
         base, replaces = self.base, self._replacing is not None
-        stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
+        self._stored = stored = {} if replaces else base.lookup_files(self._filestore.ambient.now_ms())
         job = WriteJob(
             self._filestore.table_files(base),
             stored,
@@ -203,12 +236,16 @@ class Write(CommitAttempt):
             return self._drop.touches(self.base)
         if self._replacing is not None or not self.base.definition.primary_key:
             return frozenset()
+        if self._read:
+            return frozenset(result.slot for result in self._result.results)
         return frozenset(result.slot for result in self._result.results if not result.runs)
 
     # ------------------------------------------------------------------------------------------ 3. commit
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Looks keys up again in changed slots; a result that cannot be adapted to changed rows is a conflict."""
+        if self._read and changed.rows_changed and self._any_change_counts(state):
+            raise read_changed(self.base.version, state.version)
         if self._replacing is not None:
             if rows := changed.rows_changed & proposal.premises.slots:
                 raise Conflict(
@@ -225,6 +262,12 @@ class Write(CommitAttempt):
             )
         return self._completed(self._looked_up_again(proposal, state, changed), state)
 
+    def _any_change_counts(self, state: TableState) -> bool:
+        """Whether a changed row anywhere in the slots counts as one of those that were read."""
+        definition = state.definition
+        looks_up = definition.primary_key and self._replacing is None and not definition.merges_on_read
+        return not looks_up or rests_on_rows(definition, logged=self._log is not None)
+
     def _completed(self, proposal: Proposal, state: TableState, changed: frozenset[Slot] = frozenset()) -> Proposal:
         """Adds what depends on the version before the commit: change data of replaced rows, and the log's order."""
         if self._replacing is not None:
@@ -240,13 +283,36 @@ class Write(CommitAttempt):
         job = WriteJob(self._filestore.table_files(state), stored, log, self._transaction_prefix)
         outdated = self._result.to_look_up_again(changed.slots, state.definition)
         outcome = job.run_again(outdated, f"again.{state.version}")
-        self._take(self._result.with_slots(outcome.results))
+        former, self._result = self._result, self._result.with_slots(outcome.results)
+        self._written |= written_files(outcome.results)
+        if outcome.transaction is not None:
+            self._transactions.append(outcome.transaction)
+        self._check_rows_read(former, state, stored, changed.rows_changed)
         proposal = self._result.apply(proposal)
         if outcome.transaction is None:
             return proposal
-        self._transactions.append(outcome.transaction)
         transactions = (*proposal.log.transactions, outcome.transaction)
         return replace(proposal, log=replace(proposal.log, transactions=transactions))
+
+    def _check_rows_read(
+        self,
+        former: WriteResult,
+        state: TableState,
+        stored: Mapping[Slot, Sequence[DataFile]],
+        changed: frozenset[Slot],
+    ) -> None:
+        """Refuses a write whose rows rest on rows that have changed. Keys that had no row count, too."""
+        self._stored, before = stored, self._stored
+        if not self._read:
+            return
+        table = self._filestore.table_files(state)
+        earlier = {result.slot: result for result in former.results}
+        for result in self._result.results:
+            if result.slot in changed and not same_rows(
+                superseded_rows(table, before.get(result.slot, ()), earlier[result.slot]),
+                superseded_rows(table, stored.get(result.slot, ()), result),
+            ):
+                raise read_changed(self.base.version, state.version)
 
     def _take(self, result: WriteResult) -> None:
         self._result = result

@@ -23,9 +23,9 @@ from tablestore.recovering.recovery import Recovered, Recovery
 from tablestore.recovering.repair import LogRepair
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import WriterExpiry
-from tablestore.writing.overwrite import Drop, Overwrite, replacement
+from tablestore.writing.overwrite import Drop, Overwrite, check_condition, replacement
 from tablestore.writing.rollback import rollback
-from tablestore.writing.write import Write, WriterTable
+from tablestore.writing.write import Terms, Write, WriterTable, read_changed
 from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["TableWriter"]
@@ -78,6 +78,7 @@ class TableWriter:
         app: AppVersion | None = None,
         retries: bool = False,
         base: TableState | None = None,
+        if_version: int | None = None,
     ) -> Snapshot:
         """Writes the runner's rows as one commit.
 
@@ -88,15 +89,24 @@ class TableWriter:
             retries: The runner may try a task more than once, so attempts that it does not report may have left log
                 transactions open.
             base: The newest version, if the caller has just read it.
+            if_version: The version from which the rows were worked out (see `tablestore.Table.write`).
 
         Raises:
             InvalidRequest: rows that do not fit; nothing was changed.
-            Conflict: lost against other writers; nothing was changed.
+            Conflict: lost against other writers; nothing was changed. ``read-changed``: with `if_version`.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
+        if if_version is not None:
+            base = self._filestore.state(if_version)
+            check_condition(base.definition, overwrite)
+
+        terms = Terms(app, retries, read=if_version is not None)
 
         def begin(base: TableState) -> Write:
-            return Write(self._table, base, run, replacement(overwrite, base.definition), app=app, retries=retries)
+            if if_version not in (None, base.version):  # a conflict that a write without a condition survives
+                raise read_changed(if_version, base.version)
+            replacing = replacement(overwrite, base.definition)
+            return Write(self._table, base, run, replacing, terms)
 
         committed = self._committed(begin, base)
         assert committed is not None, "a write always commits"
