@@ -17,12 +17,15 @@ export PYTHONDONTWRITEBYTECODE :=
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 $(BIN)/python -m pip --quiet --no-input
 INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 
+# The Java side of SQL. Where there is no javac it is not made, which a sentence says each time.
+SQL_JAR := tablestore/spark/jvm/tablestore-spark-4.2.jar
+
 .PHONY: help env jars versitygw demo test test-fast test-deep soak coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-env: $(BIN)/.installed  ## Make .venv from requirements.lock (once, about 2 minutes)
+env: $(BIN)/.installed $(SQL_JAR)  ## Make .venv from requirements.lock (once, about 2 minutes)
 
 jars: env  ## Fetch Spark's and Kafka's jars (once, about 1 minute)
 	@$(BIN)/python -m tablestore.jars
@@ -126,6 +129,9 @@ $(BIN)/.locked: requirements.lock | needs
 	@$(INSTALL) --require-hashes -r $<
 	@$(BIN)/python -m compileall -q -j 0 .venv/lib >/dev/null || true  # some packages hold templates, which are no Python
 	@touch $@
+
+$(SQL_JAR): $(wildcard tablestore/spark/jvm/src/tablestore/spark/*.java) $(BIN)/.installed
+	@$(BIN)/python -m tablestore.spark.sql.jar
 
 $(BIN)/.installed: $(BIN)/.locked pyproject.toml | needs
 	@$(INSTALL) --editable .

@@ -13,8 +13,10 @@ from filestore.arguments import checked
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore.jars import find_java
 from tablestore.spark.interpreter import start_with_this_python
-from tablestore.spark.settings import DELTA, TUNED, joined, program_settings, refuse_secrets
+from tablestore.spark.settings import DELTA, TUNED, catalog_settings, joined, program_settings, refuse_secrets
 from tablestore.spark.source import TableStoreSource
+from tablestore.spark.sql.bridge import start_bridge
+from tablestore.spark.sql.jar import sql_jar
 
 __all__ = ["spark_session"]
 
@@ -45,10 +47,11 @@ def spark_session(
     master: str | None = None,
     archive: str | PathLike[str] | None = None,
     storage_options: Mapping[str, str] | None = None,
+    catalogs: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """A session with Delta, on this machine or on a cluster; jars are fetched once into a cache.
 
-    A running session is returned as it is.
+    A running session is returned with these settings, as far as it can still take them.
 
     Args:
         app: The application's name.
@@ -60,16 +63,22 @@ def spark_session(
             them.
         storage_options: For tables in S3: how to reach it, as `tablestore.connect` takes them. The jars and settings
             of S3 are added, for ``s3://`` and ``s3a://``; ``{}`` if environment or profile says all. None: no S3.
+        catalogs: Table stores as catalogs for SQL: for each name a warehouse or a service's URL, such as
+            ``{"lake": "http://127.0.0.1:8080"}``, so that ``lake.shop.orders`` is a table in ``spark.sql``. Their other
+            settings (docs/sql.md) are in `extra_conf`.
 
     Raises:
         InvalidRequest: ``spark-session``: a session without Delta is running. ``spark-archive``: the archive is of
             another version. ``spark-secret``, ``bad-storage-option``.
-        NotFound: ``spark-archive-not-found``.
+        NotFound: ``spark-archive-not-found``; ``no-sql-jar``: with `catalogs`.
         Unavailable: no Java, or the jars cannot be fetched.
     """
     _require_delta(SparkContext._active_spark_context)
     find_java()
     given = dict(extra_conf or {}) | ({} if master is None else {"spark.master": master})
+    if catalogs:
+        sql_jar()
+        given |= catalog_settings(catalogs)
     refuse_secrets(given)
     defaults = {**_DEFAULTS, **(_ON_ONE_MACHINE if _is_local(given) else {})}
     needed = program_settings(archive, storage_options)
@@ -83,6 +92,7 @@ def spark_session(
     except (OSError, Py4JError) as error:
         raise Unavailable(_did_not_start(settings["spark.master"], error), code="spark-start") from error
     session.dataSource.register(TableStoreSource)
+    start_bridge(session.sparkContext)
     return session
 
 

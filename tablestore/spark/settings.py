@@ -15,14 +15,31 @@ from filestore.errors import InvalidRequest
 from filestore.storage.s3_settings import S3Settings
 from tablestore.jars import delta_jars, s3a_jars
 from tablestore.spark.archive import UNPACKED, ArchiveInfo, checked_archive
+from tablestore.spark.sql.jar import has_sql_jar, sql_jar
 
-__all__ = ["DELTA", "TUNED", "archive_settings", "joined", "program_settings", "refuse_secrets", "s3_settings"]
+__all__ = [
+    "CATALOG",
+    "DELTA",
+    "SQL",
+    "TUNED",
+    "archive_settings",
+    "catalog_settings",
+    "joined",
+    "program_settings",
+    "refuse_secrets",
+    "s3_settings",
+]
 
 DELTA: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
 """What a session needs to read tables; its jars are those of `tablestore.jars`."""
+
+SQL: Mapping[str, str] = {"spark.sql.extensions": "tablestore.spark.TablestoreExtensions"}
+"""What a session needs beside `DELTA` for catalogs of table stores; their jar is that of `tablestore.spark.sql.jar`."""
+
+CATALOG = "tablestore.spark.TablestoreCatalog"
 
 TUNED: Mapping[str, str] = {
     # Delta's own default of 50 partitions for a table's metadata is made for the largest tables
@@ -67,9 +84,19 @@ def program_settings(
     """
     s3 = None if storage_options is None else S3Settings.of(storage_options).resolved()
     of_archive = {} if archive is None else archive_settings(Path(archive), checked_archive(Path(archive)))
-    jars: Sequence[Path] = delta_jars() if s3 is None else [*delta_jars(), *s3a_jars()]
+    sql = [sql_jar()] if has_sql_jar() else []
+    jars: Sequence[Path] = [*delta_jars(), *([] if s3 is None else s3a_jars()), *sql]
     named = {"spark.jars": ",".join(map(str, jars))}
-    return {**named, **DELTA, **({} if s3 is None else s3_settings(s3)), **of_archive}
+    extensions = SQL if sql else {}
+    return joined(named, DELTA, extensions, {} if s3 is None else s3_settings(s3), of_archive)
+
+
+def catalog_settings(catalogs: Mapping[str, str]) -> dict[str, str]:
+    """Settings that make table stores catalogs of a session: for each name a warehouse, or the URL of a service."""
+    found: dict[str, str] = {}
+    for name, uri in catalogs.items():
+        found |= {f"spark.sql.catalog.{name}": CATALOG, f"spark.sql.catalog.{name}.uri": uri}
+    return found
 
 
 def s3_settings(settings: S3Settings) -> dict[str, str]:

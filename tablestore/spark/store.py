@@ -108,7 +108,9 @@ class SparkStore:
             code="managed-table",
         )
 
-    def write(self, name: str, df: DataFrame, overwrite: Overwrite = False) -> Snapshot:
+    def write(
+        self, name: str, df: DataFrame, overwrite: Overwrite = False, *, if_version: int | None = None
+    ) -> Snapshot:
         """Writes a DataFrame as one commit: upserts if the table has a primary key, else inserts.
 
         Args:
@@ -116,15 +118,16 @@ class SparkStore:
             df: Columns are matched by name. A column ``_kind`` says what each row does; without it a row is put.
             overwrite: True: the rows replace the whole table. ``"dynamic"``: the partitions that they have.
                 ``{"day": "2026-01-31"}``, or a list of such: those partitions, as in `tablestore.Table.write`.
+            if_version: The version from which the rows were worked out, as in `tablestore.Table.write`.
 
         Returns:
             The snapshot: ``.version``, ``.timestamp``, ``.log_offsets`` by bucket.
 
         Raises:
             InvalidRequest: rows that do not fit. Nothing was changed.
-            Conflict: lost against other writers. Nothing was changed.
+            Conflict: lost against other writers. Nothing was changed. ``read-changed``: with `if_version`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None)
+        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, if_version)
 
     def read(
         self,
@@ -315,6 +318,10 @@ class SparkStore:
         compacted = compact_table(store, full=full, runner=spark_compaction(self.spark))
         return clean_tombstones(store) or compacted or folded
 
+    def fold(self, name: str) -> Snapshot | None:
+        """Folds pending runs as Spark jobs; returns the snapshot, or None if there were none. Errors: see `compact`."""
+        return fold_table(self.store.managed_table(name).filestore, full=True, runner=spark_folds(self.spark))
+
     def _writer(self, table: Table) -> _Writer:
         """The table's writer; kept, since it knows what it has repaired, and compacts beside its commits."""
         opened = table.opened
@@ -327,9 +334,18 @@ class SparkStore:
         )
         return self._writers.setdefault(opened.identity.table_id, writer)
 
-    def _write(self, writer: _Writer, df: DataFrame, overwrite: Overwrite, app: AppVersion | None) -> Snapshot:
+    def _write(
+        self,
+        writer: _Writer,
+        df: DataFrame,
+        overwrite: Overwrite,
+        app: AppVersion | None,
+        if_version: int | None = None,
+    ) -> Snapshot:
         definition = writer.table.definition
-        snapshot = writer.table.write(spark_runner(df, definition), overwrite=overwrite, app=app, retries=True)
+        snapshot = writer.table.write(
+            spark_runner(df, definition), overwrite=overwrite, app=app, retries=True, if_version=if_version
+        )
         writer.compaction.after_commit(definition)
         return snapshot
 

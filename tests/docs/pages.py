@@ -4,6 +4,7 @@ The blocks of a page share one folder, one Python namespace and one environment.
 the `text` block behind it, if there is one; `...` in that block stands for any text.
 
     python   runs in this process
+    sql      runs statement by statement in the page's `spark`; its output is that of the last one
     bash     runs line by line: commands of `tablestore` in this process, others in bash. `tablestore serve` serves
              until the page ends, and a Kafka broker of the tests stands for `localhost:9092`
     text     is the output of the block before it, or an illustration
@@ -103,7 +104,7 @@ class PageRun:
         try:
             with contextlib.ExitStack() as services:
                 for block in blocks_of(self._page):
-                    if block.language in ("python", "bash"):
+                    if block.language in ("python", "sql", "bash"):
                         self._run_block(block, services)
         finally:
             os.environ.clear()
@@ -115,6 +116,8 @@ class PageRun:
             with contextlib.redirect_stdout(printed):
                 exec(compile(self._replaced(block.text), block.place, "exec"), self._names)
             output = printed.getvalue()
+        elif block.language == "sql":
+            output = self._run_sql(block.text)
         else:
             lines = commands_of(block.text)
             output = "".join(self._run_command(self._replaced(line), block, services) for line in lines)
@@ -127,6 +130,14 @@ class PageRun:
         for shown, used in self._put.items():
             text = text.replace(shown, used)
         return text
+
+    def _run_sql(self, text: str) -> str:
+        for statement in text.strip().removesuffix(";").split(";\n"):
+            rows = self._names["spark"].sql(statement)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            rows.show()
+        return printed.getvalue()
 
     def _run_command(self, line: str, block: Block, services: contextlib.ExitStack) -> str:
         words = shlex.split(line, comments=True)

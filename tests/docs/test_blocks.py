@@ -57,7 +57,7 @@ def test_the_blocks_of_the_pages_that_use_spark_run(tmp_path: Path, kafka_broker
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_block_says_how_it_is_checked(page: str) -> None:
-    assert {block.language for block in blocks_of(page)} <= {"python", "bash", "text", "console"}
+    assert {block.language for block in blocks_of(page)} <= {"python", "sql", "bash", "text", "console"}
 
 
 def test_output_is_compared_line_by_line() -> None:

@@ -130,6 +130,7 @@ def test_a_python_that_the_user_has_chosen_stays(monkeypatch: pytest.MonkeyPatch
 def test_the_command_prints_settings_for_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "delta_jars", lambda: [Path("/jars/delta.jar")])
     monkeypatch.setattr(module, "s3a_jars", lambda: [Path("/jars\\s3.jar")])
+    monkeypatch.setattr(module, "has_sql_jar", lambda: False)
     plain = CliRunner().invoke(app, ["spark-settings"]).stdout.splitlines()
     assert "spark.jars /jars/delta.jar" in plain
     assert "spark.sql.extensions io.delta.sql.DeltaSparkSessionExtension" in plain
@@ -140,6 +141,18 @@ def test_the_command_prints_settings_for_spark_submit(monkeypatch: pytest.Monkey
     monkeypatch.setenv("AWS_REGION", "eu-north-1")
     by_environment = CliRunner().invoke(app, ["spark-settings", "--s3"]).stdout.splitlines()
     assert "spark.hadoop.fs.s3a.endpoint.region eu-north-1" in by_environment
+
+
+def test_the_jar_of_sql_comes_with_its_extension(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "delta_jars", lambda: [Path("/jars/delta.jar")])
+    monkeypatch.setattr(module, "has_sql_jar", lambda: True)
+    monkeypatch.setattr(module, "sql_jar", lambda: Path("/jars/sql.jar"))
+    found = program_settings()
+    assert found["spark.jars"] == "/jars/delta.jar,/jars/sql.jar"
+    assert found["spark.sql.extensions"].split(",") == [
+        "io.delta.sql.DeltaSparkSessionExtension",
+        "tablestore.spark.TablestoreExtensions",
+    ]
 
 
 def test_settings_name_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,76 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.SparkSession;
+
+/** The one Python process that works for this JVM: the driver, where it is one, or else a child process. */
+public final class PythonSide {
+  private static final ObjectMapper JSON = new ObjectMapper();
+  private static Python registered;
+
+  private PythonSide() {}
+
+  /** Takes the Python process that answers from now on. It calls this itself. */
+  public static synchronized void register(Python python) {
+    registered = python;
+    PythonSide.class.notifyAll();
+  }
+
+  /** Makes an empty request. */
+  static ObjectNode request(String operation) {
+    return JSON.createObjectNode().put("operation", operation);
+  }
+
+  /** Returns the value that Python answers; throws what it refuses. */
+  static JsonNode ask(ObjectNode request) {
+    return valueOf(python().answer(request.toString()));
+  }
+
+  /** Has Python do what needs a session; {@code rows} are those to write, or null. */
+  static JsonNode give(ObjectNode request, SparkSession session, Dataset<Row> rows) {
+    Object answer = python().take(request.toString(), session, rows);
+    if (answer instanceof Throwable) {
+      throw Refusals.thrown((Throwable) answer);
+    }
+    return valueOf((String) answer);
+  }
+
+  /** Returns the rows that Python reads. */
+  @SuppressWarnings("unchecked")
+  static Dataset<Row> read(ObjectNode request, SparkSession session) {
+    Object answer = python().read(request.toString(), session);
+    if (answer instanceof Throwable) {
+      throw Refusals.thrown((Throwable) answer);
+    }
+    if (answer instanceof String) {
+      valueOf((String) answer);
+    }
+    return (Dataset<Row>) answer;
+  }
+
+  private static JsonNode valueOf(String answer) {
+    JsonNode parsed;
+    try {
+      parsed = JSON.readTree(answer);
+    } catch (JsonProcessingException e) {
+      throw new IllegalStateException("Tablestore's Python side answered with what is no JSON: " + answer, e);
+    }
+    if (parsed.has("error")) {
+      throw Refusals.of(parsed.get("error"));
+    }
+    return parsed.get("value");
+  }
+
+  private static synchronized Python python() {
+    if (registered == null) {
+      PythonProcess.start();
+      PythonProcess.awaitRegistration(PythonSide.class, () -> registered != null);
+    }
+    return registered;
+  }
+}

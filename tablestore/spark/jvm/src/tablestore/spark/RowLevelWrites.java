@@ -1,0 +1,171 @@
+package tablestore.spark;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.CaseWhen;
+import org.apache.spark.sql.catalyst.expressions.Cast;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.EvalMode;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.Not;
+import org.apache.spark.sql.catalyst.expressions.RaiseError;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
+import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
+import scala.Some;
+import scala.Tuple2;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Makes upserts of what Spark makes of UPDATE, DELETE and MERGE, and of dynamic overwrites.
+ *
+ * <p>Spark's {@code WriteDelta} has a row for each change, with a number that says which, the new values, and the key of
+ * the row before. Tablestore takes rows with a column {@code _kind} instead.
+ */
+final class RowLevelWrites extends Rule<LogicalPlan> {
+  private static final String KIND = "_kind";
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (plan instanceof WriteDelta write
+        && write.originalTable() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable table) {
+      return new Changes(write, table).upsert(relation);
+    }
+    if (plan instanceof OverwritePartitionsDynamic write
+        && write.table() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable
+        && write.resolved()) {
+      return append(relation, write.query(), Map.of(TablestoreWrite.DYNAMIC, "true"));
+    }
+    return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
+  }
+
+  private static AppendData append(DataSourceV2Relation target, LogicalPlan query, Map<String, String> options) {
+    return AppendData.byName(
+        target, query, scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), false);
+  }
+
+  private static <T> Seq<T> seq(List<T> list) {
+    return CollectionConverters.asScala(list).toSeq();
+  }
+
+  /** The rows of one statement. */
+  private static final class Changes {
+    private final WriteDelta write;
+    private final TablestoreTable table;
+    private final List<Attribute> output;
+    private final Attribute operation;
+
+    Changes(WriteDelta write, TablestoreTable table) {
+      this.write = write;
+      this.table = table;
+      this.output = CollectionConverters.asJava(write.query().output());
+      this.operation = find(RowDeltaUtils.OPERATION_COLUMN());
+    }
+
+    LogicalPlan upsert(DataSourceV2Relation relation) {
+      StructType target = new StructType();
+      List<NamedExpression> columns = new ArrayList<>();
+      for (StructField field : table.structType().fields()) {
+        columns.add(alias(valueOf(field), field.name()));
+        target = target.add(field.name(), field.dataType(), true);
+      }
+      columns.add(alias(kind(), KIND));
+      TablestoreTable changed = table.withColumns(target.add(KIND, DataTypes.StringType, true));
+      DataSourceV2Relation changedRelation =
+          DataSourceV2Relation.create(
+              changed,
+              relation.catalog(),
+              relation.identifier(),
+              new CaseInsensitiveStringMap(Map.of()),
+              Option.empty());
+      String version = Long.toString(table.versionNumber());
+      boolean deletes = write.operation().command() != Command.UPDATE;
+      Map<String, String> options =
+          Map.of(TablestoreWrite.READ_VERSION, version, TablestoreWrite.DELETES, Boolean.toString(deletes));
+      return append(changedRelation, new Project(seq(columns), write.query()), options);
+    }
+
+    private Expression valueOf(StructField field) {
+      Expression after = after(field.name());
+      if (!table.primaryKey().contains(field.name())) {
+        return after == null ? new Literal(null, field.dataType()) : after;
+      }
+      Expression before = at(write.projections().rowIdProjection(), field.name());
+      if (after == null) {
+        return before;
+      }
+      Expression moved = new And(is(RowDeltaUtils.UPDATE_OPERATION()), new Not(new EqualNullSafe(before, after)));
+      return new CaseWhen(
+          seq(
+              List.of(
+                  new Tuple2<>(is(RowDeltaUtils.DELETE_OPERATION()), before), new Tuple2<>(moved, refusal(field)))),
+          new Some<>(after));
+    }
+
+    private Expression refusal(StructField field) {
+      String message =
+          "[tablestore: key-change] the statement changes " + field.name() + ", a column of the primary key of "
+              + table.name() + ": delete the row, and insert another one";
+      Expression raised = new RaiseError(literal(message));
+      return new Cast(raised, field.dataType(), Option.empty(), EvalMode.LEGACY());
+    }
+
+    private Expression kind() {
+      return new CaseWhen(
+          seq(
+              List.of(
+                  new Tuple2<>(is(RowDeltaUtils.DELETE_OPERATION()), literal("-D")),
+                  new Tuple2<>(is(RowDeltaUtils.INSERT_OPERATION()), literal("+I")))),
+          new Some<>(literal("+U")));
+    }
+
+    private Expression after(String name) {
+      Option<ProjectingInternalRow> rows = write.projections().rowProjection();
+      return rows.isEmpty() ? null : at(rows.get(), name);
+    }
+
+    private Expression at(ProjectingInternalRow projection, String name) {
+      return output.get((Integer) projection.colOrdinals().apply(projection.schema().fieldIndex(name)));
+    }
+
+    private Expression is(int operationNumber) {
+      return new EqualTo(operation, literal(operationNumber));
+    }
+
+    private Attribute find(String name) {
+      return output.stream().filter(a -> a.name().equals(name)).findFirst().orElseThrow();
+    }
+
+    private static Expression literal(Object value) {
+      return Literal$.MODULE$.apply(value);
+    }
+
+    private static NamedExpression alias(Expression value, String name) {
+      return new Alias(
+          value, name, NamedExpression.newExprId(), seq(List.<String>of()), Option.empty(), seq(List.<String>of()));
+    }
+  }
+}

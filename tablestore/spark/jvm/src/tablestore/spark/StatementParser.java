@@ -1,0 +1,105 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.parser.ParameterContext;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/** Has Python rewrite statements that Spark's grammar lacks ({@code tablestore.spark.sql.dialect}). */
+final class StatementParser implements ParserInterface {
+  /** What such a statement contains, so that Python is not asked for each of the others. */
+  private static final Pattern MAYBE =
+      Pattern.compile("\\$|\\bWITH\\s*\\(|\\bCOMPACT\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b", Pattern.CASE_INSENSITIVE);
+
+  private static final String SETTING = "spark.sql.catalog.";
+
+  private final SparkSession session;
+  private final ParserInterface spark;
+
+  StatementParser(SparkSession session, ParserInterface spark) {
+    this.session = session;
+    this.spark = spark;
+  }
+
+  @Override
+  public LogicalPlan parsePlan(String text) throws ParseException {
+    return spark.parsePlan(rewritten(text));
+  }
+
+  @Override
+  public LogicalPlan parsePlanWithParameters(String text, ParameterContext parameters) throws ParseException {
+    return spark.parsePlanWithParameters(rewritten(text), parameters);
+  }
+
+  private String rewritten(String text) {
+    if (!MAYBE.matcher(text).find()) {
+      return text;
+    }
+    ObjectNode request = PythonSide.request("rewrite").put("statement", text);
+    ArrayNode ours = request.putArray("catalogs");
+    for (var setting : CollectionConverters.asJava(session.conf().getAll()).entrySet()) {
+      if (setting.getKey().startsWith(SETTING) && setting.getValue().equals(TablestoreCatalog.class.getName())) {
+        ours.add(setting.getKey().substring(SETTING.length()));
+      }
+    }
+    if (ours.isEmpty()) {
+      return text;
+    }
+    CatalogManager current = session.sessionState().catalogManager();
+    request.put("catalog", current.currentCatalog().name());
+    request.put("database", String.join(".", current.currentNamespace()));
+    return PythonSide.ask(request).asText();
+  }
+
+  @Override
+  public Expression parseExpression(String text) throws ParseException {
+    return spark.parseExpression(text);
+  }
+
+  @Override
+  public TableIdentifier parseTableIdentifier(String text) throws ParseException {
+    return spark.parseTableIdentifier(text);
+  }
+
+  @Override
+  public FunctionIdentifier parseFunctionIdentifier(String text) throws ParseException {
+    return spark.parseFunctionIdentifier(text);
+  }
+
+  @Override
+  public Seq<String> parseMultipartIdentifier(String text) throws ParseException {
+    return spark.parseMultipartIdentifier(text);
+  }
+
+  @Override
+  public LogicalPlan parseQuery(String text) throws ParseException {
+    return spark.parseQuery(text);
+  }
+
+  @Override
+  public StructType parseRoutineParam(String text) throws ParseException {
+    return spark.parseRoutineParam(text);
+  }
+
+  @Override
+  public StructType parseTableSchema(String text) throws ParseException {
+    return spark.parseTableSchema(text);
+  }
+
+  @Override
+  public DataType parseDataType(String text) throws ParseException {
+    return spark.parseDataType(text);
+  }
+}

@@ -1,0 +1,219 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
+import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** The databases and tables of a table store, for {@code spark.sql.catalog.<name>}. Python decides; this asks. */
+public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+  private static final String PROCEDURES = "sys";
+  private Place place;
+
+  @Override
+  public void initialize(String name, CaseInsensitiveStringMap options) {
+    place = new Place(name, Map.copyOf(options.asCaseSensitiveMap()));
+  }
+
+  @Override
+  public String name() {
+    return place.catalog();
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    // without the others Spark refuses generated and identity columns and defaults, instead of dropping them silently
+    return EnumSet.of(TableCatalogCapability.SUPPORT_TABLE_CONSTRAINT);
+  }
+
+  @Override
+  public String[][] listNamespaces() {
+    List<String[]> found = new ArrayList<>();
+    PythonSide.ask(place.request("list_databases")).forEach(name -> found.add(new String[] {name.asText()}));
+    return found.toArray(new String[0][]);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] namespace) {
+    if (namespace.length == 0) {
+      return listNamespaces();
+    }
+    loadNamespaceMetadata(namespace);
+    return new String[0][];
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) {
+    return texts(PythonSide.ask(place.request("load_database").put("database", one(namespace))));
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> properties) {
+    ObjectNode request = place.request("create_database").put("database", one(namespace));
+    put(request.putObject("properties"), properties);
+    PythonSide.ask(request);
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
+    throw Refusals.plain("unsupported", "a database of Tablestore has no properties: its name is all there is to it");
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade) {
+    ObjectNode request = place.request("drop_database").put("database", one(namespace)).put("cascade", cascade);
+    return PythonSide.ask(request).asBoolean();
+  }
+
+  @Override
+  public Identifier[] listTables(String[] namespace) {
+    List<Identifier> found = new ArrayList<>();
+    JsonNode names = PythonSide.ask(place.request("list_tables").put("database", one(namespace)));
+    names.forEach(name -> found.add(Identifier.of(namespace, name.asText())));
+    return found.toArray(new Identifier[0]);
+  }
+
+  @Override
+  public Table loadTable(Identifier ident) {
+    return loaded(ident, request("load_table", ident));
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, String version) {
+    return loaded(ident, request("load_table", ident).put("version", version));
+  }
+
+  @Override
+  public Table loadTable(Identifier ident, long microseconds) {
+    return loaded(ident, request("load_table", ident).put("microseconds", microseconds));
+  }
+
+  @Override
+  public Table createTable(Identifier ident, TableInfo info) {
+    ObjectNode request = request("create_table", ident);
+    request.put("schema", info.schema().json());
+    ArrayNode partitions = request.putArray("partition_by");
+    for (Transform transform : info.partitions()) {
+      partitions.add(columnOf(transform));
+    }
+    ArrayNode key = request.putArray("primary_key");
+    for (Constraint constraint : info.constraints()) {
+      for (String column : keyOf(constraint)) {
+        key.add(column);
+      }
+    }
+    put(request.putObject("properties"), info.properties());
+    return loaded(ident, request);
+  }
+
+  @Override
+  public Table alterTable(Identifier ident, TableChange... changes) {
+    ObjectNode request = request("alter_table", ident);
+    ArrayNode listed = request.putArray("changes");
+    for (TableChange change : changes) {
+      TableChanges.describe(change, listed.addObject());
+    }
+    return loaded(ident, request);
+  }
+
+  @Override
+  public boolean dropTable(Identifier ident) {
+    return PythonSide.ask(request("drop_table", ident)).asBoolean();
+  }
+
+  @Override
+  public boolean purgeTable(Identifier ident) {
+    return dropTable(ident); // a dropped table's files are removed at once
+  }
+
+  @Override
+  public void renameTable(Identifier from, Identifier to) {
+    ObjectNode request = request("rename_table", from);
+    PythonSide.ask(request.put("new_database", one(to.namespace())).put("new_table", to.name()));
+  }
+
+  @Override
+  public UnboundProcedure loadProcedure(Identifier ident) {
+    return new Procedure(place, PythonSide.ask(place.request("load_procedure").put("procedure", ident.name())));
+  }
+
+  @Override
+  public Identifier[] listProcedures(String[] namespace) {
+    List<Identifier> found = new ArrayList<>();
+    if (namespace.length == 1 && namespace[0].equals(PROCEDURES)) {
+      JsonNode names = PythonSide.ask(place.request("list_procedures"));
+      names.forEach(name -> found.add(Identifier.of(namespace, name.asText())));
+    }
+    return found.toArray(new Identifier[0]);
+  }
+
+  private Table loaded(Identifier ident, ObjectNode request) {
+    return TablestoreTable.of(place, one(ident.namespace()), ident.name(), PythonSide.ask(request));
+  }
+
+  private ObjectNode request(String operation, Identifier ident) {
+    return place.request(operation, one(ident.namespace()), ident.name());
+  }
+
+  private String one(String[] namespace) {
+    if (namespace.length == 1) {
+      return namespace[0];
+    }
+    throw Refusals.plain(
+        "bad-name",
+        "a table of Tablestore is in one database: write " + place.catalog() + ".database.table, and not "
+            + String.join(".", namespace));
+  }
+
+  private static String columnOf(Transform transform) {
+    NamedReference[] columns = transform.references();
+    if (transform.name().equals("identity") && columns.length == 1 && columns[0].fieldNames().length == 1) {
+      return columns[0].fieldNames()[0];
+    }
+    throw Refusals.plain(
+        "unsupported",
+        "PARTITIONED BY takes columns, and not " + transform.describe()
+            + (transform.name().equals("bucket") ? ": the option bucket says into how many buckets rows go" : ""));
+  }
+
+  private static List<String> keyOf(Constraint constraint) {
+    if (!(constraint instanceof PrimaryKey key)) {
+      throw Refusals.plain("unsupported", "of constraints a table has only its PRIMARY KEY: " + constraint.toDDL());
+    }
+    List<String> names = new ArrayList<>();
+    for (NamedReference column : key.columns()) {
+      names.add(String.join(".", column.fieldNames()));
+    }
+    return names;
+  }
+
+  private static void put(ObjectNode node, Map<String, String> values) {
+    values.forEach(node::put);
+  }
+
+  static Map<String, String> texts(JsonNode node) {
+    Map<String, String> found = new HashMap<>();
+    node.properties().forEach(entry -> found.put(entry.getKey(), entry.getValue().asText()));
+    return found;
+  }
+}

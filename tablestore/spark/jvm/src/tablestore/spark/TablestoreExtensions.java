@@ -1,0 +1,17 @@
+package tablestore.spark;
+
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.runtime.AbstractFunction1;
+import scala.runtime.BoxedUnit;
+
+/** Tablestore's rules for a session, by {@code spark.sql.extensions}. */
+public final class TablestoreExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  @Override
+  public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
+    extensions.injectPostHocResolutionRule(session -> new RowLevelWrites());
+    extensions.injectParser((session, parser) -> new StatementParser((SparkSession) session, parser));
+    return BoxedUnit.UNIT;
+  }
+}

@@ -1,0 +1,299 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
+import java.util.EnumSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.SupportsPartitionManagement;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
+import org.apache.spark.sql.connector.catalog.constraints.Constraint;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table at the version that it had when a statement named it.
+ *
+ * <p>Where a statement reads it, {@link NativeReads} puts Delta's own relation in its place, so it has no scan. Where
+ * a statement writes it, the rows go to Python as a DataFrame.
+ */
+final class TablestoreTable
+    implements SupportsRead,
+        SupportsWrite,
+        SupportsRowLevelOperations,
+        SupportsPartitionManagement,
+        TruncatableTable {
+  private final Place place;
+  private final String database;
+  private final String table;
+  private final JsonNode description;
+  private final StructType schema;
+
+  private TablestoreTable(Place place, String database, String table, JsonNode description, StructType schema) {
+    this.place = place;
+    this.database = database;
+    this.table = table;
+    this.description = description;
+    this.schema = schema;
+  }
+
+  /**
+   * Makes a table of what Python says of it.
+   *
+   * @param description {@code schema}, {@code partition_by}, {@code primary_key}, {@code properties}; {@code table_id},
+   *     {@code location}, {@code version}; {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this version; and {@code plain},
+   *     whether Delta's relation of the location has all rows
+   */
+  static TablestoreTable of(Place place, String database, String table, JsonNode description) {
+    StructType schema = (StructType) DataType.fromJson(description.get("schema").asText());
+    return new TablestoreTable(place, database, table, description, schema);
+  }
+
+  /** Returns this table as the target of rows that say what each of them does. */
+  TablestoreTable withColumns(StructType columns) {
+    return new TablestoreTable(place, database, table, description, columns);
+  }
+
+  ObjectNode request(String operation) {
+    return place.request(operation, database, table).put("table_id", id());
+  }
+
+  String location() {
+    return description.get("location").asText();
+  }
+
+  long versionNumber() {
+    return description.get("version").asLong();
+  }
+
+  boolean isPinned() {
+    return description.get("pinned").asBoolean();
+  }
+
+  boolean isPlain() {
+    return description.get("plain").asBoolean();
+  }
+
+  List<String> primaryKey() {
+    return names("primary_key");
+  }
+
+  /** Returns how many times a statement is planned again because the rows that it read have changed. */
+  int replans() {
+    return description.get("replans").asInt();
+  }
+
+  /** Returns whether a plan for this version is one for another version, too. */
+  boolean canReadAt(JsonNode other) {
+    return other.get("plain").asBoolean()
+        && other.get("schema").equals(description.get("schema"))
+        && other.get("table_id").equals(description.get("table_id"));
+  }
+
+  /** Reads again what {@code CACHE TABLE} has kept of the table. */
+  void renewCaches(org.apache.spark.sql.SparkSession session) {
+    SparkSession classic = (SparkSession) session;
+    classic.sharedState().cacheManager().recacheByPath(classic, location());
+  }
+
+  StructType structType() {
+    return schema;
+  }
+
+  @Override
+  public String name() {
+    return place.catalog() + "." + database + "." + table;
+  }
+
+  @Override
+  public String id() {
+    return description.get("table_id").asText();
+  }
+
+  @Override
+  public String version() {
+    return description.get("version").asText();
+  }
+
+  @Override
+  public Column[] columns() {
+    return CatalogV2Util.structTypeToV2Columns(schema, false);
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return names("partition_by").stream().map(Expressions::identity).toArray(Transform[]::new);
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return TablestoreCatalog.texts(description.get("properties"));
+  }
+
+  @Override
+  public Constraint[] constraints() {
+    List<String> key = primaryKey();
+    if (key.isEmpty()) {
+      return new Constraint[0];
+    }
+    NamedReference[] columns = key.stream().map(Expressions::column).toArray(NamedReference[]::new);
+    return new Constraint[] {Constraint.primaryKey(table + "_pk", columns).enforced(false).build()};
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return EnumSet.of(
+        TableCapability.BATCH_READ,
+        TableCapability.V1_BATCH_WRITE,
+        TableCapability.TRUNCATE,
+        TableCapability.OVERWRITE_BY_FILTER,
+        TableCapability.OVERWRITE_DYNAMIC);
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return NoScan.of(schema); // DESCRIBE asks for one
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+    return new TablestoreWrite(this, info.options());
+  }
+
+  @Override
+  public RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo info) {
+    JsonNode refusal = description.get("refused").get(info.command().name());
+    if (refusal != null) {
+      String message = info.command() + " of " + name() + " is not possible: " + refusal.get("message").asText();
+      throw Refusals.plain(refusal.get("code").asText(), message);
+    }
+    return () -> new KeyedOperation(this, info.command());
+  }
+
+  @Override
+  public boolean truncateTable() {
+    PythonSide.ask(request("truncate"));
+    renewCaches(org.apache.spark.sql.SparkSession.active());
+    return true;
+  }
+
+  @Override
+  public StructType partitionSchema() {
+    StructType found = new StructType();
+    for (String name : names("partition_by")) {
+      found = found.add(schema.fields()[schema.fieldIndex(name)]);
+    }
+    return found;
+  }
+
+  @Override
+  public InternalRow[] listPartitionIdentifiers(String[] columns, InternalRow wanted) {
+    StructField[] fields = partitionSchema().fields();
+    List<InternalRow> found = new ArrayList<>();
+    for (JsonNode texts : PythonSide.ask(request("list_partitions"))) {
+      Object[] values = new Object[fields.length];
+      for (int i = 0; i < fields.length; i++) {
+        values[i] = Values.internal(texts.get(i).isNull() ? null : texts.get(i).asText(), fields[i].dataType());
+      }
+      InternalRow partition = new GenericInternalRow(values);
+      if (isIn(partition, columns, wanted)) {
+        found.add(partition);
+      }
+    }
+    return found.toArray(new InternalRow[0]);
+  }
+
+  private boolean isIn(InternalRow partition, String[] columns, InternalRow wanted) {
+    StructType partitions = partitionSchema();
+    for (int i = 0; i < columns.length; i++) {
+      int column = partitions.fieldIndex(columns[i]);
+      DataType type = partitions.fields()[column].dataType();
+      if (!Objects.equals(partition.get(column, type), wanted.get(i, type))) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  @Override
+  public boolean dropPartition(InternalRow partition) {
+    ObjectNode request = request("drop_partition");
+    ObjectNode values = request.putObject("partition");
+    StructField[] fields = partitionSchema().fields();
+    for (int i = 0; i < fields.length; i++) {
+      values.put(fields[i].name(), Values.text(partition.get(i, fields[i].dataType()), fields[i].dataType()));
+    }
+    PythonSide.ask(request);
+    renewCaches(org.apache.spark.sql.SparkSession.active());
+    return true;
+  }
+
+  @Override
+  public boolean truncatePartition(InternalRow partition) {
+    return dropPartition(partition);
+  }
+
+  @Override
+  public void createPartition(InternalRow partition, Map<String, String> properties) {
+    throw Refusals.plain("add-partition", "a partition of " + name() + " is there as soon as it has rows: INSERT them");
+  }
+
+  @Override
+  public Map<String, String> loadPartitionMetadata(InternalRow partition) {
+    return Map.of();
+  }
+
+  @Override
+  public void replacePartitionMetadata(InternalRow partition, Map<String, String> properties) {
+    throw Refusals.plain("unsupported", "a partition of " + name() + " has no properties of its own");
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof TablestoreTable that
+        && place.equals(that.place)
+        && description.equals(that.description)
+        && schema.equals(that.schema);
+  }
+
+  @Override
+  public int hashCode() {
+    return description.hashCode();
+  }
+
+  private List<String> names(String field) {
+    List<String> found = new ArrayList<>();
+    description.get(field).forEach(name -> found.add(name.asText()));
+    return found;
+  }
+
+  /** Says which columns a read would have, and reads nothing: {@link NativeReads} replaces what it stands for. */
+  record NoScan(StructType readSchema) implements Scan {
+    static ScanBuilder of(StructType schema) {
+      return () -> new NoScan(schema);
+    }
+  }
+}

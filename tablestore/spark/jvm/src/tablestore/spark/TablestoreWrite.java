@@ -1,0 +1,117 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.write.SupportsOverwriteV2;
+import org.apache.spark.sql.connector.write.V1Write;
+import org.apache.spark.sql.connector.write.Write;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.sources.InsertableRelation;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** A write of a DataFrame as one commit, which Python makes. */
+final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableRelation {
+  /** The option of a write that replaces the partitions which its rows have. */
+  static final String DYNAMIC = "tablestore.dynamic-overwrite";
+
+  /** The option of a write whose rows were worked out from a version of the table itself. */
+  static final String READ_VERSION = "tablestore.read-version";
+
+  /** The option of a write whose rows may be deletes, of which only the key is there. */
+  static final String DELETES = "tablestore.deletes";
+
+  private final TablestoreTable table;
+  private final ObjectNode request;
+
+  TablestoreWrite(TablestoreTable table, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.request = table.request("write");
+    if (options.getBoolean(DYNAMIC, false)) {
+      request.put("overwrite", "dynamic");
+    }
+    if (options.containsKey(READ_VERSION)) {
+      request.put("if_version", options.getLong(READ_VERSION, -1));
+      request.put("deletes", options.getBoolean(DELETES, false));
+    }
+  }
+
+  @Override
+  public WriteBuilder truncate() {
+    request.put("overwrite", "all");
+    return this;
+  }
+
+  @Override
+  public WriteBuilder overwrite(Predicate[] predicates) {
+    ArrayNode partition = request.put("overwrite", "partition").putArray("partition");
+    for (Predicate predicate : predicates) {
+      if (predicate.name().equals("ALWAYS_TRUE")) {
+        return truncate();
+      }
+      addEquality(predicate, partition.addObject());
+    }
+    return this;
+  }
+
+  @Override
+  public Write build() {
+    return this;
+  }
+
+  @Override
+  public InsertableRelation toInsertableRelation() {
+    return this;
+  }
+
+  @Override
+  public void insert(Dataset<Row> rows, boolean overwrite) {
+    SparkSession session = (SparkSession) rows.sparkSession();
+    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().analyzed();
+    Dataset<Row> current = rows;
+    for (int left = table.replans(); ; left--) {
+      JsonNode answer = PythonSide.give(request, session, current);
+      if (!answer.has("changed")) {
+        break;
+      }
+      current = left > 0 ? reread(plan, session) : null;
+      if (current == null) {
+        throw Refusals.of(answer.get("changed"));
+      }
+    }
+    table.renewCaches(session);
+  }
+
+  /** Plans the rows again over the newest version; returns null if that cannot be done. */
+  private Dataset<Row> reread(LogicalPlan plan, SparkSession session) {
+    JsonNode newest = PythonSide.ask(table.request("load_table"));
+    if (!table.canReadAt(newest)) {
+      return null;
+    }
+    LogicalPlan again = Rereads.at(plan, session, table.location(), newest.get("version").asLong());
+    if (again == null) {
+      return null;
+    }
+    request.put("if_version", newest.get("version").asLong());
+    return org.apache.spark.sql.classic.Dataset.ofRows(session, again);
+  }
+
+  private static void addEquality(Predicate predicate, ObjectNode node) {
+    Expression[] sides = predicate.children();
+    boolean equality = predicate.name().equals("=") || predicate.name().equals("<=>");
+    if (equality && sides[0] instanceof NamedReference column && sides[1] instanceof Literal<?> value) {
+      node.put("column", column.fieldNames()[0]);
+      node.put("value", Values.text(value.value(), value.dataType()));
+    } else {
+      throw Refusals.plain("unsupported", "a write replaces whole partitions, not rows where " + predicate.describe());
+    }
+  }
+}

@@ -1,0 +1,12 @@
+"""SQL: a table store as a catalog of Spark, ``spark.sql.catalog.<name> = tablestore.spark.TablestoreCatalog``.
+
+Spark calls Java, which is in ``tablestore/spark/jvm``; that asks this package, which decides everything (decision 102).
+
+    bridge      answers Java's requests
+    process     a Python process for JVMs without a Python driver
+    places      the table stores that sessions name
+    statements  what each request does
+    columns     schemas and changes of columns, as Spark describes them
+    procedures  ``CALL catalog.sys.<name>(…)``
+    jar         the Java classes, compiled
+"""

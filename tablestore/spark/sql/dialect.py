@@ -1,0 +1,159 @@
+"""Statements that Spark's grammar lacks, rewritten into some that it has. Pure: text to text.
+
+    SELECT … FROM shop.orders$files                  the name in backticks
+    CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
+    ALTER TABLE shop.orders COMPACT                  CALL lake.sys.compact(…) (FLIP-188)
+    DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
+    DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
+
+A statement about a table of another catalog stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import Token, TokenType
+
+from filestore.errors import Unsupported
+
+__all__ = ["Names", "rewritten"]
+
+_NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What names without a catalog stand for.
+
+    Attributes:
+        catalogs: The catalogs of table stores in this session.
+        catalog: The current catalog.
+        database: The current database; empty if there is none.
+    """
+
+    catalogs: frozenset[str]
+    catalog: str
+    database: str
+
+
+def rewritten(statement: str, names: Names) -> str:
+    """Returns the statement as Spark parses it.
+
+    Raises:
+        Unsupported: a clause that is understood and cannot be done.
+    """
+    try:
+        tokens = sqlglot.tokenize(statement, dialect="spark")
+    except TokenError:
+        return statement  # Spark says what is wrong with it
+    words = [token.text.upper() for token in tokens[:3]]
+    if words[:2] == ["ALTER", "TABLE"]:
+        statement = _alter(statement, tokens, names)
+    elif words[:1] == ["CREATE"] and "TABLE" in words:
+        statement = _create(statement, tokens, names)
+    elif words[:1] in (["DESCRIBE"], ["DESC"]) and words[1:2] in (["DETAIL"], ["HISTORY"]):
+        statement = _describe(statement, tokens, names, words[1].lower())
+    return _system_tables(statement)
+
+
+def _system_tables(statement: str) -> str:
+    """Puts each name ``t$files`` into backticks."""
+    tokens = sqlglot.tokenize(statement, dialect="spark")
+    parts: list[str] = []
+    done = 0
+    for table, dollar, system in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        if dollar.text != "$" or dollar.start != table.end + 1 or system.start != dollar.end + 1:
+            continue
+        if table.token_type not in _NAMES or statement[table.start] == "`":
+            continue
+        parts += [statement[done : table.start], f"`{table.text}${system.text}`"]
+        done = system.end + 1
+    return "".join([*parts, statement[done:]])
+
+
+def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    begin = next(i for i, token in enumerate(tokens) if token.text.upper() == "TABLE") + 1
+    if [token.text.upper() for token in tokens[begin : begin + 3]] == ["IF", "NOT", "EXISTS"]:
+        begin += 3
+    if _table(tokens, begin, names) is None:
+        return statement
+    depth = 0
+    for token, following in zip(tokens[begin:], tokens[begin + 1 :], strict=False):
+        depth += (token.text == "(") - (token.text == ")")
+        if depth == 0 and token.token_type is TokenType.ALIAS:
+            break  # the query of AS may have a WITH of its own
+        if depth == 0 and token.token_type is TokenType.WITH and following.text == "(":
+            return f"{statement[: token.start]}TBLPROPERTIES{statement[token.end + 1 :]}"
+    return statement
+
+
+def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    table = _table(tokens, 2, names)
+    if table is None or tokens[-1].text.upper() != "COMPACT":
+        return statement
+    if len(tokens) > table.end + 1:
+        raise Unsupported(
+            "ALTER TABLE … COMPACT takes a whole table: leave PARTITION out. Buckets that need no compaction are left "
+            "alone",
+            code="compact-partition",
+        )
+    return f"CALL {table.call('compact')}, full => true)"
+
+
+def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) -> str:
+    extended = len(tokens) > 2 and tokens[2].text.upper() == "EXTENDED"
+    table = _table(tokens, 3 if extended else 2, names)
+    if table is None or (extended and what == "history"):
+        return statement
+    if len(tokens) > table.end:
+        raise Unsupported(
+            f"DESCRIBE {what.upper()} takes a table and nothing else; the partitions are in its system table "
+            f"{table.name}$partitions",
+            code="describe-partition",
+        )
+    return f"CALL {table.call(f'describe_{what}')})"
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """A table of ours that a statement names.
+
+    Attributes:
+        catalog: Its catalog.
+        name: ``database.table``.
+        end: The number of the token behind its name.
+    """
+
+    catalog: str
+    name: str
+    end: int
+
+    def call(self, procedure: str) -> str:
+        """The beginning of a call with this table as argument."""
+        literal = self.name.replace("\\", "\\\\").replace("'", "\\'")
+        return f"`{self.catalog.replace('`', '``')}`.sys.{procedure}(table => '{literal}'"
+
+
+def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:
+    """Reads a name; returns None if it is none, or not one of ours."""
+    parts: list[str] = []
+    end = begin
+    while end < len(tokens):
+        parts.append(tokens[end].text)
+        end += 1
+        if end + 1 >= len(tokens) or tokens[end].token_type is not TokenType.DOT:
+            break
+        end += 1
+    if len(parts) == 3 and parts[0] in names.catalogs:
+        return _Table(parts[0], f"{parts[1]}.{parts[2]}", end)
+    if names.catalog not in names.catalogs:
+        return None
+    if len(parts) == 2:
+        return _Table(names.catalog, f"{parts[0]}.{parts[1]}", end)
+    if len(parts) == 1 and names.database:
+        return _Table(names.catalog, f"{names.database}.{parts[0]}", end)
+    return None

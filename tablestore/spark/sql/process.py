@@ -1,0 +1,39 @@
+"""A Python process for a JVM that has no Python driver: it answers until its standard input ends.
+
+``PythonProcess.java`` starts it, with the port and the secret of a Py4J server in the environment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from pyspark import SparkConf, SparkContext
+from pyspark.java_gateway import launch_gateway
+from pyspark.serializers import CPickleSerializer
+from pyspark.sql import SparkSession
+
+from tablestore.spark.sql.bridge import start_bridge
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Takes over the JVM's SparkContext, and answers."""
+    gateway = launch_gateway()  # type: ignore[no-untyped-call]
+    jvm = gateway.jvm
+    assert jvm is not None
+    session = jvm.org.apache.spark.sql.classic.SparkSession.active()
+    java_context = jvm.org.apache.spark.api.java.JavaSparkContext(session.sparkContext())
+    conf = SparkConf(_jvm=jvm, _jconf=java_context.getConf())
+    context = SparkContext(gateway=gateway, jsc=java_context, conf=conf, serializer=CPickleSerializer())
+    SparkSession(context, session)
+    # at the JVM's end it would print that the connection broke
+    context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+    start_bridge(context)
+    sys.stdin.read()
+    os._exit(0)  # the JVM is gone: what PySpark would do at exit needs it
+
+
+if __name__ == "__main__":
+    main()

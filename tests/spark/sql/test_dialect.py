@@ -1,0 +1,76 @@
+"""Statements of ours that become statements of Spark; those of others stay as they are."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filestore.errors import Unsupported
+from tablestore.spark.sql.dialect import Names, rewritten
+
+ELSEWHERE = Names(frozenset({"lake", "my lake"}), "spark_catalog", "default")
+HERE = Names(frozenset({"lake"}), "lake", "shop")
+
+
+@pytest.mark.parametrize(
+    ("statement", "expected"),
+    [
+        ("SELECT * FROM lake.shop.t$files f -- t$x", "SELECT * FROM lake.shop.`t$files` f -- t$x"),
+        (
+            "SELECT 't$files', `t$files` FROM a$snapshots, b$tags",
+            "SELECT 't$files', `t$files` FROM `a$snapshots`, `b$tags`",
+        ),
+        ("select $1 from t where a = $b", "select $1 from t where a = $b"),
+        ("ALTER TABLE lake.shop.t COMPACT", "CALL `lake`.sys.compact(table => 'shop.t', full => true)"),
+        ("alter table `my lake`.shop.`o'x` compact", "CALL `my lake`.sys.compact(table => 'shop.o\\'x', full => true)"),
+        ("ALTER TABLE other.shop.t COMPACT", "ALTER TABLE other.shop.t COMPACT"),
+        ("ALTER TABLE shop.t COMPACT", "ALTER TABLE shop.t COMPACT"),
+        ("ALTER TABLE lake.shop.t ADD COLUMN compact INT", "ALTER TABLE lake.shop.t ADD COLUMN compact INT"),
+        ("DESCRIBE DETAIL lake.shop.t", "CALL `lake`.sys.describe_detail(table => 'shop.t')"),
+        ("desc detail extended lake.shop.t", "CALL `lake`.sys.describe_detail(table => 'shop.t')"),
+        ("DESCRIBE HISTORY lake.shop.t", "CALL `lake`.sys.describe_history(table => 'shop.t')"),
+        ("DESCRIBE HISTORY delta.`/tmp/x`", "DESCRIBE HISTORY delta.`/tmp/x`"),
+        ("DESCRIBE EXTENDED lake.shop.t", "DESCRIBE EXTENDED lake.shop.t"),
+        (
+            "CREATE TABLE lake.shop.t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('bucket' = '4')",
+            "CREATE TABLE lake.shop.t (a INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('bucket' = '4')",
+        ),
+        (
+            "CREATE TABLE IF NOT EXISTS lake.shop.t WITH ('bucket' = '4') AS WITH x AS (SELECT 1) TABLE x",
+            "CREATE TABLE IF NOT EXISTS lake.shop.t TBLPROPERTIES ('bucket' = '4') AS WITH x AS (SELECT 1) TABLE x",
+        ),
+        (
+            "CREATE TABLE lake.shop.t AS WITH (SELECT 1) SELECT 2",
+            "CREATE TABLE lake.shop.t AS WITH (SELECT 1) SELECT 2",
+        ),
+        ("CREATE TABLE other.t (a INT) WITH ('b' = 'c')", "CREATE TABLE other.t (a INT) WITH ('b' = 'c')"),
+        ("SELECT 'never closed", "SELECT 'never closed"),
+        ("", ""),
+    ],
+)
+def test_in_another_catalog(statement: str, expected: str) -> None:
+    assert rewritten(statement, ELSEWHERE) == expected
+
+
+def test_in_a_database_of_ours() -> None:
+    assert rewritten("ALTER TABLE t COMPACT", HERE) == "CALL `lake`.sys.compact(table => 'shop.t', full => true)"
+    assert rewritten("ALTER TABLE more.t COMPACT", HERE) == "CALL `lake`.sys.compact(table => 'more.t', full => true)"
+    assert rewritten("DESCRIBE DETAIL t", HERE) == "CALL `lake`.sys.describe_detail(table => 'shop.t')"
+
+
+@pytest.mark.parametrize(
+    "statement", ["ALTER TABLE lake.a.t PARTITION (p = 1) COMPACT", "DESCRIBE DETAIL lake.a.t PARTITION (p = 1)"]
+)
+def test_partitions_are_refused(statement: str) -> None:
+    with pytest.raises(Unsupported):
+        rewritten(statement, ELSEWHERE)
+
+
+WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "COMPACT", "DETAIL"]
+
+
+@given(st.sampled_from(["SELECT", "SHOW", "MERGE", "EXPLAIN"]), st.lists(st.sampled_from(WORDS), max_size=12))
+def test_what_it_does_not_know_stays(verb: str, parts: list[str]) -> None:
+    statement = f"{verb} {' '.join(parts)}"
+    assert rewritten(statement, ELSEWHERE) == statement
