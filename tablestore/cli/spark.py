@@ -11,9 +11,9 @@ import typer
 from filestore.errors import Unavailable
 from tablestore.cli.arguments import StorageOptions
 from tablestore.cli.output import note, print_lines
-from tablestore.cli.settings import storage_options
+from tablestore.cli.settings import options_of, storage_options
 
-__all__ = ["archive", "settings"]
+__listed_ = ["archive", "settings"]
 
 
 def archive(
@@ -39,16 +39,31 @@ def settings(
         bool, typer.Option("--s3", help="Tables are in S3, and the environment says how to reach it.")
     ] = False,
     storage: StorageOptions = None,
+    catalogs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--sql", metavar="NAME=URI", help="A warehouse or service as a catalog in SQL, such as lake=warehouse."
+        ),
+    ] = None,
 ) -> None:
     """Print the settings that a Spark program needs for tables, for spark-submit --properties-file. Fetches jars."""
     if find_spec("pyspark") is None:
         raise Unavailable("Spark is not installed: pip install 'lakehouse-tablestore[spark]'", code="spark-missing")
     # imported here because Arrow loads slowly, and `--help` should not wait for it
-    from tablestore.spark.settings import TUNED, program_settings
+    from catalog_service.client import is_service, warehouse_location
+    from tablestore.spark.settings import TUNED, catalog_settings, program_settings
+    from tablestore.spark.sql.jar import sql_jar
 
+    named = {
+        name: uri if is_service(uri) else warehouse_location(uri)  # the program may run in another folder
+        for name, uri in options_of(catalogs or (), "--sql").items()
+    }
+    if named:
+        sql_jar()
     reached = storage_options(storage)
     needed = program_settings(packages, reached if s3 or reached else None)
-    print_lines([f"{name} {_property(value)}" for name, value in {**TUNED, **needed}.items()])
+    listed = {**TUNED, **needed, **catalog_settings(named)}
+    print_lines([f"{name} {_property(value)}" for name, value in listed.items()])
 
 
 def _property(value: str) -> str:

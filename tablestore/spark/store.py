@@ -129,6 +129,13 @@ class SparkStore:
         """
         return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, if_version)
 
+    def write_read(self, name: str, df: DataFrame, overwrite: Overwrite, version: int) -> Snapshot:
+        """Writes rows that were worked out from any rows of a version: none of the table may have changed since.
+
+        It is for statements of SQL that read the table that they write. Errors are those of `write` with `if_version`.
+        """
+        return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, version, whole=True)
+
     def read(
         self,
         name: str,
@@ -341,10 +348,13 @@ class SparkStore:
         overwrite: Overwrite,
         app: AppVersion | None,
         if_version: int | None = None,
+        *,
+        whole: bool = False,
     ) -> Snapshot:
         definition = writer.table.definition
+        rows = spark_runner(df, definition)
         snapshot = writer.table.write(
-            spark_runner(df, definition), overwrite=overwrite, app=app, retries=True, if_version=if_version
+            rows, overwrite=overwrite, app=app, retries=True, if_version=if_version, whole=whole
         )
         writer.compaction.after_commit(definition)
         return snapshot

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from enum import Enum
 
 from filestore.changelog.images import recorded
 from filestore.commit.conflict import Rebase
@@ -43,7 +44,7 @@ from tablestore.recovering.recovery import Recovery
 from tablestore.writing.overwrite import Drop, Replacement
 from tablestore.writing.write_job import WriteJob, WriteRunner
 
-__all__ = ["READ_CHANGED", "Terms", "Write", "WriterTable", "read_changed"]
+__all__ = ["READ_CHANGED", "Read", "Terms", "Write", "WriterTable", "read_changed"]
 
 READ_CHANGED = "read-changed"
 """The code of the conflict of a write whose rows were worked out from rows that others changed first."""
@@ -75,6 +76,16 @@ class WriterTable:
     changes: ChangeRunner
 
 
+class Read(Enum):
+    """What of the version on which a write begins was read to work its rows out, and must not have changed."""
+
+    NOTHING = "nothing"
+    ROWS = "rows"
+    """The rows of the keys that it writes, or of the partitions that it replaces."""
+    TABLE = "table"
+    """Any row of the table."""
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """What a caller asks of a write.
@@ -82,13 +93,12 @@ class Terms:
     Attributes:
         app: The caller's own number of the write.
         retries: The runner may try a task more than once.
-        read: The rows were worked out from the version on which the write begins: the commit holds only if the rows
-            that it supersedes are still those of that version.
+        read: What the rows were worked out from: the commit holds only if that is still as it was.
     """
 
     app: AppVersion | None = None
     retries: bool = False
-    read: bool = False
+    read: Read = Read.NOTHING
 
 
 class Write(CommitAttempt):
@@ -153,6 +163,10 @@ class Write(CommitAttempt):
             yield self
 
     @property
+    def _reads(self) -> bool:
+        return self._read is not Read.NOTHING
+
+    @property
     def _nothing_to_do(self) -> bool:
         if self._drop is None:
             return False
@@ -181,8 +195,9 @@ class Write(CommitAttempt):
             log=LogChanges(transactions=tuple(self._transactions), ended=self._table.recovery.ended),
             premises=Premises(
                 slots=self._slots_looked_up(),
-                replaced_slots=self._read and self._replacing is not None,
-                rows_read=self._read,
+                all_slots=self._read is Read.TABLE,
+                replaced_slots=self._reads and self._replacing is not None,
+                rows_read=self._reads,
             ),
             app=self._app,
         )
@@ -236,7 +251,7 @@ class Write(CommitAttempt):
             return self._drop.touches(self.base)
         if self._replacing is not None or not self.base.definition.primary_key:
             return frozenset()
-        if self._read:
+        if self._reads:
             return frozenset(result.slot for result in self._result.results)
         return frozenset(result.slot for result in self._result.results if not result.runs)
 
@@ -244,7 +259,7 @@ class Write(CommitAttempt):
 
     def rebase(self, proposal: Proposal, state: TableState, changed: Rebase) -> Proposal:
         """Looks keys up again in changed slots; a result that cannot be adapted to changed rows is a conflict."""
-        if self._read and changed.rows_changed and self._any_change_counts(state):
+        if self._reads and changed.rows_changed and self._any_change_counts(state):
             raise read_changed(self.base.version, state.version)
         if self._replacing is not None:
             if rows := changed.rows_changed & proposal.premises.slots:
@@ -264,6 +279,8 @@ class Write(CommitAttempt):
 
     def _any_change_counts(self, state: TableState) -> bool:
         """Whether a changed row anywhere in the slots counts as one of those that were read."""
+        if self._read is Read.TABLE:
+            return True
         definition = state.definition
         looks_up = definition.primary_key and self._replacing is None and not definition.merges_on_read
         return not looks_up or rests_on_rows(definition, logged=self._log is not None)
@@ -303,7 +320,7 @@ class Write(CommitAttempt):
     ) -> None:
         """Refuses a write whose rows rest on rows that have changed. Keys that had no row count, too."""
         self._stored, before = stored, self._stored
-        if not self._read:
+        if not self._reads:
             return
         table = self._filestore.table_files(state)
         earlier = {result.slot: result for result in former.results}

@@ -25,7 +25,7 @@ from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import WriterExpiry
 from tablestore.writing.overwrite import Drop, Overwrite, check_condition, replacement
 from tablestore.writing.rollback import rollback
-from tablestore.writing.write import Terms, Write, WriterTable, read_changed
+from tablestore.writing.write import Read, Terms, Write, WriterTable, read_changed
 from tablestore.writing.write_job import WriteRunner
 
 __all__ = ["TableWriter"]
@@ -79,6 +79,7 @@ class TableWriter:
         retries: bool = False,
         base: TableState | None = None,
         if_version: int | None = None,
+        whole: bool = False,
     ) -> Snapshot:
         """Writes the runner's rows as one commit.
 
@@ -90,6 +91,7 @@ class TableWriter:
                 transactions open.
             base: The newest version, if the caller has just read it.
             if_version: The version from which the rows were worked out (see `tablestore.Table.write`).
+            whole: They were worked out from rows of other keys, too: none of the table may have changed since.
 
         Raises:
             InvalidRequest: rows that do not fit; nothing was changed.
@@ -98,9 +100,11 @@ class TableWriter:
         """
         if if_version is not None:
             base = self._filestore.state(if_version)
-            check_condition(base.definition, overwrite)
+            if not whole:
+                check_condition(base.definition, overwrite)
 
-        terms = Terms(app, retries, read=if_version is not None)
+        read = Read.NOTHING if if_version is None else Read.TABLE if whole else Read.ROWS
+        terms = Terms(app, retries, read)
 
         def begin(base: TableState) -> Write:
             if if_version not in (None, base.version):  # a conflict that a write without a condition survives

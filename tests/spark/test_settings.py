@@ -155,6 +155,20 @@ def test_the_jar_of_sql_comes_with_its_extension(monkeypatch: pytest.MonkeyPatch
     ]
 
 
+def test_the_command_names_catalogs_for_sql(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(module, "delta_jars", list)
+    monkeypatch.setattr("tablestore.spark.sql.jar._JAR", tmp_path / "sql.jar")
+    monkeypatch.chdir(tmp_path)
+    asked = ["spark-settings", "--sql", "lake=warehouse", "--sql", "far=http://127.0.0.1:8080"]
+    refused = CliRunner().invoke(app, asked)
+    assert "no-sql-jar" in refused.output or getattr(refused.exception, "code", "") == "no-sql-jar"
+    (tmp_path / "sql.jar").touch()
+    found = CliRunner().invoke(app, asked).stdout.splitlines()
+    assert "spark.sql.catalog.lake tablestore.spark.TablestoreCatalog" in found
+    assert f"spark.sql.catalog.lake.uri {tmp_path}/warehouse" in found
+    assert "spark.sql.catalog.far.uri http://127.0.0.1:8080" in found
+
+
 def test_settings_name_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "delta_jars", list)
     monkeypatch.setattr(module, "s3a_jars", list)

@@ -251,7 +251,10 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
     if request.get("deletes") and definition.sequence_field is not None:
         rows = _with_sequence(rows, store.read(_name(request), request["if_version"]), definition)
     try:
-        snapshot = store.write(_name(request), rows, _overwrite(request), if_version=request.get("if_version"))
+        if request.get("reads_whole"):
+            snapshot = store.write_read(_name(request), rows, _overwrite(request), request["if_version"])
+        else:
+            snapshot = store.write(_name(request), rows, _overwrite(request), if_version=request.get("if_version"))
     except Conflict as conflict:
         if conflict.code != READ_CHANGED:
             raise

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tablestore import Store, Table
+from tablestore.spark.sql.statements import write
 from tests.spark.sql.conftest import Sql
 from tests.tables import assert_healthy
 
@@ -314,3 +316,72 @@ def test_partitions(sql: Sql) -> None:
         sql("ALTER TABLE lake.shop.days DROP PARTITION (day = DATE'2030-01-01', who = 'a')")
     with pytest.raises(AnalysisException, match="as soon as it has rows"):
         sql("ALTER TABLE lake.shop.days ADD PARTITION (day = DATE'2030-01-01', who = 'a')")
+
+
+@pytest.fixture
+def others(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
+    """What others do, one at a time, right before a statement that is planned already writes its rows."""
+    waiting: list[Callable[[], object]] = []
+
+    def late(*arguments: Any) -> Any:
+        if waiting:
+            waiting.pop(0)()
+        return write(*arguments)
+
+    monkeypatch.setattr("tablestore.spark.sql.bridge.write", late)
+    return waiting
+
+
+def test_a_statement_that_reads_all_rows_sees_those_of_others(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    """It is planned again even if others have changed no key that it writes."""
+    others.append(lambda: orders.write([{"id": 99, "name": "z", "v": 1000}]))
+    sql("UPDATE lake.shop.orders SET v = (SELECT max(v) FROM lake.shop.orders) WHERE id = 1")
+    assert not others
+    assert everything(sql) == [(1, "a", 1000), (2, "b", 20), (3, None, None), (99, "z", 1000)]
+    others.append(lambda: orders.write([{"id": 99, "_kind": "-D"}, {"id": 4, "name": "d", "v": 4, "_kind": "+I"}]))
+    sql(
+        "MERGE INTO lake.shop.orders t USING lake.shop.orders s ON t.id = s.id WHEN MATCHED THEN UPDATE SET v = t.v + 1"
+    )
+    assert everything(sql) == [(1, "a", 1001), (2, "b", 21), (3, None, None), (4, "d", 5)]
+
+
+def test_an_update_of_other_keys_is_not_planned_again(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    others.append(lambda: orders.write([{"id": 3, "name": "c", "v": 30}]))
+    sql("UPDATE lake.shop.orders SET v = v + 1 WHERE id < 3")
+    assert everything(sql) == [(1, "a", 11), (2, "b", 21), (3, "c", 30)]
+    assert orders.filestore.state().version == 3
+
+
+def test_a_row_that_meets_the_condition_meanwhile_is_updated_or_left_as_a_whole(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    others.append(lambda: orders.write([{"id": 2, "name": "B", "v": 21}]))
+    sql("UPDATE lake.shop.orders SET v = v * 2 WHERE name = 'b'")
+    assert everything(sql) == [(1, "a", 10), (2, "B", 21), (3, None, None)]
+    others += [
+        lambda: orders.write([{"id": 1, "name": "a", "v": 11}]),
+        lambda: orders.write([{"id": 1, "_kind": "-D"}]),
+    ]
+    sql("DELETE FROM lake.shop.orders WHERE id = 1 AND v > 5")
+    assert everything(sql) == [(2, "B", 21), (3, None, None)]
+
+
+def test_an_overwrite_of_a_table_by_itself_loses_no_row_of_others(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    others.append(lambda: orders.write([{"id": 4, "name": "d", "v": 40}]))
+    sql("INSERT OVERWRITE lake.shop.orders SELECT id, name, v + 1 FROM lake.shop.orders")
+    assert everything(sql) == [(1, "a", 11), (2, "b", 21), (3, None, None), (4, "d", 41)]
+
+
+def test_columns_that_change_meanwhile_are_a_conflict(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    others.append(lambda: (orders.alter("ADD COLUMN more INT"), orders.write([{"id": 1, "name": "x"}])))
+    with pytest.raises(AnalysisException, match="read-changed"):
+        sql("UPDATE lake.shop.orders SET v = 0 WHERE id = 1")
+    assert sql("SELECT * FROM lake.shop.orders WHERE id = 1") == [(1, "x", None, None)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from filestore.errors import Conflict, InvalidRequest
 from filestore.storage.local import LocalStorage
 from tablestore import Store, Table
+from tablestore.writing.given_rows import GivenRows
 from tests.faults import Call, FaultyStorage
 from tests.opened import again
 from tests.tables import assert_healthy
@@ -183,3 +185,15 @@ def test_no_increment_is_lost(steps: list[tuple[int, list[int], int]], options: 
                 table.compact(full=True)
             read[renewed % 3] = table.filestore.state().version
             assert values(table) == expected
+
+
+def test_rows_that_were_worked_out_from_the_whole_table(store: Store) -> None:
+    """Statements of SQL write like this if they read other rows of the table than those that they write."""
+    table = table_of(store, {"bucket": "2"})
+    given = GivenRows(pa.table({"id": [2], "p": ["a"], "v": [15]}))
+    table.compact(full=True)
+    assert table.writer().write(given, if_version=1, whole=True).version == table.filestore.state().version
+    version = table.filestore.state().version
+    table.write([row(77, 7)])
+    with pytest.raises(Conflict, match=f"read at version {version}"):
+        table.writer().write(given, if_version=version, whole=True)

@@ -4,13 +4,18 @@ import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.function.Function;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
+import py4j.Py4JException;
 
 /** The one Python process that works for this JVM: the driver, where it is one, or else a child process. */
 public final class PythonSide {
   private static final ObjectMapper JSON = new ObjectMapper();
+  /** How Py4J begins to say that Python has answered, by an exception. */
+  private static final String RAISED = "An exception was raised by the Python Proxy";
+
   private static Python registered;
 
   private PythonSide() {}
@@ -28,12 +33,12 @@ public final class PythonSide {
 
   /** Returns the value that Python answers; throws what it refuses. */
   static JsonNode ask(ObjectNode request) {
-    return valueOf(python().answer(request.toString()));
+    return valueOf((String) call(python -> python.answer(request.toString())));
   }
 
   /** Has Python do what needs a session; {@code rows} are those to write, or null. */
   static JsonNode give(ObjectNode request, SparkSession session, Dataset<Row> rows) {
-    Object answer = python().take(request.toString(), session, rows);
+    Object answer = call(python -> python.take(request.toString(), session, rows));
     if (answer instanceof Throwable) {
       throw Refusals.thrown((Throwable) answer);
     }
@@ -43,7 +48,7 @@ public final class PythonSide {
   /** Returns the rows that Python reads. */
   @SuppressWarnings("unchecked")
   static Dataset<Row> read(ObjectNode request, SparkSession session) {
-    Object answer = python().read(request.toString(), session);
+    Object answer = call(python -> python.read(request.toString(), session));
     if (answer instanceof Throwable) {
       throw Refusals.thrown((Throwable) answer);
     }
@@ -51,6 +56,28 @@ public final class PythonSide {
       valueOf((String) answer);
     }
     return (Dataset<Row>) answer;
+  }
+
+  private static Object call(Function<Python, Object> question) {
+    Python python = python();
+    try {
+      return question.apply(python);
+    } catch (Py4JException e) {
+      if (e.getMessage() != null && e.getMessage().startsWith(RAISED)) {
+        throw new IllegalStateException("Tablestore's Python side raised an exception: " + e.getMessage(), e);
+      }
+      forget(python);
+      throw Refusals.plain(
+          "python-side",
+          "Tablestore's Python process ended in the middle of the statement, or was killed. What it was about to write is "
+              + "in the table or not, as its history says; the next statement starts another process");
+    }
+  }
+
+  private static synchronized void forget(Python python) {
+    if (registered == python) {
+      registered = null;
+    }
   }
 
   private static JsonNode valueOf(String answer) {

@@ -8,6 +8,7 @@ import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.DataFrameReader;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
@@ -48,11 +49,20 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
     return ((Dataset<?>) reader.load(location)).queryExecution().analyzed();
   }
 
-  /** Returns the plan with each read of a location at that version; null if it does not read the location. */
-  static LogicalPlan at(LogicalPlan plan, SparkSession session, String location, long version) {
+  /**
+   * A plan with each read of a location at one version.
+   *
+   * @param plan the plan
+   * @param count how many reads of it there are
+   */
+  record Pinned(LogicalPlan plan, int count) {}
+
+  /** Returns the plan with each read of a location at that version. */
+  static Pinned at(LogicalPlan plan, SparkSession session, String location, long version) {
     Rereads rereads = new Rereads(session, location, version);
-    LogicalPlan found = (LogicalPlan) plan.transformUpWithSubqueries(rereads);
-    return rereads.count == 0 ? null : found;
+    LogicalPlan found =
+        (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(() -> plan.transformUpWithSubqueries(rereads));
+    return new Pinned(found, rereads.count);
   }
 
   /** Returns a relation with the column ids of another one that it stands for. */
@@ -82,12 +92,20 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   public boolean isDefinedAt(LogicalPlan plan) {
     return plan instanceof LogicalRelation relation
         && relation.relation() instanceof HadoopFsRelation files
-        && files.location().rootPaths().contains(location);
+        && files.location().rootPaths().exists(this::isIn);
+  }
+
+  /** Whether a path is the location, or in it, as are overlays of pending runs, which belong to one version. */
+  private boolean isIn(Path path) {
+    return path.equals(location) || path.toString().startsWith(location + Path.SEPARATOR);
   }
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     count++;
+    if (!((HadoopFsRelation) ((LogicalRelation) plan).relation()).location().rootPaths().contains(location)) {
+      return plan;
+    }
     LogicalRelation found = (LogicalRelation) relation(session, location.toString(), version);
     return sameColumns(found, ((LogicalRelation) plan).output());
   }

@@ -1,6 +1,7 @@
 package tablestore.spark;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
@@ -20,11 +21,13 @@ import org.apache.spark.sql.catalyst.expressions.RaiseError;
 import org.apache.spark.sql.catalyst.expressions.Literal$;
 import org.apache.spark.sql.catalyst.plans.logical.AppendData;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataTypes;
@@ -46,25 +49,86 @@ import scala.jdk.javaapi.CollectionConverters;
 final class RowLevelWrites extends Rule<LogicalPlan> {
   private static final String KIND = "_kind";
 
+  private final SparkSession session;
+
+  RowLevelWrites(SparkSession session) {
+    this.session = session;
+  }
+
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     if (plan instanceof WriteDelta write
         && write.originalTable() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table) {
-      return new Changes(write, table).upsert(relation);
+      return upsert(new Changes(write, table), relation, table);
     }
     if (plan instanceof OverwritePartitionsDynamic write
         && write.table() instanceof DataSourceV2Relation relation
-        && relation.table() instanceof TablestoreTable
+        && relation.table() instanceof TablestoreTable table
         && write.resolved()) {
-      return append(relation, write.query(), Map.of(TablestoreWrite.DYNAMIC, "true"));
+      Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
+      options.put(TablestoreWrite.DYNAMIC, "true");
+      return append(relation, pinned(write.query(), table, options), options);
+    }
+    if (plan instanceof OverwriteByExpression write
+        && write.table() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable table
+        && write.resolved()) {
+      return overwrite(write, table);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
 
+  private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
+    long version = table.versionNumber();
+    Rereads.Pinned rows = Rereads.at(changes.rows(), session, table.location(), version);
+    Map<String, String> options = new HashMap<>();
+    options.put(TablestoreWrite.READ_VERSION, Long.toString(version));
+    options.put(TablestoreWrite.DELETES, Boolean.toString(changes.mayDelete()));
+    options.put(TablestoreWrite.READS_WHOLE, Boolean.toString(rows.count() > 1));
+    DataSourceV2Relation target =
+        DataSourceV2Relation.create(
+            table.withColumns(changes.columns()),
+            relation.catalog(),
+            relation.identifier(),
+            new CaseInsensitiveStringMap(Map.of()),
+            Option.empty());
+    return append(target, rows.plan(), options);
+  }
+
+  private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
+    Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
+    LogicalPlan query = pinned(write.query(), table, options);
+    return query == write.query()
+        ? write
+        : new OverwriteByExpression(
+            write.table(),
+            write.deleteExpr(),
+            query,
+            scalaMap(options),
+            write.isByName(),
+            write.withSchemaEvolution(),
+            write.write(),
+            write.analyzedQuery());
+  }
+
+  /** Pins what an overwrite reads of the table that it overwrites, so that it replaces no row that it has not read. */
+  private LogicalPlan pinned(LogicalPlan query, TablestoreTable table, Map<String, String> options) {
+    Rereads.Pinned rows = Rereads.at(query, session, table.location(), table.versionNumber());
+    if (rows.count() == 0) {
+      return query;
+    }
+    options.put(TablestoreWrite.READ_VERSION, Long.toString(table.versionNumber()));
+    options.put(TablestoreWrite.READS_WHOLE, "true");
+    return rows.plan();
+  }
+
   private static AppendData append(DataSourceV2Relation target, LogicalPlan query, Map<String, String> options) {
-    return AppendData.byName(
-        target, query, scala.collection.immutable.Map.from(CollectionConverters.asScala(options)), false);
+    return AppendData.byName(target, query, scalaMap(options), false);
+  }
+
+  private static scala.collection.immutable.Map<String, String> scalaMap(Map<String, String> options) {
+    return scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
   }
 
   private static <T> Seq<T> seq(List<T> list) {
@@ -85,27 +149,26 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       this.operation = find(RowDeltaUtils.OPERATION_COLUMN());
     }
 
-    LogicalPlan upsert(DataSourceV2Relation relation) {
-      StructType target = new StructType();
+    /** Returns the columns of the rows: those of the table, of which a delete has only the key, and the kind. */
+    StructType columns() {
+      StructType found = new StructType();
+      for (StructField field : table.structType().fields()) {
+        found = found.add(field.name(), field.dataType(), true);
+      }
+      return found.add(KIND, DataTypes.StringType, true);
+    }
+
+    LogicalPlan rows() {
       List<NamedExpression> columns = new ArrayList<>();
       for (StructField field : table.structType().fields()) {
         columns.add(alias(valueOf(field), field.name()));
-        target = target.add(field.name(), field.dataType(), true);
       }
       columns.add(alias(kind(), KIND));
-      TablestoreTable changed = table.withColumns(target.add(KIND, DataTypes.StringType, true));
-      DataSourceV2Relation changedRelation =
-          DataSourceV2Relation.create(
-              changed,
-              relation.catalog(),
-              relation.identifier(),
-              new CaseInsensitiveStringMap(Map.of()),
-              Option.empty());
-      String version = Long.toString(table.versionNumber());
-      boolean deletes = write.operation().command() != Command.UPDATE;
-      Map<String, String> options =
-          Map.of(TablestoreWrite.READ_VERSION, version, TablestoreWrite.DELETES, Boolean.toString(deletes));
-      return append(changedRelation, new Project(seq(columns), write.query()), options);
+      return new Project(seq(columns), write.query());
+    }
+
+    boolean mayDelete() {
+      return write.operation().command() != Command.UPDATE;
     }
 
     private Expression valueOf(StructField field) {

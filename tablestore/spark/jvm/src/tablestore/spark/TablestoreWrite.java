@@ -29,6 +29,9 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write whose rows may be deletes, of which only the key is there. */
   static final String DELETES = "tablestore.deletes";
 
+  /** The option of a write whose rows were worked out from rows of other keys, too. */
+  static final String READS_WHOLE = "tablestore.reads-whole";
+
   private final TablestoreTable table;
   private final ObjectNode request;
 
@@ -41,6 +44,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     if (options.containsKey(READ_VERSION)) {
       request.put("if_version", options.getLong(READ_VERSION, -1));
       request.put("deletes", options.getBoolean(DELETES, false));
+      request.put("reads_whole", options.getBoolean(READS_WHOLE, false));
     }
   }
 
@@ -96,12 +100,13 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     if (!table.canReadAt(newest)) {
       return null;
     }
-    LogicalPlan again = Rereads.at(plan, session, table.location(), newest.get("version").asLong());
-    if (again == null) {
+    long version = newest.get("version").asLong();
+    Rereads.Pinned again = Rereads.at(plan, session, table.location(), version);
+    if (again.count() == 0) {
       return null;
     }
-    request.put("if_version", newest.get("version").asLong());
-    return org.apache.spark.sql.classic.Dataset.ofRows(session, again);
+    request.put("if_version", version);
+    return org.apache.spark.sql.classic.Dataset.ofRows(session, again.plan());
   }
 
   private static void addEquality(Predicate predicate, ObjectNode node) {
