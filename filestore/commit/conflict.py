@@ -91,7 +91,8 @@ def judge(proposal: Proposal, state: TableState, between: Sequence[Commit]) -> C
     slots = frozenset(slot for slot in _slots(changed, state) | deleted if _looks_at(proposal, slot))
     rows = _slots([c for c in changed if c["dataChange"]], state) | _tombstone_slots(writes, state)
     if proposal.operation is Operation.DROP_PARTITION or proposal.premises.rows_read:
-        added = frozenset(slot for slot in _pending_run_slots(between, state) if _looks_at(proposal, slot))
+        runs = _pending_run_slots(between, state, removed=proposal.premises.rows_read)
+        added = frozenset(slot for slot in runs if _looks_at(proposal, slot))
         slots, rows = slots | added, rows | added
     logged = proposal.premises.log_order and any(commit.snapshot().transactions for commit in between)
     return Rebase(slots, slots & rows) if slots or logged else Clear()
@@ -143,13 +144,14 @@ def _tombstone_slots(between: Iterable[Commit], state: TableState) -> frozenset[
     )
 
 
-def _pending_run_slots(between: Iterable[Commit], state: TableState) -> frozenset[Slot]:
-    """Returns the slots to which pending runs were added."""
-    named = (action["domainMetadata"] for commit in between for action in commit.actions if "domainMetadata" in action)
+def _pending_run_slots(between: Iterable[Commit], state: TableState, *, removed: bool) -> frozenset[Slot]:
+    """Returns the slots to which pending runs were added; with `removed` also those whose runs were dropped unmerged."""
     return frozenset(
         pending_run(domain["configuration"], state.definition.partition_by).slot
-        for domain in named
-        if domain["domain"].startswith(RUN_DOMAIN) and not domain["removed"]
+        for commit in between
+        for domain in (action["domainMetadata"] for action in commit.actions if "domainMetadata" in action)
+        if domain["domain"].startswith(RUN_DOMAIN)
+        and (not domain["removed"] or (removed and commit.snapshot().operation is not Operation.FOLD))
     )
 
 

@@ -13,7 +13,7 @@ from tablestore.cli.arguments import StorageOptions
 from tablestore.cli.output import note, print_lines
 from tablestore.cli.settings import options_of, storage_options
 
-__listed_ = ["archive", "settings"]
+__all__ = ["archive", "settings"]
 
 
 def archive(

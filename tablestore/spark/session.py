@@ -13,7 +13,7 @@ from filestore.arguments import checked
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore.jars import find_java
 from tablestore.spark.interpreter import start_with_this_python
-from tablestore.spark.settings import DELTA, TUNED, catalog_settings, joined, program_settings, refuse_secrets
+from tablestore.spark.settings import DELTA, SQL, TUNED, catalog_settings, joined, program_settings, refuse_secrets
 from tablestore.spark.source import TableStoreSource
 from tablestore.spark.sql.bridge import start_bridge
 from tablestore.spark.sql.jar import sql_jar
@@ -74,6 +74,8 @@ def spark_session(
         Unavailable: no Java, or the jars cannot be fetched.
     """
     _require_delta(SparkContext._active_spark_context)
+    if catalogs:
+        _require_sql(SparkContext._active_spark_context)
     find_java()
     given = dict(extra_conf or {}) | ({} if master is None else {"spark.master": master})
     if catalogs:
@@ -94,6 +96,19 @@ def spark_session(
     session.dataSource.register(TableStoreSource)
     start_bridge(session.sparkContext)
     return session
+
+
+def _require_sql(running: SparkContext | None) -> None:
+    if running is None:
+        return
+    extensions = running.getConf().get("spark.sql.extensions") or ""
+    if SQL["spark.sql.extensions"] not in extensions.split(","):
+        raise InvalidRequest(
+            "a Spark session is running in this process that lacks Tablestore's jar and extension, so it can have no "
+            "catalogs of table stores, and Spark cannot add them now: stop it first with spark.stop(), or make it with "
+            "spark_session() in the first place",
+            code="spark-session",
+        )
 
 
 def _is_local(given: Mapping[str, str]) -> bool:

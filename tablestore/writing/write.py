@@ -24,7 +24,7 @@ from filestore.commit.loop import Committed
 from filestore.commit.proposal import AppVersion, LogChanges, Premises, Proposal
 from filestore.commit.protocol import CommitAttempt, attempt_each
 from filestore.delta.state import TableState
-from filestore.errors import Conflict
+from filestore.errors import Conflict, InvalidRequest
 from filestore.files.leftovers import remove
 from filestore.model.definition import TableDefinition
 from filestore.model.files import DataFile, Slot
@@ -56,6 +56,15 @@ def read_changed(read: int, found: int) -> Conflict:
         f"rows that were read at version {read} have changed by version {found}: nothing was written; read them again, "
         "and work the new rows out from them",
         code=READ_CHANGED,
+    )
+
+
+def late_rows(count: int, definition: TableDefinition) -> InvalidRequest:
+    """Returns the error of a conditional write of which rows would change nothing."""
+    return InvalidRequest(
+        f"{count} rows have a lower {definition.sequence_field} than a stored or deleted row of their key, so they "
+        f"would change nothing: give them a {definition.sequence_field} that is not lower (option sequence.field)",
+        code="late-rows",
     )
 
 
@@ -187,6 +196,8 @@ class Write(CommitAttempt):
         if self._is_committed:
             return Proposal(self._operation, self._commit_id, self.base.version, app=self._app)
         self._run_tasks()
+        if self._reads and (late := sum(result.rows_late for result in self._result.results)):
+            raise late_rows(late, self.base.definition)
         self._log_replacement()
         proposal = Proposal(
             self._operation,
@@ -325,9 +336,15 @@ class Write(CommitAttempt):
         table = self._filestore.table_files(state)
         earlier = {result.slot: result for result in former.results}
         for result in self._result.results:
-            if result.slot in changed and not same_rows(
-                superseded_rows(table, before.get(result.slot, ()), earlier[result.slot]),
-                superseded_rows(table, stored.get(result.slot, ()), result),
+            former_result = earlier[result.slot]
+            # a row that stays, since it has the written values or a higher sequence, is superseded neither time
+            stays = any(r.rows_unchanged or r.rows_late for r in (former_result, result))
+            if result.slot in changed and (
+                stays
+                or not same_rows(
+                    superseded_rows(table, before.get(result.slot, ()), former_result),
+                    superseded_rows(table, stored.get(result.slot, ()), result),
+                )
             ):
                 raise read_changed(self.base.version, state.version)
 

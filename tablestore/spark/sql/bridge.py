@@ -38,8 +38,9 @@ class Bridge:
 
         implements = ("tablestore.spark.Python",)
 
-    def __init__(self, context: SparkContext) -> None:
+    def __init__(self, context: SparkContext, *, sessions_of_others: bool) -> None:
         self._context = context
+        self._sessions_of_others = sessions_of_others
         self._places = Places()
 
     def answer(self, request: str) -> str:
@@ -48,7 +49,9 @@ class Bridge:
         if asked["operation"] == "rewrite":  # it is about a statement, and needs no store
             names = Names(frozenset(asked["catalogs"]), asked["catalog"], asked["database"])
             return _as_text(_outcome(lambda: rewritten(asked["statement"], names), asked))
-        return _as_text(_outcome(lambda: ANSWERS[asked["operation"]](self._places.store(_place(asked)), asked), asked))
+        return _as_text(
+            _outcome(lambda: ANSWERS[asked["operation"]](self._places.store(self._place(asked)), asked), asked)
+        )
 
     def take(self, request: str, session: JavaObject, subject: JavaObject) -> str | JavaObject:
         """Writes the rows of a Dataset, or runs a procedure (`subject` is None).
@@ -72,15 +75,17 @@ class Bridge:
         return found["value"]._jdf if isinstance(found, dict) and "value" in found else _as_text(found)
 
     def _in(self, request: Request, session: JavaObject) -> SparkStore:
-        return self._places.in_session(_place(request), session.sessionUUID(), SparkSession(self._context, session, {}))
+        return self._places.in_session(
+            self._place(request), session.sessionUUID(), SparkSession(self._context, session, {})
+        )
+
+    def _place(self, request: Request) -> Place:
+        trusted = request["by_program"] or not self._sessions_of_others
+        return Place.of(request["catalog"], request["settings"], trusted=trusted)
 
     def close(self) -> None:
         """Closes the stores."""
         self._places.close()
-
-
-def _place(request: Request) -> Place:
-    return Place.of(request["catalog"], request["settings"])
 
 
 def _outcome(work: Callable[[], Any], request: Request) -> dict[str, Any] | JavaObject:
@@ -121,8 +126,14 @@ _bridges: dict[SparkContext, Bridge] = {}
 """The bridge of the running context. Java answers to the one that was registered last."""
 
 
-def start_bridge(context: SparkContext) -> None:
-    """Makes this process answer the Java side of its context; does nothing if that lacks our jar."""
+def start_bridge(context: SparkContext, *, sessions_of_others: bool = False) -> None:
+    """Makes this process answer the Java side of its context; does nothing if that lacks our jar.
+
+    Args:
+        context: The context.
+        sessions_of_others: Whether others have sessions in it, as in a Thrift server: they get none of the process's
+            secrets by catalogs that they name themselves.
+    """
     if context in _bridges:
         return
     jvm, gateway = context._jvm, context._gateway
@@ -135,5 +146,5 @@ def start_bridge(context: SparkContext) -> None:
     for former in _bridges.values():
         former.close()
     _bridges.clear()
-    _bridges[context] = Bridge(context)
+    _bridges[context] = Bridge(context, sessions_of_others=sessions_of_others)
     side.register(_bridges[context])

@@ -11,6 +11,7 @@ A statement about a table of another catalog stays as it is.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from filestore.errors import Unsupported
 
 __all__ = ["Names", "rewritten"]
 
+_WORD = re.compile(r"\w+")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 
 
@@ -50,6 +52,8 @@ def rewritten(statement: str, names: Names) -> str:
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
     words = [token.text.upper() for token in tokens[:3]]
     if words[:2] == ["ALTER", "TABLE"]:
         statement = _alter(statement, tokens, names)
@@ -67,6 +71,8 @@ def _system_tables(statement: str) -> str:
     done = 0
     for table, dollar, system in zip(tokens, tokens[1:], tokens[2:], strict=False):
         if dollar.text != "$" or dollar.start != table.end + 1 or system.start != dollar.end + 1:
+            continue
+        if not _WORD.fullmatch(system.text):  # such as ${…}, which Spark puts a variable's value for
             continue
         if table.token_type not in _NAMES or statement[table.start] == "`":
             continue
@@ -93,7 +99,9 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
 
 def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
     table = _table(tokens, 2, names)
-    if table is None or tokens[-1].text.upper() != "COMPACT":
+    if table is None or tokens[-1].token_type is not TokenType.VAR or tokens[-1].text.upper() != "COMPACT":
+        return statement
+    if len(tokens) > table.end + 1 and tokens[table.end].text.upper() != "PARTITION":
         return statement
     if len(tokens) > table.end + 1:
         raise Unsupported(

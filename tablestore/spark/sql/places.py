@@ -31,11 +31,13 @@ class Place:
     Attributes:
         catalog: The catalog's name.
         uri: A warehouse, or the URL of a service.
-        token_file: The file with the service's token; None: ``TABLESTORE_TOKEN``, if it is set.
-        database_file: The file with the URL of the catalog's database; None: ``TABLESTORE_DATABASE``, if it is set.
+        token_file: The file with the service's token; None: ``TABLESTORE_TOKEN``, if it is set and `trusted`.
+        database_file: The file with the URL of the catalog's database.
         brokers: Kafka's brokers for logs of tables that name none.
         commits: What keeps commits of a new warehouse apart.
         storage: How to reach S3.
+        trusted: Whoever runs the process has named the place, and not somebody who only has a session in it: its
+            secrets may be sent there.
     """
 
     catalog: str
@@ -45,21 +47,22 @@ class Place:
     brokers: str | None = None
     commits: str | None = None
     storage: tuple[tuple[str, str], ...] = ()
+    trusted: bool = True
 
     @classmethod
-    def of(cls, catalog: str, settings: Mapping[str, str]) -> Place:
+    def of(cls, catalog: str, settings: Mapping[str, str], *, trusted: bool = True) -> Place:
         """Parses the settings. Pure.
 
         Raises:
-            InvalidRequest: ``no-catalog-uri``; ``catalog-setting``: a setting that there is not, or a secret, which
-                Spark would show.
+            InvalidRequest: ``no-catalog-uri``; ``catalog-setting``: a setting that there is not, a secret, which Spark
+                would show, or a file that a session names which is not `trusted`.
         """
         prefix = f"spark.sql.catalog.{catalog}"
         for name in settings:
             if name in _SECRETS:
                 raise InvalidRequest(
                     f"{prefix}.{name} is a secret, and Spark shows settings: write it into a file that only you can "
-                    f"read, and set {prefix}.{_SECRETS[name]}; or set the variable TABLESTORE_{name.upper()}",
+                    f"read, and set {prefix}.{_SECRETS[name]}",
                     code="catalog-setting",
                 )
             if name not in _KNOWN and not name.startswith(_STORAGE):
@@ -67,6 +70,12 @@ class Place:
                     f"there is no setting {prefix}.{name}; there are {', '.join(_KNOWN)} and {_STORAGE}<option>",
                     code="catalog-setting",
                 )
+        if not trusted and (files := [name for name in settings if name.endswith("-file")]):
+            raise InvalidRequest(
+                f"{prefix}.{files[0]} is read by the server's process: set it where the server is started, with the "
+                "catalog's other settings, and not in a session",
+                code="catalog-setting",
+            )
         if not settings.get("uri"):
             raise InvalidRequest(
                 f"set {prefix}.uri to a warehouse's folder or URL, or to the URL of a catalog service",
@@ -80,6 +89,7 @@ class Place:
             settings.get("brokers"),
             settings.get("commits"),
             tuple(sorted((n.removeprefix(_STORAGE), v) for n, v in settings.items() if n.startswith(_STORAGE))),
+            trusted,
         )
 
     def connect(self) -> Store:
@@ -87,23 +97,27 @@ class Place:
         service = self.uri.startswith(("http://", "https://"))
         return connect(
             self.uri,
-            _secret("TABLESTORE_TOKEN", self.token_file) if service else None,
-            database=None if service else _secret("TABLESTORE_DATABASE", self.database_file),
+            self._token() if service else None,
+            database=None if service or self.database_file is None else _content(self.database_file),
             storage_options=dict(self.storage) or None,
             brokers=None if service else self.brokers,
             commits=None if service else self.commits,
         )
 
+    def _token(self) -> str | None:
+        path = self.token_file or (os.environ.get("TABLESTORE_TOKEN_FILE") if self.trusted else None)
+        if path is not None:
+            return _content(path)
+        return os.environ.get("TABLESTORE_TOKEN") if self.trusted else None
 
-def _secret(variable: str, path: str | None) -> str | None:
-    named = path or os.environ.get(f"{variable}_FILE")
-    if named is None:
-        return os.environ.get(variable)
+
+def _content(path: str) -> str:
     try:
-        return Path(named).read_text(encoding="utf-8").strip()
+        return Path(path).read_text(encoding="utf-8").strip()
     except OSError as error:
         raise InvalidRequest(
-            f"the file {named} cannot be read ({error.strerror}), which should have {variable}", code="catalog-setting"
+            f"the file {path} cannot be read ({error.strerror}), which a catalog's settings name",
+            code="catalog-setting",
         ) from error
 
 
@@ -112,12 +126,15 @@ class Places:
     """The stores that are open in this process. Sessions that name the same place share its store."""
 
     _stores: dict[Place, Store] = field(default_factory=dict)
+    _opening: dict[Place, Lock] = field(default_factory=dict)
     _writers: OrderedDict[tuple[str, Place], SparkStore] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def store(self, place: Place) -> Store:
         """Returns the open store of a place, and opens it at its first use."""
         with self._lock:
+            opening = self._opening.setdefault(place, Lock())
+        with opening:  # of one place: another one may not answer
             if place not in self._stores:
                 self._stores[place] = place.connect()
             return self._stores[place]

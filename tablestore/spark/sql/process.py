@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from pyspark import SparkConf, SparkContext
@@ -30,7 +31,8 @@ def main() -> None:
     SparkSession(context, session)
     # at the JVM's end it would print that the connection broke
     context._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
-    start_bridge(context)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the shell is for its statement
+    start_bridge(context, sessions_of_others=True)
     sys.stdin.read()
     os._exit(0)  # the JVM is gone: what PySpark would do at exit needs it
 

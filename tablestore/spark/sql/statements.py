@@ -11,6 +11,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
+from filestore import layout
 from filestore.errors import Conflict, InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes, MergeEngine
@@ -21,7 +22,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.store import SparkStore
-from tablestore.store import Store
+from tablestore.store import Store, table_defaults
 from tablestore.system.names import split_name
 from tablestore.table import Table
 from tablestore.writing.overwrite import Overwrite
@@ -57,9 +58,10 @@ def _create_database(store: Store, request: Request) -> None:
 
 
 def _drop_database(store: Store, request: Request) -> bool:
-    if request["database"] not in store.list_databases():
+    try:
+        store.drop_database(request["database"], cascade=request["cascade"])
+    except NotFound:
         return False
-    store.drop_database(request["database"], cascade=request["cascade"])
     return True
 
 
@@ -92,8 +94,10 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "table_id": table.opened.identity.table_id,
         "location": table.location,
         "version": state.version,
-        "pinned": version is not None,
+        # Delta's relation of the newest version may lack runs that others add later
+        "pinned": version is not None or definition.merges_on_read,
         "plain": not state.pending(),
+        "overlay": layout.join(table.location, layout.overlay_path(state.version)),
         "schema": schema_to_spark(definition.schema),
         "primary_key": list(definition.primary_key),
         "partition_by": list(definition.partition_by),
@@ -135,6 +139,7 @@ def _described_system(table: Table, system: str, version: int | None) -> dict[st
         "version": table.filestore.state(version).version,
         "pinned": version is not None,
         "plain": False,
+        "overlay": "",
         "schema": schema_to_spark(Schema.from_arrow(rows.schema)),
         "primary_key": [],
         "partition_by": [],
@@ -152,7 +157,8 @@ def _create_table(store: Store, request: Request) -> dict[str, Any]:
     if provider not in ("tablestore", "delta"):
         raise Unsupported(f"tables of this catalog are Delta tables: leave USING {provider} out", code="provider")
     comment = properties.pop("comment", None)
-    options = {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
+    options = table_defaults(request["defaults"])
+    options |= {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
     made = store.create_table(
         _name(request),
         schema_from_spark(request["schema"]),
@@ -176,9 +182,12 @@ def _alter_table(store: Store, request: Request) -> dict[str, Any]:
 
 def _drop_table(store: Store, request: Request) -> bool:
     name, system = split_name(_name(request))
-    if system is not None or request["table"] not in store.list_tables(request["database"]):
+    if system is not None:
         return False
-    store.drop_table(name)
+    try:
+        store.drop_table(name)
+    except NotFound:
+        return False
     return True
 
 

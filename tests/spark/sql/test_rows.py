@@ -385,3 +385,75 @@ def test_columns_that_change_meanwhile_are_a_conflict(
     with pytest.raises(AnalysisException, match="read-changed"):
         sql("UPDATE lake.shop.orders SET v = 0 WHERE id = 1")
     assert sql("SELECT * FROM lake.shop.orders WHERE id = 1") == [(1, "x", None, None)]
+
+
+def test_a_version_that_a_statement_names_stays_that_version(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    sql("DELETE FROM lake.shop.orders WHERE id > 1")
+    sql("INSERT INTO lake.shop.orders VALUES (7, 'g', 70)")
+    others.append(lambda: orders.write([{"id": 8, "name": "h", "v": 80}]))
+    sql("""
+        MERGE INTO lake.shop.orders t USING (SELECT * FROM lake.shop.orders VERSION AS OF 1) s ON t.id = s.id
+        WHEN MATCHED THEN UPDATE SET v = -1 WHEN NOT MATCHED THEN INSERT *
+    """)
+    assert [row[0] for row in everything(sql)] == [1, 2, 3, 7, 8]
+    sql("INSERT OVERWRITE lake.shop.orders SELECT * FROM lake.shop.orders VERSION AS OF 1")
+    assert everything(sql) == [(1, "a", 10), (2, "b", 20), (3, None, None)]
+
+
+def test_a_merge_that_only_inserts_replaces_no_row_of_others(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    others.append(lambda: orders.write([{"id": 9, "name": "theirs", "v": 9}]))
+    sql("MERGE INTO lake.shop.orders t USING (SELECT 9L AS id, 'mine' AS name, 0 AS v) s ON t.id = s.id "
+        "WHEN NOT MATCHED THEN INSERT *")  # fmt: skip
+    assert sql("SELECT name FROM lake.shop.orders WHERE id = 9") == [("theirs",)]
+
+
+def test_pending_runs_that_others_fold_are_a_conflict(
+    sql: Sql, store: Store, others: list[Callable[[], object]]
+) -> None:
+    """The plan reads the overlay of its version, which cannot become one of another version."""
+    sql("CREATE TABLE lake.shop.mor (id BIGINT PRIMARY KEY, v INT) TBLPROPERTIES ('write-mode' = 'merge-on-read')")
+    sql("INSERT INTO lake.shop.mor VALUES (1, 1), (2, 2)")
+    table = store.managed_table("shop.mor")
+    others.append(lambda: (table.write([{"id": 1, "v": 10}]), table.compact(full=True)))
+    with pytest.raises(AnalysisException, match="read-changed"):
+        sql("UPDATE lake.shop.mor SET v = v + 1 WHERE id = 1")
+    assert sql("SELECT v FROM lake.shop.mor ORDER BY id") == [(10,), (2,)]
+
+
+def test_a_table_is_not_replaced_by_what_reads_it(session: SparkSession, sql: Sql, orders: Table) -> None:
+    for replace in (
+        lambda: session.table("lake.shop.orders").write.mode("overwrite").saveAsTable("lake.shop.orders"),
+        lambda: session.table("lake.shop.orders").writeTo("lake.shop.orders").createOrReplace(),
+        lambda: sql("CREATE OR REPLACE TABLE lake.shop.orders AS SELECT 1 AS a"),
+        lambda: sql("CREATE OR REPLACE TABLE lake.shop.orders (a INT)"),
+        lambda: sql("REPLACE TABLE lake.shop.orders (a INT)"),
+    ):
+        with pytest.raises(AnalysisException, match="replace-table"):
+            replace()
+    assert len(everything(sql)) == 3
+
+
+def test_options_that_would_do_nothing_are_refused(session: SparkSession, sql: Sql, orders: Table) -> None:
+    rows = session.table("lake.shop.orders")
+    with pytest.raises(AnalysisException, match="unknown-option"):
+        rows.write.mode("overwrite").option("replaceWhere", "id = 1").insertInto("lake.shop.orders")
+    with pytest.raises(AnalysisException, match="unknown-option"):
+        session.read.option("readChangeFeed", "true").table("lake.shop.orders").collect()
+    assert session.read.option("versionAsOf", 0).table("lake.shop.orders").count() == 0
+    assert len(everything(sql)) == 3
+
+
+def test_odd_names(sql: Sql, store: Store) -> None:
+    sql("CREATE TABLE lake.shop.odd (`order-id` BIGINT, `a.b` STRING, `c``d` INT, PRIMARY KEY (`order-id`, `a.b`)) "
+        "PARTITIONED BY (`a.b`)")  # fmt: skip
+    sql("INSERT INTO lake.shop.odd VALUES (1, 'x', 10), (2, 'y', 20)")
+    sql("UPDATE lake.shop.odd SET `c``d` = 11 WHERE `order-id` = 1")
+    sql("DELETE FROM lake.shop.odd WHERE `a.b` = 'y'")
+    assert sql("SELECT `c``d`, `a.b` FROM lake.shop.odd") == [(11, "x")]
+    assert sql("SHOW PARTITIONS lake.shop.odd") == [("a.b=x",)]
+    sql("DROP TABLE lake.shop.ODD")
+    assert "odd" not in store.list_tables("shop")

@@ -32,7 +32,8 @@ class Shell:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
         self._lines: queue.Queue[str] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
@@ -74,12 +75,14 @@ def shell(warehouse: Path) -> Iterator[Shell]:
         cwd=warehouse.parent,
         env=environment,
     ) as process:
+        opened = Shell(process)
         try:
-            yield Shell(process)
+            yield opened
         finally:
             assert process.stdin is not None
             process.stdin.close()
             process.wait(timeout=60)
+            opened.reader.join()
 
 
 def test_a_shell_and_the_death_of_its_python_process(folder: Path) -> None:

@@ -197,3 +197,40 @@ def test_rows_that_were_worked_out_from_the_whole_table(store: Store) -> None:
     table.write([row(77, 7)])
     with pytest.raises(Conflict, match=f"read at version {version}"):
         table.writer().write(given, if_version=version, whole=True)
+
+
+def test_a_truncation_of_rows_that_are_pending_is_a_change(store: Store) -> None:
+    """Its commit removes runs, and no file."""
+    table = store.create_table(
+        "shop.t", "id BIGINT, v BIGINT", primary_key=["id"], options={"write-mode": "merge-on-read"}
+    )
+    assert isinstance(table, Table)
+    table.write([{"id": 1, "v": 1}])
+    table.write(table.schema.empty_table(), overwrite=True)
+    with pytest.raises(Conflict, match="read at version 1"):
+        table.write([{"id": 1, "v": 2}], if_version=1)
+    assert rows(table) == []
+
+
+def test_a_row_that_is_written_with_its_value_is_a_row_that_was_read(store: Store) -> None:
+    """With images an unchanged row stays in its file; if others delete it, it must not come back."""
+    table = table_of(store, ONE_BUCKET | {"changelog-producer": "lookup"})
+    table.write([row(2, 0, "-D")])
+    with pytest.raises(Conflict, match="read at version 1"):
+        table.write([row(2, 2)], if_version=1)
+    assert 2 not in values(table)
+
+
+def test_a_late_row_would_change_nothing(store: Store) -> None:
+    columns = "id BIGINT, at BIGINT, v STRING"
+    table = store.create_table("shop.t", columns, primary_key=["id"], options={"sequence.field": "at"})
+    assert isinstance(table, Table)
+    table.write([{"id": 1, "at": 10, "v": "a"}])
+    with pytest.raises(InvalidRequest, match="1 rows have a lower at") as raised:
+        table.write([{"id": 1, "at": 9, "v": "b"}, {"id": 2, "at": 1, "v": "c"}], if_version=1)
+    assert raised.value.code == "late-rows"
+    table.write([{"id": 99, "at": 10, "v": "other"}])
+    with pytest.raises((Conflict, InvalidRequest)):
+        table.write([{"id": 99, "at": 5, "v": "mine"}], if_version=1)
+    assert [found["v"] for found in rows(table)] == ["a", "other"]
+    assert not assert_healthy(table.filestore).orphans

@@ -1,6 +1,5 @@
 package tablestore.spark;
 
-import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
@@ -25,7 +24,7 @@ record KeyedOperation(TablestoreTable table, Command command) implements Support
 
   @Override
   public NamedReference[] rowId() {
-    return table.primaryKey().stream().map(Expressions::column).toArray(NamedReference[]::new);
+    return table.keyColumns();
   }
 
   @Override

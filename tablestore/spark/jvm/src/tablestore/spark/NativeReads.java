@@ -2,6 +2,7 @@ package tablestore.spark;
 
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Set;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
@@ -25,6 +26,9 @@ import scala.jdk.javaapi.CollectionConverters;
  * {@link RowLevelWrites} makes its commit hold only if none of these rows has changed since.
  */
 final class NativeReads extends Rule<LogicalPlan> {
+  /** Spark itself reads these, as what VERSION AS OF says. */
+  private static final Set<String> TIME_TRAVEL = Set.of("versionasof", "timestampasof");
+
   private final SparkSession session;
 
   NativeReads(SparkSession session) {
@@ -63,6 +67,11 @@ final class NativeReads extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan read(DataSourceV2Relation relation, TablestoreTable table, boolean pinned) {
+    for (String option : relation.options().keySet()) {
+      if (!TIME_TRAVEL.contains(option)) {
+        throw Refusals.plain("unknown-option", "a read of a table has no option " + option);
+      }
+    }
     if (!table.isPlain()) {
       return named(PythonReads.plan(table, session), relation);
     }

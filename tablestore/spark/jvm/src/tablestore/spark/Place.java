@@ -8,11 +8,12 @@ import java.util.Map;
  *
  * @param catalog the catalog's name in Spark
  * @param settings what follows the name, such as {@code uri}
+ * @param byProgram whether whoever started the JVM has set all of them, and not somebody who has a session in it
  */
-record Place(String catalog, Map<String, String> settings) {
+record Place(String catalog, Map<String, String> settings, boolean byProgram) {
   /** Makes a request to this store. */
   ObjectNode request(String operation) {
-    ObjectNode request = PythonSide.request(operation).put("catalog", catalog);
+    ObjectNode request = PythonSide.request(operation).put("catalog", catalog).put("by_program", byProgram);
     ObjectNode given = request.putObject("settings");
     settings.forEach(given::put);
     return request;

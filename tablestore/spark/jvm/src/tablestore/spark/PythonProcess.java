@@ -19,6 +19,9 @@ final class PythonProcess {
 
   /** Starts the process, which ends with this JVM: it reads its standard input, and ends at that input's end. */
   static synchronized void start() {
+    if (process != null && process.isAlive()) {
+      return; // another thread has started it, and waits for it, too
+    }
     SparkConf conf = SparkSession.active().sparkContext().getConf();
     if (server == null) {
       server = new Py4JServer(conf);
@@ -40,13 +43,21 @@ final class PythonProcess {
     }
   }
 
+  /** Ends the process, if there is one. */
+  static synchronized void stop() {
+    if (process != null) {
+      process.destroyForcibly();
+      process = null;
+    }
+  }
+
   /** Waits on a monitor, which the caller holds, until the process has registered itself. */
   static void awaitRegistration(Object monitor, BooleanSupplier registered) {
     long end = System.nanoTime() + START.toNanos();
     while (!registered.getAsBoolean()) {
       long left = (end - System.nanoTime()) / 1_000_000;
-      if (!process.isAlive() || left <= 0) {
-        process.destroyForcibly();
+      if (!isAlive() || left <= 0) {
+        stop();
         throw Refusals.plain(
             "spark-no-python",
             "Tablestore's Python side did not start within " + START.toSeconds() + " s: see what it printed. "
@@ -59,6 +70,10 @@ final class PythonProcess {
         throw Refusals.plain("spark-cancelled", "interrupted while Tablestore's Python side started");
       }
     }
+  }
+
+  private static synchronized boolean isAlive() {
+    return process != null && process.isAlive();
   }
 
   private static String pythonOf(SparkConf conf) {

@@ -5,6 +5,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.function.Function;
+import org.apache.spark.SparkContext;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.SparkSession;
@@ -17,12 +18,14 @@ public final class PythonSide {
   private static final String RAISED = "An exception was raised by the Python Proxy";
 
   private static Python registered;
+  private static SparkContext context;
 
   private PythonSide() {}
 
   /** Takes the Python process that answers from now on. It calls this itself. */
   public static synchronized void register(Python python) {
     registered = python;
+    context = SparkSession.active().sparkContext();
     PythonSide.class.notifyAll();
   }
 
@@ -77,6 +80,7 @@ public final class PythonSide {
   private static synchronized void forget(Python python) {
     if (registered == python) {
       registered = null;
+      PythonProcess.stop();
     }
   }
 
@@ -94,6 +98,10 @@ public final class PythonSide {
   }
 
   private static synchronized Python python() {
+    if (registered != null && context.isStopped()) {
+      registered = null; // what it knows belongs to that context
+      PythonProcess.stop();
+    }
     if (registered == null) {
       PythonProcess.start();
       PythonProcess.awaitRegistration(PythonSide.class, () -> registered != null);

@@ -3,7 +3,9 @@ package tablestore.spark;
 import java.io.IOException;
 import java.io.UncheckedIOException;
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.DataFrameReader;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -12,6 +14,7 @@ import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import scala.collection.immutable.Seq;
@@ -22,13 +25,22 @@ import scala.runtime.AbstractPartialFunction;
 final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   private final SparkSession session;
   private final Path location;
-  private final long version;
+  private final long from;
+  private final long to;
+  private final Set<String> overlays = new HashSet<>();
   private int count;
 
-  private Rereads(SparkSession session, String location, long version) {
+  /**
+   * Moves reads of a table from one version to another.
+   *
+   * @param from the version that a statement reads. What it reads at another version by its own words stays there
+   * @param to the version that it shall read
+   */
+  Rereads(SparkSession session, TablestoreTable table, long from, long to) {
     this.session = session;
-    this.location = qualified(session, new Path(location));
-    this.version = version;
+    this.location = qualified(session, new Path(table.location()));
+    this.from = from;
+    this.to = to;
   }
 
   /** Returns the path as Delta's relation has it: with its scheme. */
@@ -50,19 +62,19 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   }
 
   /**
-   * A plan with each read of a location at one version.
+   * A plan with each read of a table at one version.
    *
    * @param plan the plan
    * @param count how many reads of it there are
+   * @param overlays the overlays of versions with pending runs among these reads, which stay as they are
    */
-  record Pinned(LogicalPlan plan, int count) {}
+  record Pinned(LogicalPlan plan, int count, Set<String> overlays) {}
 
-  /** Returns the plan with each read of a location at that version. */
-  static Pinned at(LogicalPlan plan, SparkSession session, String location, long version) {
-    Rereads rereads = new Rereads(session, location, version);
+  /** Returns the plan with the reads moved. */
+  Pinned pinned(LogicalPlan plan) {
     LogicalPlan found =
-        (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(() -> plan.transformUpWithSubqueries(rereads));
-    return new Pinned(found, rereads.count);
+        (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(() -> plan.transformUpWithSubqueries(this));
+    return new Pinned(found, count, overlays);
   }
 
   /** Returns a relation with the column ids of another one that it stands for. */
@@ -92,21 +104,39 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   public boolean isDefinedAt(LogicalPlan plan) {
     return plan instanceof LogicalRelation relation
         && relation.relation() instanceof HadoopFsRelation files
-        && files.location().rootPaths().exists(this::isIn);
+        && files.location().rootPaths().exists(path -> path.equals(location) || isOverlay(path));
   }
 
-  /** Whether a path is the location, or in it, as are overlays of pending runs, which belong to one version. */
-  private boolean isIn(Path path) {
-    return path.equals(location) || path.toString().startsWith(location + Path.SEPARATOR);
+  /** Whether a path is in the table's folder, as are overlays, of which each belongs to one version. */
+  private boolean isOverlay(Path path) {
+    return path.toString().startsWith(location + Path.SEPARATOR);
   }
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    count++;
-    if (!((HadoopFsRelation) ((LogicalRelation) plan).relation()).location().rootPaths().contains(location)) {
+    LogicalRelation relation = (LogicalRelation) plan;
+    FileIndex files = ((HadoopFsRelation) relation.relation()).location();
+    Path path = files.rootPaths().head();
+    if (isOverlay(path)) {
+      count++;
+      overlays.add(path.toString());
       return plan;
     }
-    LogicalRelation found = (LogicalRelation) relation(session, location.toString(), version);
-    return sameColumns(found, ((LogicalRelation) plan).output());
+    if (isOfAnotherVersion(files)) {
+      return plan;
+    }
+    count++;
+    return sameColumns((LogicalRelation) relation(session, location.toString(), to), relation.output());
+  }
+
+  /** Whether the statement itself says {@code VERSION AS OF}: Delta's index knows, whose class is not compiled against. */
+  private boolean isOfAnotherVersion(FileIndex files) {
+    try {
+      boolean pinned = (Boolean) files.getClass().getMethod("isTimeTravelQuery").invoke(files);
+      Object snapshot = files.getClass().getMethod("snapshotAtAnalysis").invoke(files);
+      return pinned && (Long) snapshot.getClass().getMethod("version").invoke(snapshot) != from;
+    } catch (ReflectiveOperationException e) {
+      throw new IllegalStateException("this version of Delta does not fit: " + files.getClass(), e);
+    }
   }
 }

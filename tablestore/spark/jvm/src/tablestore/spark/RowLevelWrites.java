@@ -5,6 +5,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -24,6 +25,8 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTable;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
@@ -70,6 +73,16 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       options.put(TablestoreWrite.DYNAMIC, "true");
       return append(relation, pinned(write.query(), table, options), options);
     }
+    if (plan instanceof AppendData write
+        && write.table() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable table
+        && write.resolved()
+        && !write.writeOptions().contains(TablestoreWrite.READ_VERSION)) {
+      Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
+      LogicalPlan query = pinned(write.query(), table, options);
+      return query == write.query() ? write : append(relation, query, options);
+    }
+    refuseReplacement(plan);
     if (plan instanceof OverwriteByExpression write
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
@@ -79,9 +92,23 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
 
+  /** Spark would drop the table before it reads the rows of the new one, and that drops its log, tags and key, too. */
+  private static void refuseReplacement(LogicalPlan plan) {
+    LogicalPlan name =
+        plan instanceof ReplaceTableAsSelect replaced
+            ? replaced.name()
+            : plan instanceof ReplaceTable replaced ? replaced.name() : null;
+    if (name instanceof ResolvedIdentifier target && target.catalog() instanceof TablestoreCatalog) {
+      throw Refusals.plain(
+          "replace-table",
+          target.identifier() + " cannot be replaced as a whole: INSERT OVERWRITE replaces its rows, ALTER TABLE changes "
+              + "its columns, and DROP TABLE with CREATE TABLE makes another one");
+    }
+  }
+
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {
     long version = table.versionNumber();
-    Rereads.Pinned rows = Rereads.at(changes.rows(), session, table.location(), version);
+    Rereads.Pinned rows = pinned(changes.rows(), table);
     Map<String, String> options = new HashMap<>();
     options.put(TablestoreWrite.READ_VERSION, Long.toString(version));
     options.put(TablestoreWrite.DELETES, Boolean.toString(changes.mayDelete()));
@@ -114,13 +141,23 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
 
   /** Pins what an overwrite reads of the table that it overwrites, so that it replaces no row that it has not read. */
   private LogicalPlan pinned(LogicalPlan query, TablestoreTable table, Map<String, String> options) {
-    Rereads.Pinned rows = Rereads.at(query, session, table.location(), table.versionNumber());
+    Rereads.Pinned rows = pinned(query, table);
     if (rows.count() == 0) {
       return query;
     }
     options.put(TablestoreWrite.READ_VERSION, Long.toString(table.versionNumber()));
     options.put(TablestoreWrite.READS_WHOLE, "true");
     return rows.plan();
+  }
+
+  private Rereads.Pinned pinned(LogicalPlan query, TablestoreTable table) {
+    long version = table.versionNumber();
+    Rereads.Pinned rows = new Rereads(session, table, version, version).pinned(query);
+    if (!rows.overlays().stream().allMatch(path -> path.endsWith(table.overlay()))) {
+      throw Refusals.plain(
+          "read-changed", "the DataFrame was read at another version of " + table.name() + ": read it again, and write it");
+    }
+    return rows;
   }
 
   private static AppendData append(DataSourceV2Relation target, LogicalPlan query, Map<String, String> options) {

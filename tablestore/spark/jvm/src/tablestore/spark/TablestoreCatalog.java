@@ -9,6 +9,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.apache.spark.SparkConf;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -24,15 +26,25 @@ import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** The databases and tables of a table store, for {@code spark.sql.catalog.<name>}. Python decides; this asks. */
 public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
   private static final String PROCEDURES = "sys";
+
+  /** The prefix of a session's default options of tables (FLIP-188). */
+  private static final String DEFAULT = "table-storage.";
+
   private Place place;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
-    place = new Place(name, Map.copyOf(options.asCaseSensitiveMap()));
+    Map<String, String> settings = Map.copyOf(options.asCaseSensitiveMap());
+    SparkConf started = SparkSession.active().sparkContext().getConf();
+    boolean byProgram =
+        settings.entrySet().stream()
+            .allMatch(e -> e.getValue().equals(started.get("spark.sql.catalog." + name + "." + e.getKey(), null)));
+    place = new Place(name, settings, byProgram);
   }
 
   @Override
@@ -123,6 +135,12 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
       }
     }
     put(request.putObject("properties"), info.properties());
+    ObjectNode defaults = request.putObject("defaults");
+    for (var setting : CollectionConverters.asJava(SparkSession.active().conf().getAll()).entrySet()) {
+      if (setting.getKey().startsWith(DEFAULT)) {
+        defaults.put(setting.getKey(), setting.getValue());
+      }
+    }
     return loaded(ident, request);
   }
 

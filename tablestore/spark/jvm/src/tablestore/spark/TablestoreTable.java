@@ -101,6 +101,21 @@ final class TablestoreTable
     return names("primary_key");
   }
 
+  /** Returns the columns of the key. */
+  NamedReference[] keyColumns() {
+    return primaryKey().stream().map(TablestoreTable::quoted).map(Expressions::column).toArray(NamedReference[]::new);
+  }
+
+  /** Returns a name as Spark parses it, which takes a dot for the way to a field. */
+  private static String quoted(String name) {
+    return "`" + name.replace("`", "``") + "`";
+  }
+
+  /** Returns where Delta's relation of this version is, if it has pending runs. */
+  String overlay() {
+    return description.get("overlay").asText();
+  }
+
   /** Returns how many times a statement is planned again because the rows that it read have changed. */
   int replans() {
     return description.get("replans").asInt();
@@ -145,7 +160,7 @@ final class TablestoreTable
 
   @Override
   public Transform[] partitioning() {
-    return names("partition_by").stream().map(Expressions::identity).toArray(Transform[]::new);
+    return names("partition_by").stream().map(TablestoreTable::quoted).map(Expressions::identity).toArray(Transform[]::new);
   }
 
   @Override
@@ -159,8 +174,7 @@ final class TablestoreTable
     if (key.isEmpty()) {
       return new Constraint[0];
     }
-    NamedReference[] columns = key.stream().map(Expressions::column).toArray(NamedReference[]::new);
-    return new Constraint[] {Constraint.primaryKey(table + "_pk", columns).enforced(false).build()};
+    return new Constraint[] {Constraint.primaryKey(table + "_pk", keyColumns()).enforced(false).build()};
   }
 
   @Override

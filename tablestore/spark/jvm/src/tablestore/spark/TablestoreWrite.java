@@ -3,6 +3,7 @@ package tablestore.spark;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Set;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -32,12 +33,15 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write whose rows were worked out from rows of other keys, too. */
   static final String READS_WHOLE = "tablestore.reads-whole";
 
+  private static final Set<String> OPTIONS = Set.of(DYNAMIC, READ_VERSION, DELETES, READS_WHOLE);
+
   private final TablestoreTable table;
   private final ObjectNode request;
 
   TablestoreWrite(TablestoreTable table, CaseInsensitiveStringMap options) {
     this.table = table;
     this.request = table.request("write");
+    refuseUnknown(options);
     if (options.getBoolean(DYNAMIC, false)) {
       request.put("overwrite", "dynamic");
     }
@@ -45,6 +49,16 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
       request.put("if_version", options.getLong(READ_VERSION, -1));
       request.put("deletes", options.getBoolean(DELETES, false));
       request.put("reads_whole", options.getBoolean(READS_WHOLE, false));
+    }
+  }
+
+  private static void refuseUnknown(CaseInsensitiveStringMap options) {
+    for (String name : options.keySet()) {
+      if (!OPTIONS.contains(name)) {
+        throw Refusals.plain(
+            "unknown-option",
+            "a write to a table has no option " + name + ": INSERT OVERWRITE and overwritePartitions() replace partitions");
+      }
     }
   }
 
@@ -79,14 +93,13 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   @Override
   public void insert(Dataset<Row> rows, boolean overwrite) {
     SparkSession session = (SparkSession) rows.sparkSession();
-    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().analyzed();
     Dataset<Row> current = rows;
     for (int left = table.replans(); ; left--) {
       JsonNode answer = PythonSide.give(request, session, current);
       if (!answer.has("changed")) {
         break;
       }
-      current = left > 0 ? reread(plan, session) : null;
+      current = left > 0 ? reread(current, session) : null;
       if (current == null) {
         throw Refusals.of(answer.get("changed"));
       }
@@ -95,14 +108,15 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   }
 
   /** Plans the rows again over the newest version; returns null if that cannot be done. */
-  private Dataset<Row> reread(LogicalPlan plan, SparkSession session) {
+  private Dataset<Row> reread(Dataset<Row> rows, SparkSession session) {
+    LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) rows).queryExecution().analyzed();
     JsonNode newest = PythonSide.ask(table.request("load_table"));
     if (!table.canReadAt(newest)) {
       return null;
     }
     long version = newest.get("version").asLong();
-    Rereads.Pinned again = Rereads.at(plan, session, table.location(), version);
-    if (again.count() == 0) {
+    Rereads.Pinned again = new Rereads(session, table, request.get("if_version").asLong(), version).pinned(plan);
+    if (again.count() == 0 || !again.overlays().isEmpty()) {
       return null;
     }
     request.put("if_version", version);
