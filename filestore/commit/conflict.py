@@ -145,7 +145,7 @@ def _tombstone_slots(between: Iterable[Commit], state: TableState) -> frozenset[
 
 
 def _pending_run_slots(between: Iterable[Commit], state: TableState, *, removed: bool) -> frozenset[Slot]:
-    """Returns the slots to which pending runs were added; with `removed` also those whose runs were dropped unmerged."""
+    """Returns the slots with new pending runs; with `removed` those whose runs were dropped unmerged, too."""
     return frozenset(
         pending_run(domain["configuration"], state.definition.partition_by).slot
         for commit in between
