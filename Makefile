@@ -87,6 +87,7 @@ bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench.log
 	@$(BIN)/python -m tests.bench.latency
 	@$(BIN)/python -m tests.bench.s3
+	@$(BIN)/python -m tests.bench.sql
 
 lock:  ## Write requirements.lock and the images' locks anew from pyproject.toml; ARGS=--upgrade for newer versions
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
