@@ -19,6 +19,7 @@ __all__ = ["Place", "Places"]
 
 _MOST_SESSIONS = 64
 """How many sessions' writers are kept. Those of another one are made anew."""
+_TOKEN = "TABLESTORE_TOKEN"
 _STORAGE = "storage."
 _KNOWN = ("uri", "token-file", "database-file", "brokers", "commits")
 _SECRETS = {"token": "token-file", "database": "database-file"}
@@ -105,19 +106,21 @@ class Place:
         )
 
     def _token(self) -> str | None:
-        path = self.token_file or (os.environ.get("TABLESTORE_TOKEN_FILE") if self.trusted else None)
-        if path is not None:
-            return _content(path)
-        return os.environ.get("TABLESTORE_TOKEN") if self.trusted else None
+        variable = _TOKEN if self.trusted else ""
+        path, value = self.token_file or os.environ.get(f"{variable}_FILE"), os.environ.get(variable)
+        if path and value and self.token_file is None:
+            raise InvalidRequest(
+                f"${_TOKEN} and ${_TOKEN}_FILE are both set: unset one of them", code="catalog-setting"
+            )
+        return _content(path) if path else value
 
 
 def _content(path: str) -> str:
     try:
-        return Path(path).read_text(encoding="utf-8").strip()
-    except OSError as error:
+        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
         raise InvalidRequest(
-            f"the file {path} cannot be read ({error.strerror}), which a catalog's settings name",
-            code="catalog-setting",
+            f"the file {path} cannot be read, which a catalog's settings name: {error}", code="catalog-setting"
         ) from error
 
 

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import queue
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
-import pyspark
 import pytest
 
 import tablestore
-from tablestore.spark.settings import TUNED, catalog_settings, program_settings
-from tests.servers.spark import SHORT_LIVED_JVM
+from tests.servers.spark_programs import environment, has_ended, listed_settings, program, python_processes
 from tests.tables import assert_healthy
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
-
-OURS = "tablestore.spark.sql.process"
 
 
 class Shell:
@@ -53,27 +47,20 @@ class Shell:
     @property
     def python(self) -> psutil.Process:
         """The Python process of ours."""
-        [found] = [p for p in psutil.Process(self.process.pid).children(recursive=True) if OURS in p.cmdline()]
+        [found] = python_processes(self.process.pid)
         return found
 
 
 @contextmanager
 def shell(warehouse: Path) -> Iterator[Shell]:
-    home = Path(pyspark.__file__).parent
-    settings = {**program_settings(), **TUNED, **catalog_settings({"lake": str(warehouse)})}
-    settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.log.level": "OFF"}
-    settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
-    settings |= {"spark.sql.catalogImplementation": "in-memory"}
-    listed = [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
-    environment = {**os.environ, **SHORT_LIVED_JVM, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
     with subprocess.Popen(
-        [str(home / "bin/spark-sql"), "--master", "local[2]", *listed],
+        [program("spark-sql"), *listed_settings(warehouse)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         cwd=warehouse.parent,
-        env=environment,
+        env=environment(),
     ) as process:
         opened = Shell(process)
         try:
@@ -94,13 +81,13 @@ def test_a_shell_and_the_death_of_its_python_process(folder: Path) -> None:
         assert opened.run("SELECT * FROM lake.shop.t ORDER BY id") == ["1\t10", "2\t21"]
         first = opened.python
         first.kill()
-        first.wait()
+        until(lambda: has_ended(first), what="the death of the Python process")
         refused = opened.run("INSERT INTO lake.shop.t VALUES (3, 30)")
         assert any("Python process ended" in line for line in refused), refused
         opened.run("INSERT INTO lake.shop.t VALUES (4, 40)")
         assert opened.run("SELECT * FROM lake.shop.t ORDER BY id") == ["1\t10", "2\t21", "4\t40"]
         second = opened.python
         assert second.pid != first.pid
-    until(lambda: not second.is_running(), what="the end of the Python process with its shell")
+    until(lambda: has_ended(second), what="the end of the Python process with its shell")
     with tablestore.connect(str(folder / "warehouse")) as store:
         assert_healthy(store.managed_table("shop.t").filestore)
