@@ -11,6 +11,7 @@ from threading import Lock
 
 from pyspark.sql import SparkSession
 
+from catalog_service.client import is_service
 from filestore.errors import InvalidRequest
 from tablestore.spark.store import SparkStore
 from tablestore.store import Store, connect
@@ -95,7 +96,7 @@ class Place:
 
     def connect(self) -> Store:
         """Connects to it. Secrets are read at this moment."""
-        service = self.uri.startswith(("http://", "https://"))
+        service = is_service(self.uri)
         return connect(
             self.uri,
             self._token() if service else None,
@@ -106,9 +107,12 @@ class Place:
         )
 
     def _token(self) -> str | None:
-        variable = _TOKEN if self.trusted else ""
-        path, value = self.token_file or os.environ.get(f"{variable}_FILE"), os.environ.get(variable)
-        if path and value and self.token_file is None:
+        if self.token_file is not None:
+            return _content(self.token_file)
+        if not self.trusted:
+            return None
+        path, value = os.environ.get(f"{_TOKEN}_FILE"), os.environ.get(_TOKEN)
+        if path and value:
             raise InvalidRequest(
                 f"${_TOKEN} and ${_TOKEN}_FILE are both set: unset one of them", code="catalog-setting"
             )

@@ -17,6 +17,7 @@ from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes, MergeEngine
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
+from filestore.model.types import quoted
 from filestore.retention.rules import tag_of
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
@@ -276,18 +277,14 @@ def _with_sequence(rows: DataFrame, stored: DataFrame, definition: TableDefiniti
     sequence = definition.sequence_field
     assert sequence is not None
     names = [*definition.primary_key, sequence]
-    renamed = stored.select([F.col(_quoted(name)).alias(f"_stored_{number}") for number, name in enumerate(names)])
+    renamed = stored.select([F.col(quoted(name)).alias(f"_stored_{number}") for number, name in enumerate(names)])
     same_key = reduce(
-        and_, (rows[_quoted(name)] == renamed[f"_stored_{n}"] for n, name in enumerate(definition.primary_key))
+        and_, (rows[quoted(name)] == renamed[f"_stored_{n}"] for n, name in enumerate(definition.primary_key))
     )
     is_delete = rows[KIND_COLUMN] == str(RowKind.DELETE)
-    of_row = F.when(is_delete, renamed[f"_stored_{len(names) - 1}"]).otherwise(rows[_quoted(sequence)])
+    of_row = F.when(is_delete, renamed[f"_stored_{len(names) - 1}"]).otherwise(rows[quoted(sequence)])
     joined = rows.join(renamed, is_delete & same_key, "left")
-    return joined.select([of_row.alias(sequence) if name == sequence else rows[_quoted(name)] for name in rows.columns])
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return joined.select([of_row.alias(sequence) if name == sequence else rows[quoted(name)] for name in rows.columns])
 
 
 def call(store: SparkStore, request: Request) -> dict[str, Any]:

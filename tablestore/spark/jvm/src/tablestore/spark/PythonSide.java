@@ -41,27 +41,29 @@ public final class PythonSide {
 
   /** Has Python do what needs a session; {@code rows} are those to write, or null. */
   static JsonNode give(ObjectNode request, SparkSession session, Dataset<Row> rows) {
-    Object answer = call(python -> python.take(request.toString(), session, rows));
-    if (answer instanceof Throwable) {
-      throw Refusals.thrown((Throwable) answer);
-    }
-    return valueOf((String) answer);
+    return valueOf((String) call(python -> python.take(request.toString(), session, rows)));
   }
 
   /** Returns the rows that Python reads. */
   @SuppressWarnings("unchecked")
   static Dataset<Row> read(ObjectNode request, SparkSession session) {
     Object answer = call(python -> python.read(request.toString(), session));
-    if (answer instanceof Throwable) {
-      throw Refusals.thrown((Throwable) answer);
-    }
     if (answer instanceof String) {
       valueOf((String) answer);
     }
     return (Dataset<Row>) answer;
   }
 
+  /** Asks a question; throws what Spark threw while Python worked on it. */
   private static Object call(Function<Python, Object> question) {
+    Object answer = answer(question);
+    if (answer instanceof Throwable thrown) {
+      throw Refusals.thrown(thrown);
+    }
+    return answer;
+  }
+
+  private static Object answer(Function<Python, Object> question) {
     Python python = python();
     try {
       return question.apply(python);
