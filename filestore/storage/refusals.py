@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from filestore.errors import AlreadyExists, Conflict, NotFound, Unavailable, Unsupported
@@ -129,6 +130,11 @@ def _contains(error: BaseException, words: tuple[str, ...]) -> bool:
     return any(word in str(error) for word in words)
 
 
+_ECHO = re.compile(r"<AWSAccessKeyId|<Token|<StringToSign")
+"""Where a refusal of S3 begins to repeat what the request had, such as a session's token."""
+
+
 def _short(error: BaseException) -> str:
     """Returns the error's first words: the rest are a server's answer and a client's structures, for nobody's eyes."""
-    return " ".join(str(error).split())[:_LONGEST] or type(error).__name__
+    words = _ECHO.split(" ".join(str(error).split()), maxsplit=1)[0]
+    return words[:_LONGEST] or type(error).__name__

@@ -28,8 +28,14 @@ _FURTHER = """
 | variable | read by | |
 |---|---|---|
 """
-_READ_BY_ALL = {"TABLESTORE_BROKERS", "TABLESTORE_DATABASE", "TABLESTORE_STORAGE"}
-"""All commands read these variables, for a warehouse in S3 that they open without a service."""
+_WAREHOUSE = "for a warehouse that they open without a service"
+_READ_BY_ALL = {
+    "TABLESTORE_BROKERS": _WAREHOUSE,
+    "TABLESTORE_COMMITS": _WAREHOUSE,
+    "TABLESTORE_DATABASE": _WAREHOUSE,
+    "TABLESTORE_STORAGE": "for S3; it goes over what a service says",
+}
+"""All commands read these variables, for what is said here."""
 
 _SEVERAL = 3
 """An option of more commands than these is one of all of them: its table says so instead of naming each."""
@@ -55,6 +61,12 @@ FURTHER = (
         "AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION",
         "the same",
         "where S3 is, if `TABLESTORE_STORAGE` does not say so",
+    ),
+    ("AWS_CA_BUNDLE", "the same", "a file (PEM) with the authorities that sign the TLS of S3"),
+    (
+        "AWS_EC2_METADATA_DISABLED",
+        "the same",
+        "`true`: there is no role of the machine to ask for, which else takes seconds where there is no such service",
     ),
 )
 """Variables that no option stands for: names, readers, meaning."""
@@ -119,8 +131,8 @@ def page() -> str:
 
 def _row(setting: Setting) -> str:
     of = ", ".join(f"`{name}`" for name in setting.commands)
-    if setting.variable in _READ_BY_ALL:
-        of += "; all other commands, for a warehouse in S3 without a service"
+    if (purpose := _READ_BY_ALL.get(setting.variable)) is not None:
+        of += f"; all other commands, {purpose}"
     if len(setting.commands) > _SEVERAL:
         of = "all commands that open a catalog"
     default = "" if setting.default is None else f"`{setting.default}`"

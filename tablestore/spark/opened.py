@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest
+from filestore.secrets import secret, secret_in
 from filestore.storage.locations import storage_of
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.system.names import split_name
 
-__all__ = ["identity_options", "opened", "opened_by_name", "storage_options"]
+__all__ = ["identity_options", "opened", "opened_by_name", "storage_options", "token_of"]
 
 
 _STORAGE = "storage."
@@ -34,8 +35,8 @@ def opened(options: Mapping[str, str]) -> OpenedTable:
     """The table that options name, to be read. Its files are opened at their first use.
 
     Args:
-        options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token`` and
-            ``storage.<option>``, or those of `identity_options`.
+        options: ``path`` (``database.table``, or that of a system table) with ``catalog`` and perhaps ``token-file``
+            and ``storage.<option>``, or those of `identity_options`.
 
     Raises:
         InvalidRequest: ``missing-option``.
@@ -73,8 +74,26 @@ def opened_by_name(options: Mapping[str, str]) -> Iterator[OpenedTable]:
     from tablestore.store import connect  # see above
 
     path, _ = split_name(given["path"])
-    with connect(given["catalog"], token=given.get("token"), storage_options=storage_options(given)) as store:
+    with connect(given["catalog"], token=token_of(given), storage_options=storage_options(given)) as store:
         yield store.managed_table(path).opened
+
+
+def token_of(options: Mapping[str, str]) -> str | None:
+    """Reads the token of a catalog's service: from the file ``token-file``, or as the environment says.
+
+    Raises:
+        InvalidRequest: ``token-option``: the token itself is an option, which Spark hands to every task;
+            ``bad-secret``.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    if "token" in given:
+        raise InvalidRequest(
+            "a token is no option, since Spark hands options to every task: set TABLESTORE_TOKEN or "
+            "TABLESTORE_TOKEN_FILE for the driver, or .option('token-file', <a file that has it>)",
+            code="token-option",
+        )
+    path = given.get("token-file")
+    return secret("TABLESTORE_TOKEN") if path is None else secret_in(path)
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:

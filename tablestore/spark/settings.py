@@ -56,7 +56,9 @@ _S3A = "spark.hadoop.fs.s3a."
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials."
 # what Spark's own spark.redaction.regex takes for a secret, and AWS's names of variables
 _SECRET = re.compile(r"secret|password|token|access[._]?key", re.I)
-_CARRIERS = ("spark.hadoop.fs.s3", "spark.executorEnv.")
+_CARRIERS = ("spark.hadoop.fs.s3", "spark.executorEnv.", "spark.yarn.appMasterEnv.", "spark.kubernetes.driverEnv.")
+_KEYS_OF_S3A = ("spark.hadoop.fs.s3a.encryption.key", "spark.hadoop.fs.s3a.server-side-encryption.key")
+_JAVA_SECRET = re.compile(r"-Daws\.(secretAccessKey|secretKey|sessionToken|accessKeyId)=")
 _NO_SECRET = re.compile(r"provider(\.path)?$|file$|relative_uri$", re.I)  # such as AWS_WEB_IDENTITY_TOKEN_FILE
 
 _LISTS: Mapping[str, str] = {
@@ -157,9 +159,11 @@ def refuse_secrets(settings: Mapping[str, str]) -> None:
     Raises:
         InvalidRequest: ``spark-secret``.
     """
-    for name in settings:
+    for name, value in settings.items():
         own = next((name.removeprefix(carrier) for carrier in _CARRIERS if name.startswith(carrier)), "")
-        if _SECRET.search(own) and not _NO_SECRET.search(own):
+        named = _SECRET.search(own) and not _NO_SECRET.search(own)
+        in_java = name.endswith("JavaOptions") and _JAVA_SECRET.search(value)
+        if named or in_java or name in _KEYS_OF_S3A:
             raise InvalidRequest(
                 f"the setting {name} is a secret, and Spark shows settings on the driver's command line: leave it out. "
                 "Each host has to find its credentials itself: in its environment, in a file that "

@@ -22,7 +22,7 @@ __all__ = ["TableStoreSource"]
 
 
 class TableStoreSource(DataSource):
-    """Options: ``path`` (``database.table``), ``catalog``, ``token``; of streams those of `StreamOptions`.
+    """Options: ``path`` (``database.table``), ``catalog``, ``token-file``; of streams those of `StreamOptions`.
 
     A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
     With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which would

@@ -214,7 +214,10 @@ def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str,
     engine.dispose()
 
 
-def test_a_downgrade_removes_only_what_an_older_version_cannot_read(database: str, warehouse: str) -> None:
+def test_a_downgrade_removes_only_what_an_older_version_cannot_read(
+    database: str, warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLESTORE_DATABASE", database)
     service = open_service(warehouse, database)
     service.create_database(CreateDatabase(name="shop"))
     service.create_table("shop", CreateTable.of("orders", "id BIGINT", options={"log.system": "none"}))
@@ -222,21 +225,30 @@ def test_a_downgrade_removes_only_what_an_older_version_cannot_read(database: st
     topic["properties.bootstrap.servers"] = "broker:9092"
     service.create_table("shop", CreateTable.of("clicks", "id BIGINT", options=topic))
     service.close()
-    downgraded.main([database, "0003"])
+    downgraded.main(["0003"])
     assert sorted(row["name"] for row in rows_at(database, "tables")) == ["clicks", "orders"]
-    downgraded.main([database, "0002"])
+    downgraded.main(["0002"])
     assert [row["name"] for row in rows_at(database, "tables")] == ["orders"]
     service = open_service(warehouse, database)
     assert [table.name for table in service.list_tables("shop").tables] == ["orders"]
     service.close()
 
 
-def test_a_downgrade_to_a_revision_that_is_not_there(database: str, warehouse: str) -> None:
+def test_a_downgrade_to_a_revision_that_is_not_there(
+    database: str, warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TABLESTORE_DATABASE", database)
     open_service(warehouse, database).close()
-    downgraded.main([database, "0002"])
+    downgraded.main(["0002"])
     for revision in ("0003", "9", "base"):
         with pytest.raises(SystemExit, match=r"choose one of \['0001', '0002'\]"):
-            downgraded.main([database, revision])
+            downgraded.main([revision])
+
+
+def test_a_downgrade_needs_to_know_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TABLESTORE_DATABASE", raising=False)
+    with pytest.raises(SystemExit, match="TABLESTORE_DATABASE_FILE"):
+        downgraded.main(["0002"])
 
 
 def rows_at(database: str, table: str) -> list[dict[str, Any]]:

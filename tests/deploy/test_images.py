@@ -10,6 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from tablestore.spark.sql.jar import _JAR
 from tests.cli.programs import ROOT
 
 LOCKS = ("service", "spark", "build")
@@ -48,6 +49,17 @@ def test_the_service_has_no_spark_and_no_java() -> None:
     assert [name for name, lines in stages.items() if "openjdk" in lines] == ["spark-build", "spark"]
     for image in ("service", "spark"):
         assert "USER 10001:10001" in stages[image]
+
+
+def test_the_jar_of_sql_is_made_for_the_installed_package() -> None:
+    """In the folder of the sources Python would compile it there, and the image would lack it."""
+    stage = (ROOT / "deploy" / "Dockerfile").read_text().split(" AS spark-build\n")[1].split("\nFROM ")[0]
+    before, _, after = stage.partition("-m tablestore.spark.sql.jar")
+    assert re.findall(r"^WORKDIR (.*)$", before, re.M)[-1] == "/opt"
+    jar = str(_JAR.relative_to(ROOT))
+    assert f"test -f /opt/tablestore/lib/python3.11/site-packages/{jar}" in after
+    ignored = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert any(fnmatch.fnmatch(jar, pattern) for pattern in ignored[ignored.index("!tablestore") :])
 
 
 def test_what_is_copied_is_there_and_not_ignored() -> None:

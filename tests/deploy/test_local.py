@@ -82,6 +82,7 @@ def test_commands_work_and_the_compactor_keeps_their_table(deployment: Deploymen
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.deep
 def test_who_has_no_token_is_refused_and_probes_need_none(deployment: Deployment) -> None:
     url = deployment.environment["TABLESTORE_CATALOG"]
     assert httpx.get(f"{url}/api/v1/databases", trust_env=False).status_code == 401
@@ -89,6 +90,7 @@ def test_who_has_no_token_is_refused_and_probes_need_none(deployment: Deployment
         assert httpx.get(f"{url}{probe}", trust_env=False).status_code == 200
 
 
+@pytest.mark.deep
 def test_all_parts_log_json_and_no_secret(deployment: Deployment) -> None:
     secrets = [path.read_text().strip() for path in deployment.servers.secrets.glob("*") if path.is_file()]
     assert len(secrets) >= 6
@@ -98,6 +100,7 @@ def test_all_parts_log_json_and_no_secret(deployment: Deployment) -> None:
         assert not [secret for secret in secrets if secret in text]
 
 
+@pytest.mark.deep
 def test_without_its_database_the_service_lives_and_is_not_ready(deployment: Deployment) -> None:
     """Then an orchestrator sends it no requests, and does not restart it."""
     url = deployment.environment["TABLESTORE_CATALOG"]
@@ -113,6 +116,7 @@ def test_without_its_database_the_service_lives_and_is_not_ready(deployment: Dep
     until(deployment.parts["service"].healthy, 120, "the service is ready again")
 
 
+@pytest.mark.deep
 def test_a_service_that_was_stopped_or_killed_starts_again(deployment: Deployment) -> None:
     service = deployment.parts["service"]
     assert service.stop() == 0

@@ -69,6 +69,7 @@ def test_a_batch_read_of_an_empty_table(lake: SparkStore, store: Store, orders: 
     assert batch(lake).columns == ["id", "name"]
 
 
+@pytest.mark.deep
 def test_a_stream_of_inserts_needs_no_kind(lake: SparkStore, orders: Table, folder: Path) -> None:
     assert streamed(lake, folder) == rows(orders)
     orders.write(pa.table({"id": [9], "name": ["z"]}))
@@ -82,6 +83,7 @@ def test_a_stream_without_kind_refuses_what_it_cannot_say(lake: SparkStore, orde
         streamed(lake, folder)
 
 
+@pytest.mark.deep
 def test_a_stream_of_changes_has_kinds(lake: SparkStore, orders: Table, folder: Path) -> None:
     assert {row["_kind"] for row in streamed(lake, folder, changes="true")} == {"+I"}
     orders.write(pa.table({"id": [1, 2], "name": ["z", None], "_kind": ["+U", "-D"]}))
@@ -91,7 +93,7 @@ def test_a_stream_of_changes_has_kinds(lake: SparkStore, orders: Table, folder: 
     ]
 
 
-def test_the_token_reaches_a_service_that_asks_for_it(lake: SparkStore, tmp_path: Path) -> None:
+def test_the_token_of_a_file_reaches_a_service_that_asks_for_it(lake: SparkStore, tmp_path: Path) -> None:
     import tablestore
     from catalog_service.server import serving
 
@@ -101,9 +103,13 @@ def test_the_token_reaches_a_service_that_asks_for_it(lake: SparkStore, tmp_path
             table = store.create_table("shop.orders", "id BIGINT", primary_key=["id"])
             table.write(pa.table({"id": [1]}))
             assert SparkStore(lake.spark, store).read_stream("shop.orders").columns == ["id", "_kind"]
-        assert batch(lake, catalog=url, token="secret").count() == 1
+        for name, token in (("right", "secret\n"), ("wrong", "other")):
+            (tmp_path / name).write_text(token)
+        assert batch(lake, catalog=url, **{"token-file": str(tmp_path / "right")}).count() == 1
         with pytest.raises(PySparkException, match="token"):
-            batch(lake, catalog=url, token="wrong")
+            batch(lake, catalog=url, **{"token-file": str(tmp_path / "wrong")})
+        with pytest.raises(PySparkException, match="a token is no option"):
+            batch(lake, catalog=url, token="secret")
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ def test_later_settings_replace_earlier_ones_and_lists_grow() -> None:
         "spark.executorEnv.AWS_ACCESS_KEY_ID",
         "spark.executorEnv.AWS_SECRET_ACCESS_KEY",
         "spark.executorEnv.AWS_SESSION_TOKEN",
+        "spark.yarn.appMasterEnv.AWS_SECRET_ACCESS_KEY",
+        "spark.hadoop.fs.s3a.encryption.key",
     ],
 )
 def test_secrets_are_refused(name: str) -> None:
@@ -77,6 +79,12 @@ def test_secrets_are_refused(name: str) -> None:
         spark_session("never started", {name: "very secret"})
     assert raised.value.code == "spark-secret"
     assert "very secret" not in str(raised.value)
+
+
+def test_a_secret_among_javas_options_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="extraJavaOptions") as raised:
+        spark_session("never started", {"spark.executor.extraJavaOptions": "-Xmx1g -Daws.secretAccessKey=very-secret"})
+    assert "very-secret" not in str(raised.value)
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from filestore.model.table_columns import TableColumns
 from log.connector.declaration import KafkaDeclaration
 from log.connector.ranges import PartitionRange
 from tablestore.following.result_mode import ResultMode, result_mode
+from tablestore.spark.opened import token_of
 from tablestore.spark.streaming.options import whole_option
 from tablestore.topics.spec import is_complete, state_unused
 
@@ -115,8 +116,9 @@ def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
     """Parses options; returns None if the table that they name is not a Kafka table.
 
     Args:
-        options: Those of `KafkaRead.to_options`; or ``path`` and ``catalog`` (and ``token``), as for managed tables,
-            and perhaps ``scan.*``, ``columns``, ``maxRecordsPerTask``, ``maxRowsPerBatch``, ``mode``, ``state``.
+        options: Those of `KafkaRead.to_options`; or ``path`` and ``catalog`` (and ``token-file``), as for managed
+            tables, and perhaps ``scan.*``, ``columns``, ``maxRecordsPerTask``, ``maxRowsPerBatch``, ``mode``,
+            ``state``.
 
     Raises:
         InvalidRequest: as `KafkaRead.of`.
@@ -134,7 +136,7 @@ def kafka_read(options: Mapping[str, str]) -> KafkaRead | None:
     from tablestore.kafka_table import KafkaTable  # the catalog takes a second to import
     from tablestore.store import connect
 
-    with connect(given["catalog"], token=given.get("token")) as store:
+    with connect(given["catalog"], token=token_of(given)) as store:
         table = store.table(given["path"])
     return KafkaRead.of(table.declaration, given) if isinstance(table, KafkaTable) else None
 

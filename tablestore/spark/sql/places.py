@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from threading import Lock
 
 from pyspark.sql import SparkSession
 
 from catalog_service.client import is_service
 from filestore.errors import InvalidRequest
+from filestore.secrets import secret, secret_in
 from tablestore.spark.store import SparkStore
 from tablestore.store import Store, connect
 
@@ -100,7 +99,7 @@ class Place:
         return connect(
             self.uri,
             self._token() if service else None,
-            database=None if service or self.database_file is None else _content(self.database_file),
+            database=None if service or self.database_file is None else secret_in(self.database_file),
             storage_options=dict(self.storage) or None,
             brokers=None if service else self.brokers,
             commits=None if service else self.commits,
@@ -108,24 +107,8 @@ class Place:
 
     def _token(self) -> str | None:
         if self.token_file is not None:
-            return _content(self.token_file)
-        if not self.trusted:
-            return None
-        path, value = os.environ.get(f"{_TOKEN}_FILE"), os.environ.get(_TOKEN)
-        if path and value:
-            raise InvalidRequest(
-                f"${_TOKEN} and ${_TOKEN}_FILE are both set: unset one of them", code="catalog-setting"
-            )
-        return _content(path) if path else value
-
-
-def _content(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8").rstrip("\r\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(
-            f"the file {path} cannot be read, which a catalog's settings name: {error}", code="catalog-setting"
-        ) from error
+            return secret_in(self.token_file)
+        return secret(_TOKEN) if self.trusted else None
 
 
 @dataclass
