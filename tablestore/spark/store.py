@@ -33,6 +33,7 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.reading.log_tail import VisibleTail
 from tablestore.spark.batch.compaction import spark_changes, spark_compaction, spark_folds
 from tablestore.spark.batch.overlays import read_fresh, read_overlaid
+from tablestore.spark.batch.scans import use_plain_scans
 from tablestore.spark.batch.writing import spark_runner
 from tablestore.spark.interpreter import work_with_this_python
 from tablestore.spark.kafka.table import SparkKafkaTable
@@ -136,6 +137,14 @@ class SparkStore:
         """
         return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, version, whole=True)
 
+    def merge(self, name: str, df: DataFrame) -> Snapshot:
+        """Writes a DataFrame as `write` does, if it has each key once: ``MERGE`` of whole rows by the primary key.
+
+        Raises:
+            InvalidRequest: ``repeated-key``: two rows have one key. Nothing was changed. Or as `write`.
+        """
+        return self._write(self._writer(self.store.managed_table(name)), df, False, None, each_key_once=True)
+
     def read(
         self,
         name: str,
@@ -184,6 +193,7 @@ class SparkStore:
             return found
         if state.pending():
             return read_overlaid(self.spark, table.filestore, state)
+        use_plain_scans(self.spark, table.filestore)
         reader = self.spark.read.format("delta")
         if version is not None:
             reader = reader.option("versionAsOf", version)
@@ -260,16 +270,22 @@ class SparkStore:
             "consumerId": consumer,
             "onLogGap": on_log_gap,
         }
-        options = {name: str(value) for name, value in given.items() if value is not None}
+        return self.stream_of(name, {option: str(value) for option, value in given.items() if value is not None})
+
+    def stream_of(self, name: str, options: Mapping[str, str], *, with_kind: bool = True) -> DataFrame:
+        """The same by the options of ``readStream.format("tablestore")``, and perhaps without ``_kind``.
+
+        Without it, an update or a delete ends the query (``changes-needed``), since it would look like an insert.
+        """
         asked = StreamOptions.parse(options)
         table = self.store.managed_table(name)
         if asked.mode is ResultMode.UPSERT:
             table.opened.required_log()
-        if consumer is not None:
-            table.consumer(consumer)  # refuses a bad id before anything starts
+        if asked.consumer is not None:
+            table.consumer(asked.consumer)  # refuses a bad id before anything starts
         self._measure(table)
         reader = self.spark.readStream.format("tablestore").options(**identity_options(table.opened))
-        return reader.option("changes", "true").options(**options).load(name)
+        return reader.options(**options).option("changes", str(with_kind).lower()).load(name)
 
     def _measure(self, table: Table) -> None:
         """Measures queries that read it, if the store has a meter."""
@@ -303,6 +319,21 @@ class SparkStore:
 
         stream = df.writeStream.foreachBatch(batch).option("checkpointLocation", place)
         return (stream.trigger(**trigger) if trigger else stream).start()
+
+    def write_batch(
+        self, name: str, rows: DataFrame, query_id: str, number: int, *, overwrite: Overwrite = False
+    ) -> Snapshot:
+        """Writes a micro-batch of a query, unless the table has it already; for ``foreachBatch`` of one's own.
+
+        Args:
+            name: ``database.table``.
+            rows: As for `write`.
+            query_id: The query's id, which stays the same over its restarts.
+            number: The batch's number.
+            overwrite: As for `write`.
+        """
+        app = AppVersion(f"spark.{query_id}", number)
+        return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
 
     def compact(self, name: str, full: bool = False) -> Snapshot | None:
         """Folds pending runs and merges sorted ones as Spark jobs, each bucket in a task: rows never pass the driver.
@@ -350,9 +381,10 @@ class SparkStore:
         if_version: int | None = None,
         *,
         whole: bool = False,
+        each_key_once: bool = False,
     ) -> Snapshot:
         definition = writer.table.definition
-        rows = spark_runner(df, definition)
+        rows = spark_runner(df, definition, each_key_once=each_key_once)
         snapshot = writer.table.write(
             rows, overwrite=overwrite, app=app, retries=True, if_version=if_version, whole=whole
         )

@@ -36,6 +36,12 @@ def test_no_number_is_used_twice() -> None:
     assert len(set(NUMBERS)) == len(NUMBERS)
 
 
+def test_the_index_says_which_numbers_are_not_used() -> None:
+    unused = sorted({*range(1, max(NUMBERS) + 1)} - {*NUMBERS})
+    (listed,) = re.findall(r"\(([\d, and]+) were never used\)", INDEX)
+    assert [int(number) for number in re.findall(r"\d+", listed)] == unused
+
+
 def test_the_index_has_one_row_for_each_file_with_its_title_and_status() -> None:
     rows = {name: (int(number), title, status) for number, name, title, status in ROW.findall(INDEX)}
     expected = {}

@@ -112,7 +112,15 @@ def unfit(annotation: str) -> list[Any]:
 def fitting(function: Callable[..., Any], name: str) -> Any:
     """Something of the right type for a parameter that has to be given beside the one that is wrong."""
     annotation = parameters(function)[name].annotation
-    plain = {"None": None, "str": "a", "int": 1, "Sequence[str]": [], "datetime": datetime(2026, 1, 1), "Positions": {}}
+    plain = {
+        "None": None,
+        "str": "a",
+        "int": 1,
+        "Sequence[str]": [],
+        "Mapping[str, str]": {},
+        "datetime": datetime(2026, 1, 1),
+        "Positions": {},
+    }
     for part in annotation.split(" | "):
         if part in plain:
             return plain[part]

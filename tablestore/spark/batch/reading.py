@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
         return [_ScanPartition(piece, store.ambient, wanted) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads a file, or a slot with pending runs; runs in a task."""
         # Spark replaces an empty list of partitions by one that is no partition
         if isinstance(partition, _ScanPartition):
             schema = wire_schema(partition.wanted, wants_changes(self._options))
@@ -114,6 +114,7 @@ def refuse_changes(rows: pa.Table) -> None:
     kinds = set(rows.column(KIND_COLUMN).unique().to_pylist())
     if kinds - {str(RowKind.INSERT)}:
         raise Unsupported(
-            f"the stream holds {', '.join(sorted(kinds))} and has no column to say so: set .option('changes', 'true')",
+            f"the stream has rows of kind {', '.join(sorted(kinds))} and no column _kind to say so: select '*' and "
+            "'_kind' of readStream.table, or set .option('changes', 'true') of format('tablestore')",
             code="changes-needed",
         )

@@ -10,14 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
+from filestore.errors import InvalidRequest
 from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
+from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
 from filestore.writing.slot_result import written_files
@@ -29,8 +32,13 @@ from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
 __all__ = ["Arranged", "arranged", "spark_runner"]
 
 
-def spark_runner(df: DataFrame, definition: TableDefinition) -> WriteRunner:
+def spark_runner(df: DataFrame, definition: TableDefinition, *, each_key_once: bool = False) -> WriteRunner:
     """Runs a write's tasks over a DataFrame's rows.
+
+    Args:
+        df: The rows.
+        definition: The table's.
+        each_key_once: Whether two rows of one key are an error (``repeated-key``), of which else the later one counts.
 
     Raises:
         InvalidRequest: columns that the table lacks, or that it needs.
@@ -42,16 +50,18 @@ def spark_runner(df: DataFrame, definition: TableDefinition) -> WriteRunner:
         if known[0] != job.table.definition:  # it was changed since
             changed = job.table.definition
             known = changed, arranged(conformed(df, changed.schema), changed)
-        return run_partitions(known[1].frame, _job(job, known[1].names))
+        return run_partitions(known[1].frame, _job(job, known[1].names, each_key_once=each_key_once))
 
     return run
 
 
-def _job(job: WriteJob, names: Sequence[str]) -> Job[TaskOutcome]:
+def _job(job: WriteJob, names: Sequence[str], *, each_key_once: bool) -> Job[TaskOutcome]:
     def work(attempt: Attempt, batches: Iterable[pa.RecordBatch]) -> TaskOutcome:
         table = at_home(job.table, attempt.task)
         named = (batch.rename_columns(names) for batch in batches)
         rows = _in_order(canonical(named, table.definition.schema.to_arrow()), table, attempt.task)
+        if each_key_once:
+            rows = each_once(rows, table.definition)
         return _attempt(job, rows, f"{attempt.task}.{attempt.attempt_id}")
 
     def discard(done: Sequence[TaskOutcome]) -> None:
@@ -109,3 +119,23 @@ def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -
     bucket = pa.scalar(task, pa.int32())
     for batch in sorted_batches(batches, [*slot, *definition.sort_key], memory, lambda: on_local_disk(table, task)):
         yield batch if slot else batch.append_column(BUCKET_COLUMN, pa.repeat(bucket, batch.num_rows))
+
+
+def each_once(batches: Iterable[pa.RecordBatch], definition: TableDefinition) -> Iterator[pa.RecordBatch]:
+    """Yields rows in key order as they are; `InvalidRequest` (``repeated-key``) if two of them have one key."""
+    names = [*definition.partition_by, *definition.primary_key]
+    last: pa.RecordBatch | None = None
+    for batch in batches:
+        if not batch.num_rows:
+            continue
+        seam = [batch] if last is None else [last, batch]
+        keys = pa.Table.from_batches([part.select(names) for part in seam])
+        same = np.flatnonzero(~changes(keys, names))
+        if len(same):
+            key = keys.slice(int(same[0]), 1).to_pylist()[0]
+            raise InvalidRequest(
+                f"two rows have the key {key}: only one row of each key can be merged, so make the keys unique",
+                code="repeated-key",
+            )
+        last = batch.slice(batch.num_rows - 1)
+        yield batch

@@ -162,12 +162,26 @@ class SparkKafkaTable:
         sink, query_id = self._sink, QueryId(self._spark, place)
 
         def batch(rows: DataFrame, number: int) -> None:
-            sink.write(rows, Numbered(f"spark.{query_id()}", number))
+            sink.write(rows, _numbered(query_id(), number))
 
         stream = df.writeStream.foreachBatch(batch).outputMode(output_mode)
         stream = stream.option("checkpointLocation", place)
         return (stream.trigger(**trigger) if trigger else stream).start()
 
+    def write_batch(self, rows: DataFrame, query_id: str, number: int) -> int:
+        """Writes a micro-batch of a query, as `write_stream` does; for ``foreachBatch`` of one's own.
+
+        Args:
+            rows: As for `write`.
+            query_id: The query's id, which stays the same over its restarts.
+            number: The batch's number.
+        """
+        return self._sink.write(rows, _numbered(query_id, number))
+
     @cached_property
     def _sink(self) -> KafkaSink:
         return KafkaSink(self.local.declaration, self._ambient)
+
+
+def _numbered(query_id: str, number: int) -> Numbered:
+    return Numbered(f"spark.{query_id}", number)

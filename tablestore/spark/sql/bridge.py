@@ -19,15 +19,20 @@ from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import DataFrame, SparkSession
 
 from filestore.errors import TableStoreError
+from tablestore.spark.batch.scans import handled
 from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.sql.dialect import Names, rewritten
 from tablestore.spark.sql.places import Place, Places
-from tablestore.spark.sql.statements import ANSWERS, Request, call, read, write
+from tablestore.spark.sql.statements import ANSWERS, Request, call, read, read_stream, write, write_batch
 from tablestore.spark.store import SparkStore
 
 __all__ = ["start_bridge"]
 
 logger = logging.getLogger(__name__)
+
+
+_READS = {"read": read, "read_stream": read_stream}
+_WRITES = {"write": write, "write_batch": write_batch}
 
 
 class Bridge:
@@ -49,6 +54,8 @@ class Bridge:
         if asked["operation"] == "rewrite":  # it is about a statement, and needs no store
             names = Names(frozenset(asked["catalogs"]), asked["catalog"], asked["database"])
             return _as_text(_outcome(lambda: rewritten(asked["statement"], names), asked))
+        if "handle" in asked:
+            return _as_text(_outcome(lambda: handled(asked), asked))
         return _as_text(
             _outcome(lambda: ANSWERS[asked["operation"]](self._places.store(self._place(asked)), asked), asked)
         )
@@ -64,14 +71,14 @@ class Bridge:
             store = self._in(asked, session)
             if asked["operation"] == "call":
                 return call(store, asked)
-            return write(store, asked, DataFrame(subject, store.spark))
+            return _WRITES[asked["operation"]](store, asked, DataFrame(subject, store.spark))
 
         return _as_text(_outcome(work, asked))
 
     def read(self, request: str, session: JavaObject) -> str | JavaObject:
         """Returns a Dataset, or an error."""
         asked: Request = json.loads(request)
-        found = _outcome(lambda: read(self._in(asked, session), asked), asked)
+        found = _outcome(lambda: _READS[asked["operation"]](self._in(asked, session), asked), asked)
         return found["value"]._jdf if isinstance(found, dict) and "value" in found else _as_text(found)
 
     def _in(self, request: Request, session: JavaObject) -> SparkStore:
@@ -99,7 +106,7 @@ def _outcome(work: Callable[[], Any], request: Request) -> dict[str, Any] | Java
             return _described(ours, request)
         if (thrown := _thrown(error)) is not None:
             return thrown
-        logger.exception("request %s of catalog %s", request["operation"], request["catalog"])
+        logger.exception("request %s of catalog %s", request["operation"], request.get("catalog"))
         return _described(TableStoreError(f"{type(error).__name__}: {error}", code="internal"), request)
 
 

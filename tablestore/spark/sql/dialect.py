@@ -2,6 +2,7 @@
 
     SELECT … FROM shop.orders$files                  the name in backticks
     CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
+    CREATE TABLE … (… METADATA FROM 'timestamp')     a property with the list of columns (FLIP-107)
     ALTER TABLE shop.orders COMPACT                  CALL lake.sys.compact(…) (FLIP-188)
     DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
@@ -21,7 +22,10 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 
-__all__ = ["Names", "rewritten"]
+__all__ = ["COLUMNS", "Names", "rewritten"]
+
+COLUMNS = "tablestore.columns"
+"""The property under which a list of columns is that Spark's grammar lacks words for."""
 
 _WORD = re.compile(r"\w+")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
@@ -85,16 +89,53 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
     begin = next(i for i, token in enumerate(tokens) if token.text.upper() == "TABLE") + 1
     if [token.text.upper() for token in tokens[begin : begin + 3]] == ["IF", "NOT", "EXISTS"]:
         begin += 3
-    if _table(tokens, begin, names) is None:
+    if (table := _table(tokens, begin, names)) is None:
         return statement
+    columns = _columns(statement, tokens, table.end)
+    properties = _properties(tokens, begin)
+    if columns is not None:
+        text = f"'{COLUMNS}' = {_literal(statement[columns[0].end + 1 : columns[1].start])}"
+        if properties is None:
+            return f"{statement[: columns[0].start]}TBLPROPERTIES ({text}){statement[columns[1].end + 1 :]}"
+        opening = tokens[properties + 1]
+        before = f"{statement[: columns[0].start]}{statement[columns[1].end + 1 : tokens[properties].start]}"
+        return f"{before}TBLPROPERTIES ({text}, {statement[opening.end + 1 :]}"
+    if properties is None or tokens[properties].token_type is not TokenType.WITH:
+        return statement
+    return f"{statement[: tokens[properties].start]}TBLPROPERTIES{statement[tokens[properties].end + 1 :]}"
+
+
+def _properties(tokens: Sequence[Token], begin: int) -> int | None:
+    """The number of the word before a statement's list of options: WITH (FLIP-188), or Spark's TBLPROPERTIES."""
     depth = 0
-    for token, following in zip(tokens[begin:], tokens[begin + 1 :], strict=False):
+    for number in range(begin, len(tokens) - 1):
+        token = tokens[number]
         depth += (token.text == "(") - (token.text == ")")
         if depth == 0 and token.token_type is TokenType.ALIAS:
-            break  # the query of AS may have a WITH of its own
-        if depth == 0 and token.token_type is TokenType.WITH and following.text == "(":
-            return f"{statement[: token.start]}TBLPROPERTIES{statement[token.end + 1 :]}"
-    return statement
+            return None  # the query of AS may have a WITH of its own
+        is_list = token.token_type is TokenType.WITH or token.text.upper() == "TBLPROPERTIES"
+        if depth == 0 and is_list and tokens[number + 1].text == "(":
+            return number
+    return None
+
+
+def _columns(statement: str, tokens: Sequence[Token], begin: int) -> tuple[Token, Token] | None:
+    """The parentheses around a list of columns that Spark cannot parse, since it has METADATA columns (FLIP-107)."""
+    if begin >= len(tokens) or tokens[begin].text != "(":
+        return None
+    depth, metadata = 0, False
+    for before, token in zip(tokens[begin - 1 :], tokens[begin:], strict=False):
+        depth += (token.text == "(") - (token.text == ")")
+        is_name = before.text in ("(", ",") or statement[token.start] in "`'\""
+        metadata |= depth == 1 and token.text.upper() == "METADATA" and not is_name
+        if depth == 0:
+            return (tokens[begin], token) if metadata else None
+    return None
+
+
+def _literal(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
@@ -142,8 +183,7 @@ class _Table:
 
     def call(self, procedure: str) -> str:
         """The beginning of a call with this table as argument."""
-        literal = self.name.replace("\\", "\\\\").replace("'", "\\'")
-        return f"`{self.catalog.replace('`', '``')}`.sys.{procedure}(table => '{literal}'"
+        return f"`{self.catalog.replace('`', '``')}`.sys.{procedure}(table => {_literal(self.name)}"
 
 
 def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:

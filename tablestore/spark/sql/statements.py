@@ -19,17 +19,22 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Schema
 from filestore.model.types import quoted
 from filestore.retention.rules import tag_of
+from log.connector.options import CONNECTOR
 from tablestore.kafka_table import KafkaTable
+from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
+from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
+from tablestore.spark.sql.topics import KIND, described_topic, read_topic, stream_topic
 from tablestore.spark.store import SparkStore
+from tablestore.spark.streaming.options import STREAM_OPTIONS
 from tablestore.store import Store, table_defaults
 from tablestore.system.names import split_name
 from tablestore.table import Table
 from tablestore.writing.overwrite import Overwrite
 from tablestore.writing.write import READ_CHANGED
 
-__all__ = ["ANSWERS", "Request", "call", "read", "write"]
+__all__ = ["ANSWERS", "Request", "call", "read", "read_stream", "write", "write_batch"]
 
 Request = Mapping[str, Any]
 
@@ -72,7 +77,11 @@ def _list_tables(store: Store, request: Request) -> list[str]:
 
 def _load_table(store: Store, request: Request) -> dict[str, Any]:
     name, system = split_name(_name(request))
-    table = _managed(store, name)
+    table = store.table(name) if system is None else _managed(store, name)
+    if isinstance(table, KafkaTable):
+        if "version" in request or "microseconds" in request:
+            raise Unsupported(f"{name} is a Kafka topic, which has no versions", code="connector-table")
+        return described_topic(table)
     version = _version(table, request)
     if system is not None:
         return _described_system(table, system, version)
@@ -100,10 +109,13 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "plain": not state.pending(),
         "overlay": layout.join(table.location, layout.overlay_path(state.version)),
         "schema": schema_to_spark(definition.schema),
+        "hidden": [KIND],
         "primary_key": list(definition.primary_key),
         "partition_by": list(definition.partition_by),
         "refused": _refused(definition),
         "replans": definition.options["commit.max-retries"],
+        # else a row with a lower sequence would be dropped as late, where the statement says that it replaces
+        "replaces_rows": definition.sequence_field is None,
         "properties": {"provider": "tablestore", **definition.options.as_dict(), **comment},
     }
 
@@ -142,6 +154,7 @@ def _described_system(table: Table, system: str, version: int | None) -> dict[st
         "plain": False,
         "overlay": "",
         "schema": schema_to_spark(Schema.from_arrow(rows.schema)),
+        "hidden": [],
         "primary_key": [],
         "partition_by": [],
         "refused": {},
@@ -158,18 +171,18 @@ def _create_table(store: Store, request: Request) -> dict[str, Any]:
     if provider not in ("tablestore", "delta"):
         raise Unsupported(f"tables of this catalog are Delta tables: leave USING {provider} out", code="provider")
     comment = properties.pop("comment", None)
-    options = table_defaults(request["defaults"])
-    options |= {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
+    written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
+    given = {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
+    options = given if CONNECTOR in given else table_defaults(request["defaults"]) | given
     made = store.create_table(
         _name(request),
-        schema_from_spark(request["schema"]),
+        schema_from_spark(request["schema"]) if written is None else written,
         primary_key=request["primary_key"],
         partition_by=request["partition_by"],
         options=options,
         comment=comment,
     )
-    assert isinstance(made, Table), "it has no connector"
-    return _described(made)
+    return described_topic(made) if isinstance(made, KafkaTable) else _described(made)
 
 
 def _alter_table(store: Store, request: Request) -> dict[str, Any]:
@@ -232,6 +245,14 @@ def _procedure(request: Request) -> Procedure:
     return PROCEDURES[request["procedure"]]
 
 
+def _plain_version(store: Store, request: Request) -> dict[str, int]:
+    return plain_version(_checked(store, request).filestore, request["planned"], pinned=request["pinned"])
+
+
+def _plain_files(store: Store, request: Request) -> list[dict[str, Any]]:
+    return plain_files(_checked(store, request).filestore, request["version"], request["conditions"])
+
+
 ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "list_databases": _list_databases,
     "load_database": _load_database,
@@ -248,6 +269,8 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "drop_partition": _drop_partition,
     "list_procedures": _list_procedures,
     "load_procedure": _load_procedure,
+    "plain_version": _plain_version,
+    "plain_files": _plain_files,
 }
 """The requests that need no session, by name. The names are those in ``TablestoreCatalog.java``."""
 
@@ -257,11 +280,17 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
 
     Rows that were read and have changed since are an answer and no error: the statement can be planned again.
     """
-    definition = _checked(store.store, request).definition
+    table = _same(store.store, request)
+    if isinstance(table, KafkaTable):
+        _refuse_overwrite(request)
+        return {"messages": store.table(_name(request)).write(rows)}
+    definition = table.definition
     if request.get("deletes") and definition.sequence_field is not None:
         rows = _with_sequence(rows, store.read(_name(request), request["if_version"]), definition)
     try:
-        if request.get("reads_whole"):
+        if request.get("each_key_once"):
+            snapshot = store.merge(_name(request), rows)
+        elif request.get("reads_whole"):
             snapshot = store.write_read(_name(request), rows, _overwrite(request), request["if_version"])
         else:
             snapshot = store.write(_name(request), rows, _overwrite(request), if_version=request.get("if_version"))
@@ -294,8 +323,34 @@ def call(store: SparkStore, request: Request) -> dict[str, Any]:
 
 def read(store: SparkStore, request: Request) -> DataFrame:
     """Reads a version of a table or a system table that Delta's relation alone does not show."""
-    is_system = "$" in request["table"]
-    return store.read(_name(request), None if is_system and not request["pinned"] else request["version"])
+    name, system = split_name(_name(request))
+    if system is None and isinstance(_same(store.store, request), KafkaTable):
+        return read_topic(store.table(name))
+    newest = system is not None and not request["pinned"]
+    return store.read(_name(request), None if newest else request["version"])
+
+
+def read_stream(store: SparkStore, request: Request) -> DataFrame:
+    """Reads the changes of a table as they are committed, or of a topic as they arrive."""
+    if isinstance(_same(store.store, request), KafkaTable):
+        return stream_topic(store.table(_name(request)), request["options"])
+    known = {option.lower() for option in STREAM_OPTIONS}
+    if strange := [option for option in request["options"] if option.lower() not in known]:
+        raise InvalidRequest(
+            f"a stream of a table has no option {', '.join(strange)}; it has {', '.join(STREAM_OPTIONS)}",
+            code="unknown-option",
+        )
+    return store.stream_of(_name(request), request["options"], with_kind=request["with_kind"])
+
+
+def write_batch(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any]:
+    """Writes a micro-batch of a streaming query as one commit, unless the table has it already."""
+    whole = request["output_mode"] == "Complete"  # each batch then has the whole result
+    name, query, number = _name(request), request["query"], request["batch"]
+    if isinstance(_same(store.store, request), KafkaTable):
+        _refuse_overwrite(request)
+        return {"messages": store.table(name).write_batch(rows, query, number)}
+    return {"version": store.write_batch(name, rows, query, number, overwrite=whole).version}
 
 
 def _overwrite(request: Request) -> Overwrite:
@@ -313,9 +368,16 @@ def _overwrite(request: Request) -> Overwrite:
 
 
 def _checked(store: Store, request: Request) -> Table:
+    """Opens the managed table that the statement was planned for."""
+    table = _same(store, request)
+    return table if isinstance(table, Table) else _managed(store, _name(request))
+
+
+def _same(store: Store, request: Request) -> Table | KafkaTable:
     """Opens the table that the statement was planned for. Spark may run it later."""
-    table = _managed(store, _name(request))
-    if table.opened.identity.table_id != request["table_id"]:
+    table = store.table(_name(request))
+    known = table.table_id if isinstance(table, KafkaTable) else table.opened.identity.table_id
+    if known != request["table_id"]:
         raise NotFound(f"{_name(request)} was dropped and made again meanwhile: try again", code="table-replaced")
     return table
 
@@ -324,9 +386,19 @@ def _managed(store: Store, name: str) -> Table:
     table = store.table(name)
     if isinstance(table, KafkaTable):
         raise Unsupported(
-            f"{name} is a Kafka topic, which SQL cannot read yet: use SparkStore.table", code="connector-table"
+            f"{name} is a Kafka topic: it has no files, versions or partitions, and its columns stay as they were "
+            "declared",
+            code="connector-table",
         )
     return table
+
+
+def _refuse_overwrite(request: Request) -> None:
+    if request.get("overwrite") is not None or request.get("output_mode") == "Complete":
+        raise Unsupported(
+            f"{_name(request)} is a Kafka topic, which cannot be overwritten: INSERT INTO appends messages",
+            code="connector-table",
+        )
 
 
 def _name(request: Request) -> str:

@@ -12,7 +12,20 @@ from tablestore.following.gaps import OnLogGap, on_log_gap
 from tablestore.following.result_mode import ResultMode, result_mode
 from tablestore.following.starting import StartOptions
 
-__all__ = ["StreamOptions", "whole_option"]
+__all__ = ["STREAM_OPTIONS", "StreamOptions", "whole_option"]
+
+STREAM_OPTIONS = (
+    "scan",
+    "timestamp",
+    "version",
+    "tag",
+    "mode",
+    "maxRowsPerBatch",
+    "maxVersionsPerBatch",
+    "consumerId",
+    "onLogGap",
+)
+"""All options, as they are spelled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tablestore import Store, Table
+from tablestore.spark.sql.bridge import _WRITES
 from tablestore.spark.sql.statements import write
+from tests.depth import Depth
 from tests.spark.sql.conftest import Sql
 from tests.tables import assert_healthy
 
@@ -261,24 +263,27 @@ def test_procedures(sql: Sql, orders: Table) -> None:
         sql("CALL lake.sys.rollback('shop.orders')")
 
 
-def test_no_concurrent_update_is_lost(session: SparkSession, sql: Sql, orders: Table) -> None:
-    """Statements that lose are planned again over the newest version."""
+def test_no_concurrent_update_is_lost(session: SparkSession, sql: Sql, orders: Table, depth: Depth) -> None:
+    """Statements that lose are planned again over the newest version, or are an explicit conflict."""
+    clients, each = (6, depth.times(2, deep=50)) if depth is Depth.DEEP else (3, 2)
+    conflicts: list[PySparkException] = []
     errors: list[PySparkException] = []
 
     def increment() -> None:
-        for _ in range(4):
+        for _ in range(each):
             try:
                 session.sql("UPDATE lake.shop.orders SET v = v + 1 WHERE id = 1")
             except PySparkException as error:
-                errors.append(error)
+                (conflicts if "read-changed" in str(error) else errors).append(error)
 
-    threads = [threading.Thread(target=increment) for _ in range(3)]
+    threads = [threading.Thread(target=increment) for _ in range(clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert not [str(error) for error in errors]
-    assert sql("SELECT v FROM lake.shop.orders WHERE id = 1") == [(22,)]
+    assert sql("SELECT v FROM lake.shop.orders WHERE id = 1") == [(10 + clients * each - len(conflicts),)]
+    assert len(conflicts) < clients * each / 2
 
 
 def test_a_statement_that_fails_changes_nothing(sql: Sql, orders: Table) -> None:
@@ -328,10 +333,11 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
             waiting.pop(0)()
         return write(*arguments)
 
-    monkeypatch.setattr("tablestore.spark.sql.bridge.write", late)
+    monkeypatch.setitem(_WRITES, "write", late)
     return waiting
 
 
+@pytest.mark.deep
 def test_a_statement_that_reads_all_rows_sees_those_of_others(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -356,6 +362,7 @@ def test_an_update_of_other_keys_is_not_planned_again(
     assert orders.filestore.state().version == 3
 
 
+@pytest.mark.deep
 def test_a_row_that_meets_the_condition_meanwhile_is_updated_or_left_as_a_whole(
     sql: Sql, orders: Table, others: list[Callable[[], object]]
 ) -> None:
@@ -411,6 +418,7 @@ def test_a_merge_that_only_inserts_replaces_no_row_of_others(
     assert sql("SELECT name FROM lake.shop.orders WHERE id = 9") == [("theirs",)]
 
 
+@pytest.mark.deep
 def test_pending_runs_that_others_fold_are_a_conflict(
     sql: Sql, store: Store, others: list[Callable[[], object]]
 ) -> None:

@@ -10,7 +10,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * An UPDATE, DELETE or MERGE of a table with a primary key.
  *
- * <p>It only tells Spark that the key identifies rows: so Spark rewrites the statement as a {@code WriteDelta}, from
+ * <p>Spark learns from it that the key identifies rows, and rewrites the statement as a {@code WriteDelta}, from
  * which {@link RowLevelWrites} makes an upsert.
  *
  * @param table the table, whose version the statement reads

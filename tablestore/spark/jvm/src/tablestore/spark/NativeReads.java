@@ -1,11 +1,15 @@
 package tablestore.spark;
 
 import java.util.ArrayList;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Set;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.ExprId;
+import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.NamedExpression;
 import org.apache.spark.sql.catalyst.plans.logical.DeleteFromTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -17,6 +21,7 @@ import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Some;
+import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -37,62 +42,115 @@ final class NativeReads extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
+    Set<ExprId> lost = new HashSet<>();
+    LogicalPlan found = replaced(plan, lost);
+    if (!lost.isEmpty() && found.exists(node -> names((LogicalPlan) node, lost))) {
+      throw Refusals.plain(
+          "no-kind", "the rows of a version are no changes, so they have no column _kind: a stream of the table has it");
+    }
+    return found;
+  }
+
+  /** Whether a node of the plan names one of some columns. */
+  private static boolean names(LogicalPlan node, Set<ExprId> columns) {
+    for (Expression expression : CollectionConverters.asJava(node.expressions())) {
+      if (expression.exists(part -> part instanceof AttributeReference a && columns.contains(a.exprId()))) {
+        return true;
+      }
+    }
+    return false;
+  }
+
+  /** Replaces the relations; adds the columns that the statement might have named, and that are not there then. */
+  private LogicalPlan replaced(LogicalPlan plan, Set<ExprId> lost) {
     if (plan instanceof DataSourceV2Relation relation) {
-      return read(relation);
+      return read(relation, lost);
     }
     if (plan instanceof DeleteFromTable || plan instanceof UpdateTable) {
       return plan; // its only child is its target, for which Spark's own rule puts a scan into the plan
     }
     if (plan instanceof MergeIntoTable merge) {
-      LogicalPlan source = apply(merge.sourceTable());
+      LogicalPlan source = replaced(merge.sourceTable(), lost);
       LogicalPlan target = merge.targetTable();
       return source == merge.sourceTable() ? plan : withChildren(merge, List.of(target, source));
     }
-    return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
+    return (LogicalPlan) plan.mapChildren(child -> replaced((LogicalPlan) child, lost));
   }
 
   private static LogicalPlan withChildren(LogicalPlan plan, List<LogicalPlan> children) {
     return (LogicalPlan) plan.withNewChildren(CollectionConverters.asScala(children).toIndexedSeq());
   }
 
-  private LogicalPlan read(DataSourceV2Relation relation) {
+  private LogicalPlan read(DataSourceV2Relation relation, Set<ExprId> lost) {
     if (relation.table() instanceof TablestoreTable table) {
-      return read(relation, table, table.isPinned());
+      return read(relation, table, table.isPinned(), lost);
     }
     if (relation.table() instanceof RowLevelOperationTable changed
         && changed.table() instanceof TablestoreTable table) {
-      return read(relation, table, true);
+      return read(relation, table, true, lost);
     }
     return relation;
   }
 
-  private LogicalPlan read(DataSourceV2Relation relation, TablestoreTable table, boolean pinned) {
+  private LogicalPlan read(
+      DataSourceV2Relation relation, TablestoreTable table, boolean pinned, Set<ExprId> lost) {
     for (String option : relation.options().keySet()) {
       if (!TIME_TRAVEL.contains(option)) {
         throw Refusals.plain("unknown-option", "a read of a table has no option " + option);
       }
     }
     if (!table.isPlain()) {
-      return named(PythonReads.plan(table, session), relation);
+      return named(PythonReads.plan(table, session), relation.output(), hidden(relation));
     }
+    hidden(relation).forEach(column -> lost.add(column.exprId()));
+    PlainScans.know(session, table.location(), table.request("plain_version"));
     LogicalPlan plan = Rereads.relation(session, table.location(), pinned ? table.versionNumber() : null);
     return plan instanceof LogicalRelation found
         ? Rereads.sameColumns(found, relation.output())
-        : named(plan, relation);
+        : named(plan, relation.output(), List.of());
   }
 
-  private static LogicalPlan named(LogicalPlan plan, DataSourceV2Relation relation) {
-    List<NamedExpression> columns = new ArrayList<>();
-    for (AttributeReference wanted : CollectionConverters.asJava(relation.output())) {
-      columns.add(
-          new Alias(
-              Rereads.byName(plan, wanted.name()),
-              wanted.name(),
-              wanted.exprId(),
-              wanted.qualifier(),
-              new Some<>(wanted.metadata()),
-              CollectionConverters.asScala(List.<String>of()).toSeq()));
+  /** Returns the columns that the statement has not named yet. */
+  private static List<Attribute> hidden(DataSourceV2Relation relation) {
+    List<Attribute> found = new ArrayList<>();
+    for (Attribute column : CollectionConverters.asJava(relation.metadataOutput())) {
+      if (!relation.outputSet().contains(column)) {
+        found.add(column);
+      }
     }
-    return new Project(CollectionConverters.asScala(columns).toSeq(), plan);
+    return found;
+  }
+
+  /**
+   * Returns a plan's columns with the ids of those that they stand for.
+   *
+   * @param visible the columns of {@code SELECT *}
+   * @param hidden columns that are there if they are named, and if the plan has them
+   */
+  static LogicalPlan named(LogicalPlan plan, Seq<AttributeReference> visible, List<Attribute> hidden) {
+    List<NamedExpression> all = new ArrayList<>();
+    for (Attribute wanted : CollectionConverters.asJava(visible)) {
+      all.add(as(Rereads.byName(plan, wanted.name()), wanted));
+    }
+    List<Attribute> there = hidden.stream().filter(column -> Rereads.has(plan, column.name())).toList();
+    there.forEach(wanted -> all.add(as(Rereads.byName(plan, wanted.name()), wanted)));
+    Project inner = new Project(CollectionConverters.asScala(all).toSeq(), plan);
+    if (there.isEmpty()) {
+      return inner;
+    }
+    List<NamedExpression> shown = new ArrayList<>(CollectionConverters.asJava(visible));
+    Project outer = new Project(CollectionConverters.asScala(shown).toSeq(), inner);
+    outer.setTagValue(Project.hiddenOutputTag(), CollectionConverters.asScala(there).toSeq());
+    return outer;
+  }
+
+  private static NamedExpression as(Attribute found, Attribute wanted) {
+    return new Alias(
+        found,
+        wanted.name(),
+        wanted.exprId(),
+        wanted.qualifier(),
+        new Some<>(wanted.metadata()),
+        CollectionConverters.asScala(List.<String>of()).toSeq());
   }
 }

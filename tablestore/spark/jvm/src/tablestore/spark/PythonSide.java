@@ -29,9 +29,23 @@ public final class PythonSide {
     PythonSide.class.notifyAll();
   }
 
+  /** Whether a Python process answers already. */
+  static synchronized boolean isThere() {
+    return registered != null;
+  }
+
   /** Makes an empty request. */
   static ObjectNode request(String operation) {
     return JSON.createObjectNode().put("operation", operation);
+  }
+
+  /** Parses a request that Python has made. */
+  static ObjectNode parsed(String request) {
+    try {
+      return (ObjectNode) JSON.readTree(request);
+    } catch (JsonProcessingException e) {
+      throw new IllegalArgumentException("no JSON: " + request, e);
+    }
   }
 
   /** Returns the value that Python answers; throws what it refuses. */

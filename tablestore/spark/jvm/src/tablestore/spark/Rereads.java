@@ -5,6 +5,7 @@ import java.io.UncheckedIOException;
 import java.util.ArrayList;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.DataFrameReader;
@@ -44,7 +45,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   }
 
   /** Returns the path as Delta's relation has it: with its scheme. */
-  private static Path qualified(SparkSession session, Path path) {
+  static Path qualified(SparkSession session, Path path) {
     try {
       return path.getFileSystem(session.sessionState().newHadoopConf()).makeQualified(path);
     } catch (IOException e) {
@@ -92,12 +93,19 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   }
 
   static Attribute byName(LogicalPlan plan, String name) {
-    for (Attribute attribute : CollectionConverters.asJava(plan.output())) {
-      if (attribute.name().equals(name)) {
-        return attribute;
-      }
-    }
-    throw Refusals.plain("metadata-changed", "column " + name + " went while the statement was planned: try again");
+    return find(plan, name)
+        .orElseThrow(
+            () ->
+                Refusals.plain(
+                    "metadata-changed", "column " + name + " went while the statement was planned: try again"));
+  }
+
+  static boolean has(LogicalPlan plan, String name) {
+    return find(plan, name).isPresent();
+  }
+
+  private static Optional<Attribute> find(LogicalPlan plan, String name) {
+    return CollectionConverters.asJava(plan.output()).stream().filter(a -> a.name().equals(name)).findFirst();
   }
 
   @Override
@@ -129,14 +137,27 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
     return sameColumns((LogicalRelation) relation(session, location.toString(), to), relation.output());
   }
 
-  /** Whether the statement itself says {@code VERSION AS OF}: Delta's index knows, whose class is not compiled against. */
+  /** Whether the statement itself says {@code VERSION AS OF}. */
   private boolean isOfAnotherVersion(FileIndex files) {
+    return isPinned(files) && versionOf(files) != from;
+  }
+
+  /** Whether a relation of Delta stays at its version. */
+  static boolean isPinned(FileIndex files) {
+    return (Boolean) asked(files, "isTimeTravelQuery");
+  }
+
+  /** Returns the version that a relation of Delta had when it was made. */
+  static long versionOf(FileIndex files) {
+    return (Long) asked(asked(files, "snapshotAtAnalysis"), "version");
+  }
+
+  /** Asks a class of Delta, which is not compiled against. */
+  private static Object asked(Object object, String method) {
     try {
-      boolean pinned = (Boolean) files.getClass().getMethod("isTimeTravelQuery").invoke(files);
-      Object snapshot = files.getClass().getMethod("snapshotAtAnalysis").invoke(files);
-      return pinned && (Long) snapshot.getClass().getMethod("version").invoke(snapshot) != from;
+      return object.getClass().getMethod(method).invoke(object);
     } catch (ReflectiveOperationException e) {
-      throw new IllegalStateException("this version of Delta does not fit: " + files.getClass(), e);
+      throw new IllegalStateException("this version of Delta does not fit: " + object.getClass(), e);
     }
   }
 }

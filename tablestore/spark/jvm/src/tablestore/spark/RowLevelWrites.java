@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
 import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Alias;
@@ -50,8 +51,6 @@ import scala.jdk.javaapi.CollectionConverters;
  * the row before. Tablestore takes rows with a column {@code _kind} instead.
  */
 final class RowLevelWrites extends Rule<LogicalPlan> {
-  private static final String KIND = "_kind";
-
   private final SparkSession session;
 
   RowLevelWrites(SparkSession session) {
@@ -63,7 +62,8 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     if (plan instanceof WriteDelta write
         && write.originalTable() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table) {
-      return upsert(new Changes(write, table), relation, table);
+      LogicalPlan merged = WholeRows.of(write, table);
+      return merged == null ? upsert(new Changes(write, table), relation, table) : merge(merged, relation, table);
     }
     if (plan instanceof OverwritePartitionsDynamic write
         && write.table() instanceof DataSourceV2Relation relation
@@ -123,6 +123,12 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return append(target, rows.plan(), options);
   }
 
+  /** Writes rows of which each takes the place of the stored row of its key, whatever that is. */
+  private LogicalPlan merge(LogicalPlan source, DataSourceV2Relation relation, TablestoreTable table) {
+    Map<String, String> options = new HashMap<>(Map.of(TablestoreWrite.EACH_KEY_ONCE, "true"));
+    return append(relation, pinned(source, table, options), options);
+  }
+
   private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
     LogicalPlan query = pinned(write.query(), table, options);
@@ -151,6 +157,9 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
   }
 
   private Rereads.Pinned pinned(LogicalPlan query, TablestoreTable table) {
+    if (table.location().isEmpty()) {
+      return new Rereads.Pinned(query, 0, Set.of()); // a Kafka topic: messages stay as they are
+    }
     long version = table.versionNumber();
     Rereads.Pinned rows = new Rereads(session, table, version, version).pinned(query);
     if (!rows.overlays().stream().allMatch(path -> path.endsWith(table.overlay()))) {
@@ -192,7 +201,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       for (StructField field : table.structType().fields()) {
         found = found.add(field.name(), field.dataType(), true);
       }
-      return found.add(KIND, DataTypes.StringType, true);
+      return found.add(TablestoreTable.KIND, DataTypes.StringType, true);
     }
 
     LogicalPlan rows() {
@@ -200,7 +209,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       for (StructField field : table.structType().fields()) {
         columns.add(alias(valueOf(field), field.name()));
       }
-      columns.add(alias(kind(), KIND));
+      columns.add(alias(kind(), TablestoreTable.KIND));
       return new Project(seq(columns), write.query());
     }
 

@@ -13,6 +13,8 @@ import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsPartitionManagement;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
@@ -45,7 +47,11 @@ final class TablestoreTable
         SupportsWrite,
         SupportsRowLevelOperations,
         SupportsPartitionManagement,
+        SupportsMetadataColumns,
         TruncatableTable {
+  /** What a row does: one of {@code +I}, {@code -U}, {@code +U}, {@code -D}. */
+  static final String KIND = "_kind";
+
   private final Place place;
   private final String database;
   private final String table;
@@ -63,7 +69,7 @@ final class TablestoreTable
   /**
    * Makes a table of what Python says of it.
    *
-   * @param description {@code schema}, {@code partition_by}, {@code primary_key}, {@code properties}; {@code table_id},
+   * @param description {@code schema}, {@code hidden}, its columns that are read only by their names, {@code partition_by}, {@code primary_key}, {@code properties}; {@code table_id},
    *     {@code location}, {@code version}; {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this version; and {@code plain},
    *     whether Delta's relation of the location has all rows
    */
@@ -121,6 +127,11 @@ final class TablestoreTable
     return description.get("replans").asInt();
   }
 
+  /** Returns whether a row that is written replaces the stored one of its key, whatever that is. */
+  boolean replacesRows() {
+    return description.path("replaces_rows").asBoolean();
+  }
+
   /** Returns whether a plan for this version is one for another version, too. */
   boolean canReadAt(JsonNode other) {
     return other.get("plain").asBoolean()
@@ -130,6 +141,9 @@ final class TablestoreTable
 
   /** Reads again what {@code CACHE TABLE} has kept of the table. */
   void renewCaches(org.apache.spark.sql.SparkSession session) {
+    if (location().isEmpty()) {
+      return; // a Kafka topic
+    }
     SparkSession classic = (SparkSession) session;
     classic.sharedState().cacheManager().recacheByPath(classic, location());
   }
@@ -181,10 +195,19 @@ final class TablestoreTable
   public Set<TableCapability> capabilities() {
     return EnumSet.of(
         TableCapability.BATCH_READ,
+        TableCapability.MICRO_BATCH_READ,
         TableCapability.V1_BATCH_WRITE,
+        TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE,
         TableCapability.OVERWRITE_BY_FILTER,
         TableCapability.OVERWRITE_DYNAMIC);
+  }
+
+  @Override
+  public MetadataColumn[] metadataColumns() {
+    List<MetadataColumn> found = new ArrayList<>();
+    description.get("hidden").forEach(column -> found.add(new Hidden(column)));
+    return found.toArray(new MetadataColumn[0]);
   }
 
   @Override
@@ -302,6 +325,24 @@ final class TablestoreTable
     List<String> found = new ArrayList<>();
     description.get(field).forEach(name -> found.add(name.asText()));
     return found;
+  }
+
+  /** A column that is there if it is named, and is not written. */
+  private record Hidden(JsonNode description) implements MetadataColumn {
+    @Override
+    public String name() {
+      return description.get("name").asText();
+    }
+
+    @Override
+    public DataType dataType() {
+      return DataType.fromDDL(description.get("type").asText());
+    }
+
+    @Override
+    public String comment() {
+      return description.get("comment").isNull() ? null : description.get("comment").asText();
+    }
   }
 
   /** Says which columns a read would have, and reads nothing: {@link NativeReads} replaces what it stands for. */

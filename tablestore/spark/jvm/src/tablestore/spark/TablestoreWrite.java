@@ -33,7 +33,10 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write whose rows were worked out from rows of other keys, too. */
   static final String READS_WHOLE = "tablestore.reads-whole";
 
-  private static final Set<String> OPTIONS = Set.of(DYNAMIC, READ_VERSION, DELETES, READS_WHOLE);
+  /** The option of a write that is refused if two of its rows have one key. */
+  static final String EACH_KEY_ONCE = "tablestore.each-key-once";
+
+  private static final Set<String> OPTIONS = Set.of(DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE);
 
   private final TablestoreTable table;
   private final ObjectNode request;
@@ -45,6 +48,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
     if (options.getBoolean(DYNAMIC, false)) {
       request.put("overwrite", "dynamic");
     }
+    request.put("each_key_once", options.getBoolean(EACH_KEY_ONCE, false));
     if (options.containsKey(READ_VERSION)) {
       request.put("if_version", options.getLong(READ_VERSION, -1));
       request.put("deletes", options.getBoolean(DELETES, false));

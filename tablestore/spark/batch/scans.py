@@ -1,0 +1,149 @@
+"""Which files a query of Spark reads of a version, where its Parquet files are all there is to the version.
+
+``PlainScans.java`` asks, each time that a query is planned. Delta's planning would find the same files by Spark jobs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+
+from filestore.delta.state import TableState
+from filestore.errors import NotFound, TableStoreError
+from filestore.model.files import DataFile, Partition
+from filestore.model.schema import Schema
+from filestore.reading.scan import plan_scan
+from filestore.table import FileStore
+
+__all__ = ["handled", "plain_files", "plain_version", "use_plain_scans"]
+
+_MOST_TABLES = 256
+_tables: OrderedDict[str, FileStore] = OrderedDict()
+"""The tables that this process reads without a catalog of Spark, by the handles that Java knows."""
+
+_OPERATORS: Mapping[str, Callable[[pl.Expr, pl.Series], pl.Expr]] = {
+    "=": lambda column, values: column == values[0],
+    "<": lambda column, values: column < values[0],
+    "<=": lambda column, values: column <= values[0],
+    ">": lambda column, values: column > values[0],
+    ">=": lambda column, values: column >= values[0],
+    "in": lambda column, values: column.is_in(values.implode()),
+}
+
+
+def use_plain_scans(spark: SparkSession, files: FileStore) -> None:
+    """Has a session ask this module when it plans queries of a table; does nothing in a session without our jar."""
+    jvm = spark.sparkContext._jvm
+    assert jvm is not None
+    scans = jvm.tablestore.spark.PlainScans
+    if not callable(getattr(scans, "know", None)):
+        return  # without the class it is a package of that name
+    handle = files.location
+    _tables[handle] = files
+    _tables.move_to_end(handle)
+    while len(_tables) > _MOST_TABLES:
+        _tables.popitem(last=False)
+    scans.know(spark._jsparkSession, files.location, json.dumps({"handle": handle}))
+
+
+def handled(request: Mapping[str, Any]) -> Any:
+    """Answers a request about a table that `use_plain_scans` has named."""
+    files = _tables.get(request["handle"])
+    if request["operation"] == "plain_version":  # without an answer Delta plans the query
+        return {} if files is None else plain_version(files, request["planned"], pinned=request["pinned"])
+    if files is None:
+        raise NotFound("too many tables were read since this query was planned: run it again", code="no-table")
+    return plain_files(files, request["version"], request["conditions"])
+
+
+def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, int]:
+    """Says which version a query reads; nothing if its Parquet files are not all there is to it.
+
+    Args:
+        files: The table.
+        planned: The version with which the query was analyzed.
+        pinned: Whether it reads that version, and not the newest one.
+    """
+    try:
+        known = files.state(planned)
+        state = known if pinned else files.state()
+    except TableStoreError:
+        return {}  # such as an expired version: Delta says what is wrong
+    if not _is_plain(state) or state.definition.schema != known.definition.schema:
+        return {}
+    return {"version": state.version, "bytes": sum(file.size for file in state.files.values())}
+
+
+def _is_plain(state: TableState) -> bool:
+    """Whether Parquet's own reader returns the version's rows. Pure."""
+    return (
+        not state.definition.features
+        and not state.pending()
+        and all(file.vector is None for file in state.files.values())
+    )
+
+
+def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Returns the files that may hold wanted rows, by partition.
+
+    Args:
+        files: The table.
+        version: The version to read.
+        conditions: ``column``, ``operator`` and ``values``, as texts in UTC; a wanted row fulfils all of them.
+
+    Returns:
+        For each partition ``values``, as Delta writes them, and ``files`` with path, bytes and time in milliseconds.
+    """
+    state = files.state(version)
+    parts = [part for part in (_expression(c, state.definition.schema) for c in conditions) if part is not None]
+    wanted = plan_scan(state, where=reduce(and_, parts) if parts else None).files
+    by_partition: dict[Partition, list[DataFile]] = {}
+    for file in wanted:
+        by_partition.setdefault(file.slot.partition, []).append(file)
+    return [
+        {
+            "values": [value for _, value in partition],
+            "files": [[file.path, file.size, file.modified_ms] for file in listed],
+        }
+        for partition, listed in by_partition.items()
+    ]
+
+
+def _expression(condition: Mapping[str, Any], schema: Schema) -> pl.Expr | None:
+    """The condition for polars; None if its values are of a type that is not compared the same way by both."""
+    if condition["column"] not in schema:
+        return None
+    column = schema.column(condition["column"])
+    texts = [text for text in condition["values"] if text is not None]
+    values = _values(texts, column.type)
+    if not texts or values is None:
+        return None
+    return _OPERATORS[condition["operator"]](pl.col(column.name), values)
+
+
+def _values(texts: Sequence[str], type_: pa.DataType) -> pl.Series | None:
+    if not (
+        pa.types.is_integer(type_)
+        or pa.types.is_string(type_)
+        or pa.types.is_large_string(type_)
+        or pa.types.is_boolean(type_)
+        or pa.types.is_date(type_)
+        or pa.types.is_timestamp(type_)
+    ):
+        return None
+    zone = "Z" if pa.types.is_timestamp(type_) and type_.tz is not None else ""
+    try:
+        found = pl.from_arrow(pc.cast(pa.array([text + zone for text in texts], pa.string()), type_))
+    except pa.ArrowInvalid:  # such as a year that Arrow does not parse
+        return None
+    assert isinstance(found, pl.Series)
+    return found

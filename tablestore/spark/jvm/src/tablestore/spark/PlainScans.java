@@ -1,0 +1,144 @@
+package tablestore.spark;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.WeakHashMap;
+import org.apache.hadoop.fs.Path;
+import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
+import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
+import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.FileIndex;
+import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Scans a version's Parquet files without Delta's planning, where they are all there is to the version.
+ *
+ * <p>Delta finds the files of a query by jobs of Spark, which for a small query take longer than the query. Python has
+ * them in memory. A version with deletion vectors, column mapping or widened types is left to Delta, and so is an
+ * aggregation that Delta answers from statistics. The rule runs each time that a query is optimized, so that a
+ * DataFrame that is used again reads the newest version, as Delta's own does.
+ */
+public final class PlainScans extends Rule<LogicalPlan> {
+  private static final String DELTA = "org.apache.spark.sql.delta.files.TahoeLogFileIndex";
+  private static final int MOST_TABLES = 4096;
+
+  /** The requests by session and location. A session asks with its own rights only. */
+  private static final Map<String, ObjectNode> REQUESTS =
+      Collections.synchronizedMap(
+          new LinkedHashMap<>(16, 0.75f, true) {
+            @Override
+            protected boolean removeEldestEntry(Map.Entry<String, ObjectNode> eldest) {
+              return size() > MOST_TABLES;
+            }
+          });
+
+  /** What a query was answered, so that all its parts read the same version. */
+  private static final Map<QueryPlanningTracker, Map<ObjectNode, JsonNode>> ANSWERS =
+      Collections.synchronizedMap(new WeakHashMap<>());
+
+  private final SparkSession session;
+
+  PlainScans(SparkSession session) {
+    this.session = session;
+  }
+
+  /** Says how a session asks for the files of a table; Python calls it for tables that are read without a catalog. */
+  public static void know(org.apache.spark.sql.SparkSession session, String location, String request) {
+    if (PythonSide.isThere()) {
+      know((SparkSession) session, location, PythonSide.parsed(request));
+    }
+  }
+
+  static void know(SparkSession session, String location, ObjectNode request) {
+    REQUESTS.put(key(session, Rereads.qualified(session, new Path(location))), request);
+  }
+
+  private static String key(SparkSession session, Path location) {
+    return session.sessionUUID() + " " + location;
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (plan instanceof LogicalRelation relation) {
+      return plain(relation);
+    }
+    if (plan instanceof Aggregate aggregate && isInStatistics(aggregate)) {
+      return plan;
+    }
+    return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
+  }
+
+  private LogicalPlan plain(LogicalRelation relation) {
+    if (!(relation.relation() instanceof HadoopFsRelation delta)
+        || !delta.location().getClass().getName().equals(DELTA)) {
+      return relation;
+    }
+    Path location = delta.location().rootPaths().head();
+    ObjectNode known = REQUESTS.get(key(session, location));
+    if (known == null) {
+      return relation;
+    }
+    ObjectNode request = known.deepCopy().put("operation", "plain_version");
+    request.put("planned", Rereads.versionOf(delta.location())).put("pinned", Rereads.isPinned(delta.location()));
+    JsonNode answer = answer(request);
+    if (!answer.has("version")) {
+      return relation;
+    }
+    FileIndex files = new VersionFiles(known, location, answer, delta.partitionSchema());
+    HadoopFsRelation plain =
+        new HadoopFsRelation(
+            files,
+            delta.partitionSchema(),
+            delta.dataSchema(),
+            Option.empty(),
+            new ParquetFileFormat(),
+            scala.collection.immutable.Map$.MODULE$.<String, String>empty(),
+            session);
+    return relation.copy(plain, relation.output(), Option.empty(), false, relation.stream());
+  }
+
+  private static JsonNode answer(ObjectNode request) {
+    Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
+    if (query.isEmpty()) {
+      return PythonSide.ask(request);
+    }
+    Map<ObjectNode, JsonNode> answers =
+        ANSWERS.computeIfAbsent(query.get(), q -> Collections.synchronizedMap(new HashMap<>()));
+    return answers.computeIfAbsent(request, PythonSide::ask);
+  }
+
+  /** Whether Delta has the result in its statistics: counts, and least and greatest values, of all rows. */
+  private static boolean isInStatistics(Aggregate aggregate) {
+    LogicalPlan below = aggregate.child();
+    while (below instanceof Project project) {
+      below = project.child();
+    }
+    return below instanceof LogicalRelation
+        && aggregate.groupingExpressions().isEmpty()
+        && CollectionConverters.asJava(aggregate.aggregateExpressions()).stream()
+            .allMatch(column -> areInStatistics((Expression) column));
+  }
+
+  private static boolean areInStatistics(Expression expression) {
+    if (expression instanceof AggregateFunction function) {
+      return function instanceof Count || function instanceof Min || function instanceof Max;
+    }
+    return CollectionConverters.asJava(expression.children()).stream().allMatch(PlainScans::areInStatistics);
+  }
+}

@@ -1,0 +1,136 @@
+package tablestore.spark;
+
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.ProjectingInternalRow;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.types.StructField;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * A MERGE that needs no stored row: {@code ON} the primary key, whole rows of the source, matched or not.
+ *
+ * <p>{@code WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *} is what an upsert does, so the join with the
+ * table is left out. Its check that no two rows of the source match one row becomes one that no two have one key.
+ */
+final class WholeRows {
+  private final TablestoreTable table;
+  private final ProjectingInternalRow columns;
+  private final List<Expression> updated;
+  private final List<Expression> inserted;
+  private final Join join;
+
+  private WholeRows(
+      TablestoreTable table,
+      ProjectingInternalRow columns,
+      List<Expression> updated,
+      List<Expression> inserted,
+      Join join) {
+    this.table = table;
+    this.columns = columns;
+    this.updated = updated;
+    this.inserted = inserted;
+    this.join = join;
+  }
+
+  /** Returns the rows to write; null if the statement is another one. */
+  static LogicalPlan of(WriteDelta write, TablestoreTable table) {
+    if (!(write.query() instanceof MergeRows merge)
+        || !(merge.child() instanceof Join join)
+        || !table.replacesRows()
+        || !merge.notMatchedBySourceInstructions().isEmpty()
+        || write.projections().rowProjection().isEmpty()) {
+      return null;
+    }
+    List<Expression> updated = only(merge.matchedInstructions());
+    List<Expression> inserted = only(merge.notMatchedInstructions());
+    if (updated == null || inserted == null) {
+      return null;
+    }
+    WholeRows rows = new WholeRows(table, write.projections().rowProjection().get(), updated, inserted, join);
+    return rows.areOfTheSource() && rows.areMatchedByKey() ? rows.plan() : null;
+  }
+
+  /** Returns the columns of an action that is the only one of its kind, and has no condition. */
+  private static List<Expression> only(Seq<MergeRows.Instruction> instructions) {
+    if (instructions.size() != 1
+        || !(instructions.head() instanceof MergeRows.Keep keep)
+        || !keep.condition().equals(Literal$.MODULE$.TrueLiteral())) {
+      return null;
+    }
+    return CollectionConverters.asJava(keep.output());
+  }
+
+  /** Whether both actions make the same row, of the source's columns alone. */
+  private boolean areOfTheSource() {
+    for (StructField field : table.structType().fields()) {
+      Expression value = of(inserted, field.name());
+      if (!value.semanticEquals(of(updated, field.name()))
+          || !value.deterministic()
+          || !value.references().subsetOf(join.right().outputSet())) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether the condition compares each column of the key with what the row has there, and nothing else. */
+  private boolean areMatchedByKey() {
+    Set<String> matched = new HashSet<>();
+    List<Expression> open = new ArrayList<>(CollectionConverters.asJava(join.condition().toList()));
+    while (!open.isEmpty()) {
+      Expression condition = open.remove(open.size() - 1);
+      if (condition instanceof And and) {
+        open.add(and.left());
+        open.add(and.right());
+      } else if (!(condition instanceof EqualTo equal)
+          || !(isKey(equal.left(), equal.right(), matched) || isKey(equal.right(), equal.left(), matched))) {
+        return false;
+      }
+    }
+    return matched.equals(Set.copyOf(table.primaryKey()));
+  }
+
+  private boolean isKey(Expression stored, Expression given, Set<String> matched) {
+    boolean isKey =
+        stored instanceof Attribute column
+            && join.left().outputSet().contains(column)
+            && table.primaryKey().contains(column.name())
+            && given.semanticEquals(of(inserted, column.name()));
+    if (isKey) {
+      matched.add(((Attribute) stored).name());
+    }
+    return isKey;
+  }
+
+  private Expression of(List<Expression> row, String name) {
+    Expression value = row.get((Integer) columns.colOrdinals().apply(columns.schema().fieldIndex(name)));
+    return value instanceof Alias named ? named.child() : value;
+  }
+
+  private LogicalPlan plan() {
+    List<NamedExpression> row = new ArrayList<>();
+    for (StructField field : table.structType().fields()) {
+      Seq<String> none = CollectionConverters.asScala(List.<String>of()).toSeq();
+      row.add(
+          new Alias(
+              of(inserted, field.name()), field.name(), NamedExpression.newExprId(), none, Option.empty(), none));
+    }
+    return new Project(CollectionConverters.asScala(row).toSeq(), join.right());
+  }
+}

@@ -1,0 +1,109 @@
+"""Tables that are Kafka topics, in SQL (log/connector/CONNECTORS.md).
+
+With a primary key a batch read returns the rows that the topic's changes lead to, as of a managed table. Without one,
+it returns the messages. Streams return changes. VIRTUAL columns are Spark's metadata columns: they can be selected by
+name, and are not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
+
+from filestore.errors import InvalidRequest
+from filestore.merge.deduplicate import ORDINAL_COLUMN
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.model.schema import Column, Schema
+from filestore.model.table_columns import MetadataColumn
+from filestore.model.types import quoted, to_sql
+from log.connector.properties import shown
+from tablestore.kafka_table import KafkaTable
+from tablestore.spark.kafka.table import SparkKafkaTable
+from tablestore.spark.sql.columns import schema_to_spark
+from tablestore.spark.streaming.options import whole_option
+
+__all__ = ["KIND", "described_topic", "read_topic", "stream_topic"]
+
+KIND: Mapping[str, str] = {
+    "name": KIND_COLUMN,
+    "type": "STRING",
+    "comment": "what a row of a stream does: +I, -U, +U, -D",
+}
+"""The metadata column of every table."""
+
+_STREAM_OPTIONS = ("mode", "state", "maxRowsPerBatch")
+_GONE = (str(RowKind.DELETE), str(RowKind.UPDATE_BEFORE))
+
+
+def described_topic(table: KafkaTable) -> dict[str, Any]:
+    """Describes a topic as ``TablestoreTable.java`` takes it."""
+    declaration = table.declaration
+    message = "it is a Kafka topic, whose messages do not change: INSERT what is to be merged"
+    comment = {} if declaration.comment is None else {"comment": declaration.comment}
+    return {
+        "table_id": table.table_id,
+        "location": "",  # it has no files
+        "version": 0,
+        "pinned": False,
+        "plain": False,
+        "overlay": "",
+        "schema": schema_to_spark(Schema(tuple(_written(table)))),
+        "hidden": [KIND, *({"name": c.name, "type": to_sql(c.type), "comment": c.comment} for c in _virtual(table))],
+        "primary_key": list(declaration.primary_key),
+        "partition_by": [],
+        "refused": {c: {"code": "connector-table", "message": message} for c in ("UPDATE", "DELETE", "MERGE")},
+        "replans": 0,
+        "properties": {"provider": "tablestore", **shown(dict(declaration.given)), **comment},
+    }
+
+
+def _virtual(table: KafkaTable) -> list[MetadataColumn]:
+    return [c for c in table.declaration.columns.metadata if c.virtual]
+
+
+def _written(table: KafkaTable) -> list[Column]:
+    virtual = {column.name for column in _virtual(table)}
+    columns = (c for c in table.declaration.columns.columns if c.name not in virtual)
+    return [Column(c.name, c.type, c.nullable, c.comment) for c in columns]
+
+
+def read_topic(table: SparkKafkaTable) -> DataFrame:
+    """Reads what the topic has now: with a primary key the last row of each, without those that were deleted."""
+    changes = table.read()
+    key = table.local.declaration.primary_key
+    if not key:
+        return changes
+    # Spark numbers rows by their partition, and those are in the order of the topic's, in which a key stays
+    numbered = changes.withColumn(ORDINAL_COLUMN, F.monotonically_increasing_id())
+    row = F.struct([numbered[quoted(name)] for name in changes.columns])
+    last = numbered.groupBy(*(numbered[quoted(name)] for name in key)).agg(F.max_by(row, ORDINAL_COLUMN).alias("row"))
+    return last.select("row.*").filter(~F.col(KIND_COLUMN).isin(*_GONE))
+
+
+def stream_topic(table: SparkKafkaTable, options: Mapping[str, str]) -> DataFrame:
+    """Reads the changes of a topic as they arrive.
+
+    Args:
+        table: The topic.
+        options: ``scan.*``, ``mode``, ``state``, ``maxRowsPerBatch``, as `SparkKafkaTable.read_stream` takes them.
+
+    Raises:
+        InvalidRequest: ``unknown-option``, or as `SparkKafkaTable.read_stream`.
+    """
+    given = {name.lower(): value for name, value in options.items()}
+    scan = {name: value for name, value in given.items() if name.startswith("scan.")}
+    if strange := sorted(given.keys() - scan.keys() - {name.lower() for name in _STREAM_OPTIONS}):
+        raise InvalidRequest(
+            f"a stream of a Kafka table has no option {', '.join(strange)}; it has scan.* and "
+            f"{', '.join(_STREAM_OPTIONS)}",
+            code="unknown-option",
+        )
+    return table.read_stream(
+        options=scan,
+        mode=given.get("mode", "upsert"),
+        state=given.get("state"),
+        max_rows_per_batch=whole_option(given, "maxRowsPerBatch", least=1),
+    )

@@ -1,0 +1,108 @@
+"""MERGE of whole rows by the key, which needs no join with the table."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import AnalysisException, SparkRuntimeException
+from pyspark.sql import SparkSession
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Schema
+from tablestore.spark.batch.writing import each_once
+from tests.spark.sql.conftest import Sql
+
+DEFINITION = TableDefinition.of(Schema.from_arrow(pa.schema([pa.field("id", pa.int64(), False)])), ["id"])
+WHOLE = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+SPELLED = (
+    "WHEN MATCHED THEN UPDATE SET name = s.name, id = s.id, n = s.n WHEN NOT MATCHED THEN INSERT (n, id, name) "
+    "VALUES (s.n, s.id, s.name)"
+)
+
+
+@pytest.fixture
+def orders(sql: Sql) -> None:
+    sql(
+        "CREATE TABLE lake.shop.orders (id BIGINT, name STRING, n INT, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '2')"
+    )
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a', 10), (2, 'b', 20)")
+
+
+def merge(source: str, actions: str, condition: str = "t.id = s.id") -> str:
+    rows = f"(SELECT * FROM VALUES {source} AS s(id, name, n))"
+    return f"MERGE INTO lake.shop.orders t USING {rows} s ON {condition} {actions}"
+
+
+def joins(session: SparkSession, statement: str) -> bool:
+    return "Join" in str(session.sql(f"EXPLAIN EXTENDED {statement}").collect()[0][0]).split("== Optimized")[1]
+
+
+@pytest.mark.parametrize("actions", [WHOLE, SPELLED])
+@pytest.mark.parametrize("condition", ["t.id = s.id", "s.id = t.id", "t.id = s.id AND t.n > 15"])
+@pytest.mark.usefixtures("orders")
+def test_whole_rows_are_merged_without_a_join(session: SparkSession, sql: Sql, actions: str, condition: str) -> None:
+    statement = merge("(2L, 'B', 21), (3L, 'c', 30)", actions, condition)
+    assert not joins(session, statement)
+    sql(statement)
+    assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10), (2, "B", 21), (3, "c", 30)]
+
+
+@pytest.mark.parametrize(
+    ("condition", "actions"),
+    [
+        ("t.n = s.n", WHOLE.replace("UPDATE SET *", "UPDATE SET name = s.name")),
+        ("t.id = s.id", WHOLE.replace("SET *", "SET name = s.name")),
+        ("t.id = s.id", SPELLED.replace("name = s.name", "name = concat(t.name, s.name)")),
+        ("t.id = s.id", WHOLE.replace("MATCHED THEN UPDATE", "MATCHED AND s.n > 1 THEN UPDATE")),
+        ("t.id = s.id", f"{WHOLE} WHEN NOT MATCHED BY SOURCE THEN DELETE"),
+        ("t.id = s.id + 0", WHOLE),
+    ],
+)
+@pytest.mark.usefixtures("orders")
+def test_others_read_the_table(session: SparkSession, condition: str, actions: str) -> None:
+    assert joins(session, merge("(2L, 'B', 21)", actions, condition))
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_source_that_has_a_key_twice_is_refused(sql: Sql) -> None:
+    for source in ("(2L, 'B', 21), (2L, 'C', 22)", "(9L, 'B', 21), (9L, 'C', 22)"):
+        with pytest.raises(AnalysisException, match=r"repeated-key.*\{'id': [29]\}"):
+            sql(merge(source, WHOLE))
+    assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10), (2, "b", 20)]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_null_key_is_refused(sql: Sql) -> None:
+    with pytest.raises(SparkRuntimeException, match=r"(?s)NULL.*id"):
+        sql(merge("(CAST(NULL AS BIGINT), 'B', 21)", WHOLE))
+    assert sql("SELECT count(*) FROM lake.shop.orders") == [(2,)]
+
+
+def test_a_lower_sequence_is_refused_and_not_dropped(sql: Sql) -> None:
+    sql("CREATE TABLE lake.shop.orders (id BIGINT, name STRING, n INT, PRIMARY KEY (id)) WITH ('sequence.field' = 'n')")
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a', 10)")
+    with pytest.raises(AnalysisException, match="late-rows"):
+        sql(merge("(1L, 'old', 5)", WHOLE))
+    assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 10)]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_source_that_is_the_table_itself(sql: Sql) -> None:
+    sql(
+        "MERGE INTO lake.shop.orders t USING (SELECT id, name, n + 1 AS n FROM lake.shop.orders) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert sql("SELECT * FROM lake.shop.orders") == [(1, "a", 11), (2, "b", 21)]
+
+
+@pytest.mark.parametrize("batches", [[[1, 2, 2]], [[1, 2], [2, 3]], [[1], [], [1]]])
+def test_repeated_keys_are_found_at_the_seams_of_batches(batches: list[list[int]]) -> None:
+    rows = [pa.record_batch({"id": pa.array(ids, pa.int64())}) for ids in batches]
+    with pytest.raises(InvalidRequest, match=r"\{'id': [12]\}"):
+        list(each_once(rows, DEFINITION))
+
+
+def test_keys_that_are_there_once_are_left_as_they_are() -> None:
+    rows = [pa.record_batch({"id": pa.array(ids, pa.int64())}) for ids in ([], [1, 2], [3], [4, 9])]
+    assert [batch.to_pydict()["id"] for batch in each_once(rows, DEFINITION)] == [[1, 2], [3], [4, 9]]

@@ -1,0 +1,189 @@
+"""Scans without Delta's planning: the same rows, of the same version, from fewer files."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from tablestore import Store
+from tablestore.spark import SparkStore
+from tests.spark.sql.conftest import Sql
+
+OURS = "VersionFiles("
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def files_of(frame: DataFrame) -> int:
+    """How many files its scan reads."""
+    frame.collect()
+    found = re.search(r"number of files read: (\d+)", frame._jdf.queryExecution().executedPlan().treeString())
+    metrics = frame._jdf.queryExecution().executedPlan().collectLeaves().head().metrics()
+    assert found is None or int(found[1]) >= 0
+    return int(metrics.apply("numFiles").value())
+
+
+@pytest.fixture
+def orders(sql: Sql) -> None:
+    sql(
+        "CREATE TABLE lake.shop.orders (id BIGINT, v STRING, d DOUBLE, PRIMARY KEY (id)) "
+        "TBLPROPERTIES ('bucket' = '4', 'log.system' = 'none')"
+    )
+    sql("INSERT INTO lake.shop.orders SELECT id, concat('v', id), id / 4 FROM range(100)")
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_version_without_vectors_is_scanned_directly(session: SparkSession, sql: Sql, store: Store) -> None:
+    everything = session.table("lake.shop.orders")
+    assert OURS in plan_of(everything)
+    assert everything.count() == 100
+    assert files_of(session.sql("SELECT * FROM lake.shop.orders WHERE id = 7")) == 1
+    assert sql("SELECT * FROM lake.shop.orders WHERE id = 7") == [(7, "v7", 1.75)]
+    sql("DELETE FROM lake.shop.orders WHERE id = 7")  # now there is a vector
+    with_vector = session.table("lake.shop.orders")
+    assert OURS not in plan_of(with_vector)
+    assert with_vector.count() == 99
+    assert sql("SELECT * FROM lake.shop.orders WHERE id = 7") == []
+    sql("CALL lake.sys.compact('shop.orders', true)")
+    assert OURS in plan_of(session.table("lake.shop.orders"))
+    assert sql("SELECT count(v) FROM lake.shop.orders VERSION AS OF 1") == [(100,)]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_frame_that_is_used_again_reads_the_newest_version(session: SparkSession, sql: Sql) -> None:
+    rows, pinned = session.table("lake.shop.orders"), session.sql("SELECT * FROM lake.shop.orders VERSION AS OF 1")
+    assert (len(rows.where("id >= 50").collect()), len(pinned.collect())) == (50, 100)
+    sql("INSERT INTO lake.shop.orders SELECT id, 'new', 0 FROM range(100, 150)")
+    assert (len(rows.where("id >= 50").collect()), len(pinned.where("id >= 50").collect())) == (100, 50)
+    sql("UPDATE lake.shop.orders SET v = 'changed' WHERE id = 120")
+    assert [row.v for row in rows.where("id = 120").collect()] == ["changed"]
+    assert len(pinned.where("v = 'changed'").collect()) == 0
+
+
+@pytest.mark.usefixtures("orders")
+def test_both_sides_of_a_join_are_one_version(session: SparkSession, sql: Sql, store: Store) -> None:
+    joined = session.sql(
+        "SELECT a.id FROM lake.shop.orders a JOIN lake.shop.orders b ON a.id = b.id WHERE b.id IN "
+        "(SELECT max(id) FROM lake.shop.orders WHERE d >= 0)"
+    )
+    plan = plan_of(joined)
+    assert set(re.findall(r"Tablestore\[version (\d+)", plan)) <= {"1"}
+    assert [tuple(row) for row in joined.collect()] == [(99,)]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_cached_table_is_renewed_by_a_write(session: SparkSession, sql: Sql) -> None:
+    sql("CACHE TABLE lake.shop.orders")
+    assert sql("SELECT count(v) FROM lake.shop.orders") == [(100,)]
+    sql("DELETE FROM lake.shop.orders WHERE id < 10")
+    assert sql("SELECT count(v) FROM lake.shop.orders") == [(90,)]
+    sql("CALL lake.sys.compact('shop.orders', true)")
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'one', 1.0)")
+    assert sql("SELECT count(v) FROM lake.shop.orders") == [(91,)]
+    sql("UNCACHE TABLE lake.shop.orders")
+
+
+@pytest.mark.usefixtures("orders")
+def test_columns_that_changed_are_read_by_delta_or_as_null(session: SparkSession, sql: Sql) -> None:
+    before = session.table("lake.shop.orders")
+    sql("ALTER TABLE lake.shop.orders ADD COLUMN more STRING")
+    sql("ALTER TABLE lake.shop.orders SET TBLPROPERTIES ('schema.evolution-mode' = 'metadata')")
+    assert OURS in plan_of(session.table("lake.shop.orders"))
+    assert sql("SELECT id, more FROM lake.shop.orders WHERE id = 3") == [(3, None)]
+    assert len(before.collect()) == 100
+    sql("ALTER TABLE lake.shop.orders RENAME COLUMN more TO other")
+    assert OURS not in plan_of(session.table("lake.shop.orders"))
+    assert sql("SELECT id, other FROM lake.shop.orders WHERE id = 3") == [(3, None)]
+
+
+def test_partitions_are_pruned(session: SparkSession, sql: Sql) -> None:
+    sql(
+        "CREATE TABLE lake.shop.days (day DATE, at TIMESTAMP, n INT, id BIGINT, PRIMARY KEY (day, id)) "
+        "PARTITIONED BY (day) TBLPROPERTIES ('log.system' = 'none')"
+    )
+    sql(
+        "INSERT INTO lake.shop.days SELECT date_add(DATE'2026-01-01', CAST(id % 5 AS INT)), "
+        "timestamp_seconds(1767225600 + id), CAST(id AS INT), id FROM range(50)"
+    )
+    one = session.sql("SELECT n FROM lake.shop.days WHERE day = DATE'2026-01-03'")
+    assert OURS in plan_of(one)
+    assert files_of(one) == 1
+    assert len(one.collect()) == 10
+    for condition in (
+        "year(day) = 2026 AND day > DATE'2026-01-04'",
+        "day IN (DATE'2026-01-05')",
+        "day <=> '2026-01-05'",
+    ):
+        assert sql(f"SELECT count(id + 0) FROM lake.shop.days WHERE {condition}") == [(10,)]
+    assert sql("SELECT count(n) FROM lake.shop.days WHERE at < TIMESTAMP'2026-01-01 00:00:07+00:00'") == [(7,)]
+    assert sql("SELECT day, count(n) FROM lake.shop.days WHERE day IS NULL GROUP BY day") == []
+    joined = "SELECT count(n) FROM lake.shop.days d JOIN (SELECT DATE'2026-01-02' AS day) s ON d.day = s.day"
+    assert sql(joined) == [(10,)]
+
+
+def test_the_python_reader_uses_it_too(lake: SparkStore, store: Store, session: SparkSession) -> None:
+    store.create_table("shop.t", "id BIGINT, v STRING", primary_key=["id"])
+    lake.write("shop.t", lake.spark.sql("SELECT id, 'x' AS v FROM range(10)"))
+    rows = lake.read("shop.t")
+    assert OURS in plan_of(rows)
+    assert rows.count() == 10
+    lake.write("shop.t", lake.spark.sql("SELECT id, 'y' AS v FROM range(5)"))
+    assert sorted(row.v for row in rows.select("v").collect()) == ["x"] * 5 + ["y"] * 5
+    assert OURS not in plan_of(lake.read("shop.t"))
+    store.drop_table("shop.t")
+
+
+VALUES = {
+    "i": ["0", "7", "-3", "2147483647", "NULL"],
+    "s": ["'a'", "'b'", "''", "'é'", "NULL"],
+    "b": ["true", "false", "NULL"],
+    "day": ["DATE'2026-01-01'", "DATE'1969-12-31'", "NULL"],
+    "at": ["TIMESTAMP'2026-01-01 12:00:00'", "TIMESTAMP'1960-01-01 00:00:00.000001'", "NULL"],
+    "n": ["1.50", "-2.00", "NULL"],
+    "f": ["CAST('NaN' AS DOUBLE)", "0.5D", "-0.0D", "NULL"],
+}
+
+
+def conditions() -> st.SearchStrategy[str]:
+    def of(column: str) -> st.SearchStrategy[str]:
+        value = st.sampled_from(VALUES[column])
+        compared = st.builds(
+            lambda o, v: f"{column} {o} {v}", st.sampled_from(["=", "<", "<=", ">", ">=", "<>", "<=>"]), value
+        )
+        flipped = st.builds(lambda o, v: f"{v} {o} {column}", st.sampled_from(["=", "<", "<="]), value)
+        listed = st.builds(lambda vs: f"{column} IN ({', '.join(vs)})", st.lists(value, min_size=1, max_size=3))
+        return st.one_of(compared, flipped, listed, st.just(f"{column} IS NULL"), st.just(f"{column} IS NOT NULL"))
+
+    one = st.sampled_from(sorted(VALUES)).flatmap(of)
+    return st.lists(one, min_size=1, max_size=3).map(" AND ".join) | st.lists(one, min_size=2, max_size=2).map(
+        " OR ".join
+    )
+
+
+def test_any_condition_finds_what_delta_finds(session: SparkSession, sql: Sql, store: Store) -> None:
+    sql(
+        "CREATE TABLE lake.shop.v (id BIGINT, i INT, s STRING, b BOOLEAN, day DATE, at TIMESTAMP, n DECIMAL(10, 2), "
+        "f DOUBLE, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '3', 'log.system' = 'none')"
+    )
+    rows = [
+        [values[(number * (place + 1)) % len(values)] for place, values in enumerate(VALUES.values())]
+        for number in range(60)
+    ]
+    listed = ", ".join(f"({number}, {', '.join(row)})" for number, row in enumerate(rows))
+    sql(f"INSERT INTO lake.shop.v VALUES {listed}")
+    path = store.managed_table("shop.v").location
+    assert OURS in plan_of(session.table("lake.shop.v"))
+
+    @settings(max_examples=25, deadline=None)
+    @given(conditions())
+    def check(condition: str) -> None:
+        ours, theirs = (sql(f"SELECT id FROM {t} WHERE {condition}") for t in ("lake.shop.v", f"delta.`{path}`"))
+        assert ours == theirs
+
+    check()

@@ -1,0 +1,115 @@
+"""Streaming queries by names of tables: ``readStream.table``, ``toTable``, ``FROM STREAM``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from tablestore import Store
+from tests.spark.sql.conftest import Sql
+
+NOW = {"availableNow": True}
+
+
+def run(frame: DataFrame, table: str, checkpoint: Path, *, mode: str = "append") -> None:
+    stream = frame.writeStream.option("checkpointLocation", str(checkpoint)).outputMode(mode).trigger(**NOW)
+    stream.toTable(table).awaitTermination()
+
+
+@pytest.fixture
+def orders(store: Store, sql: Sql) -> None:
+    for name in ("orders", "copy"):
+        options = "TBLPROPERTIES ('log.system' = 'embedded')"
+        sql(f"CREATE TABLE lake.shop.{name} (id BIGINT, v STRING, PRIMARY KEY (id)) {options}")
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_copy_follows_its_table(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a'), (2, 'b')")
+    changes = session.readStream.table("lake.shop.orders").select("*", "_kind")
+    run(changes, "lake.shop.copy", folder / "checkpoint")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "a"), (2, "b")]
+    sql("UPDATE lake.shop.orders SET v = 'A' WHERE id = 1")
+    sql("DELETE FROM lake.shop.orders WHERE id = 2")
+    run(changes, "lake.shop.copy", folder / "checkpoint")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "A")]
+
+
+@pytest.mark.usefixtures("orders")
+def test_without_the_kind_only_inserts_can_come(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    rows = session.readStream.table("lake.shop.orders")
+    assert rows.columns == ["id", "v"]
+    run(rows, "lake.shop.copy", folder / "checkpoint")
+    sql("DELETE FROM lake.shop.orders WHERE id = 1")
+    with pytest.raises(StreamingQueryException, match="_kind"):
+        run(rows, "lake.shop.copy", folder / "checkpoint")
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "a")]
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_repeated_batch_is_no_commit(session: SparkSession, store: Store, sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    rows, checkpoint = session.readStream.table("lake.shop.orders"), folder / "checkpoint"
+    run(rows, "lake.shop.copy", checkpoint)
+    version = store.managed_table("shop.copy").snapshots(1)[0].version
+    for file in checkpoint.glob("commits/*0"):  # as if the query had died right behind its commit
+        file.unlink()
+    for file in checkpoint.glob("commits/.*0.crc"):
+        file.unlink()
+    run(rows, "lake.shop.copy", checkpoint)
+    assert store.managed_table("shop.copy").snapshots(1)[0].version == version
+    query = json.loads((checkpoint / "metadata").read_text())["id"]
+    assert store.managed_table("shop.copy").filestore.state().app_versions[f"spark.{query}"] == 0
+
+
+@pytest.mark.usefixtures("orders")
+def test_sql_reads_streams_and_joins_them(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a'), (2, 'b')")
+    sql("CREATE TABLE lake.shop.names (v STRING, name STRING, PRIMARY KEY (v))")
+    sql("INSERT INTO lake.shop.names VALUES ('a', 'Ann')")
+    sql("CREATE TABLE lake.shop.named (id BIGINT, name STRING, PRIMARY KEY (id))")
+    joined = session.sql(
+        "SELECT o.id, n.name, o._kind FROM STREAM lake.shop.orders WITH ('scan' = 'full') o "
+        "JOIN lake.shop.names n ON o.v = n.v"
+    )
+    run(joined, "lake.shop.named", folder / "checkpoint")
+    assert sql("SELECT * FROM lake.shop.named") == [(1, "Ann")]
+
+
+@pytest.mark.usefixtures("orders")
+def test_an_aggregation_replaces_groups_or_the_whole(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("CREATE TABLE lake.shop.counts (v STRING, n BIGINT, PRIMARY KEY (v))")
+    sql("CREATE TABLE lake.shop.totals (v STRING, n BIGINT)")
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a'), (2, 'b')")
+    counts = session.readStream.table("lake.shop.orders").groupBy("v").count().withColumnRenamed("count", "n")
+    for wanted, more in (([("a", 1), ("b", 1)], "(3, 'a')"), ([("a", 2), ("b", 1)], "(4, 'c')")):
+        run(counts, "lake.shop.counts", folder / "counts", mode="update")
+        run(counts, "lake.shop.totals", folder / "totals", mode="complete")
+        assert sql("SELECT * FROM lake.shop.counts") == wanted
+        assert sql("SELECT * FROM lake.shop.totals") == wanted
+        sql(f"INSERT INTO lake.shop.orders VALUES {more}")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"fresh": "true"}, "unknown-option"), ({"scan": "yesterday"}, "bad-scan-mode"), ({"tag": "t"}, "t")],
+)
+@pytest.mark.usefixtures("orders")
+def test_options_that_do_not_fit_are_refused_at_the_start(
+    session: SparkSession, folder: Path, options: dict[str, Any], reason: str
+) -> None:
+    rows = session.readStream.options(**options).table("lake.shop.orders")
+    with pytest.raises((AnalysisException, StreamingQueryException), match=reason):
+        run(rows, "lake.shop.copy", folder / "checkpoint")
+
+
+@pytest.mark.usefixtures("orders")
+def test_rows_of_a_batch_have_no_kind(sql: Sql) -> None:
+    with pytest.raises(AnalysisException, match="no-kind"):
+        sql("SELECT id, _kind FROM lake.shop.orders")
