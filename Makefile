@@ -77,7 +77,7 @@ check: env  ## Lint, format, types, layers
 	@echo "mypy --strict"; $(BIN)/mypy --no-error-summary
 	@echo "lint-imports"; $(BIN)/lint-imports --no-logo
 
-format: env  ## Format the code and mend what ruff can mend
+format: env  ## Format the code, and repair what ruff can repair
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format .
 

@@ -59,7 +59,10 @@ class CatalogClaims:
         )
         newest = self.catalog.claim_version(self.database, self.name, request).claim()
         if newest is None:
-            raise Unavailable("the catalog has not said whose the version is: is it a catalog service?")
+            raise Unavailable(
+                "the catalog answered a claim of a version without saying who has it: does its URL lead to a "
+                "catalog service?"
+            )
         return newest
 
     def publish(self, claim: Claim) -> Claim | None:

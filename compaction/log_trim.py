@@ -73,6 +73,6 @@ def _held(store: FileStore, state: TableState, now_ms: int) -> int | None:
 
 def _transactions(store: FileStore, version: int) -> Iterable[LogTransaction]:
     """Yields the transactions of a version and of all later ones."""
-    while (commit := store.delta_log.commit(version)) is not None:
+    while (commit := store.delta_log.read_entry(version)) is not None:
         yield from commit.snapshot().transactions
         version += 1

@@ -73,7 +73,7 @@ def rebased(store: FileStore, part: Rebased, state: TableState) -> Rebased:
 def _check_died_out(store: FileStore, path: str, base_version: int, version: int) -> None:
     """Checks that a write removed the file. It does so only when the last row dies, so no row moved to another file."""
     for number in range(base_version + 1, version + 1):
-        commit = store.delta_log.commit(number)
+        commit = store.delta_log.read_entry(number)
         if commit is None:
             break
         if path in set(_removed(commit)):

@@ -188,7 +188,7 @@ class FileStore:
 
     def required(self, version: int) -> Commit:
         """Reads the Delta log's entry of a version; `NotFound` if it does not exist."""
-        entry = self.delta_log.commit(version)
+        entry = self.delta_log.read_entry(version)
         if entry is None and 0 <= version < (newest := self.state()).version:
             raise expired(self.location, version, newest)
         if entry is None:

@@ -4,11 +4,14 @@
 |---|---|
 | BOOLEAN, integers | literal, number (BIGINT beyond 2^53 too: parse it as an integer) |
 | FLOAT, DOUBLE | number, shortest that gives the same bits; see below for NaN and infinities |
-| DECIMAL | string in plain notation with all digits of its scale, since JSON numbers lose digits in many
-readers | | STRING | string | | BINARY | string, base64 | | DATE | string ``2020-01-31`` | | TIMESTAMP,
-TIMESTAMP_NTZ | string ``2020-01-31T23:59:59.123456Z``, without the ``Z`` for NTZ; years 0001 to 9999 | |
-ARRAY, STRUCT | array, object | | MAP | array of ``{"key": …, "value": …}``, since keys of JSON objects are
-strings only | | NULL | ``null``; a member that is absent is null as well |
+| DECIMAL | string in plain notation with all digits of its scale, since JSON numbers lose digits in many readers |
+| STRING | string |
+| BINARY | string, base64 |
+| DATE | string ``2020-01-31`` |
+| TIMESTAMP, TIMESTAMP_NTZ | string ``2020-01-31T23:59:59.123456Z``, for NTZ without ``Z``; years 0001 to 9999 |
+| ARRAY, STRUCT | array, object |
+| MAP | array of ``{"key": …, "value": …}``, since keys of JSON objects are strings only |
+| NULL | ``null``; a member that is absent is null as well |
 
 JSON has no NaN and no infinity. If the text of a row has ``"NaN"``, ``"Infinity"`` or ``"-Infinity"``
 anywhere, then *all* floating numbers of the row are strings, so that a reader knows from the text which form
@@ -188,7 +191,7 @@ def _parse(text: pl.Series, schema: pa.Schema, *, floats_as_text: bool) -> pa.Ta
 
 
 def _parse_json(text: pl.Series, schema: pa.Schema) -> pa.Table:
-    # The texts lie in one buffer end to end, which Arrow's parser takes as it is, in one block.
+    # The texts are in one buffer end to end, which Arrow's parser takes as it is, in one block.
     joined = text.cast(pl.Binary).to_arrow(compat_level=pl.CompatLevel.oldest())
     data = joined.buffers()[2]
     table = pa_json.read_json(

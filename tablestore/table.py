@@ -279,8 +279,8 @@ class Table:
                 nothing, so that a job can be retried blindly. The number is 0 or more; ids that begin with
                 ``tablestore.`` or ``spark.`` are reserved.
             if_version: The version from which the rows were worked out. They are written only if no row of their keys
-                (with `overwrite`: of the partitions that they replace) has changed since; compactions do not count,
-                except where a bucket was both compacted and changed.
+                (with `overwrite`: of the partitions that they replace) has changed since. Where a write does not look
+                keys up (docs/tables.md), any changed row of its buckets counts. Compactions alone do not count.
 
         Returns:
             The snapshot that has the rows; that of an earlier attempt if `app` was written already.

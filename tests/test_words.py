@@ -27,13 +27,14 @@ TEXTS = (
     "docs",
     "README.md",
     "CONTRIBUTING.md",
+    "Makefile",
 )
 PRIVATE_WORDS = {
     r"brings?|brought": "adds, restores, returns",
     r"came": "arrived, was added, follows",
     r"hears? of|heard of": "gets, receives",
     r"in vain": "lost the race, failed",
-    r"lies|lay|lain": "is in, is at",
+    r"lies?|lay|lain": "is in, is at",
     r"looks? at .* again|looking again": "retries, checks again",
     r"mends?|mended": "repairs, corrects",
     r"settle|settles|settled": "resolved, final",
@@ -42,17 +43,19 @@ PRIVATE_WORDS = {
 PRIVATE_NAMES = re.compile(
     r"brings?|brought|came|heard|hears?|told|tells|tellers?|met|mends?|mended|settled?|settles|buried|bury|graves?|said"
 )
+_TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.COMMENT)}
+"""The tokens that are texts; f-strings have one of their own from Python 3.12 on."""
 _BANNED = re.compile("|".join(rf"(?<![\w-])(?:{words})\b" for words in PRIVATE_WORDS), re.IGNORECASE)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yields line numbers and texts of a page, or of the strings and comments of a module."""
     content = path.read_text(encoding="utf-8")
-    if path.suffix == ".md":
+    if path.suffix != ".py":
         yield from enumerate(content.splitlines(), 1)
         return
     for token in tokenize.generate_tokens(io.StringIO(content).readline):
-        if token.type in (tokenize.STRING, tokenize.COMMENT):
+        if token.type in _TEXTS:
             for number, line in enumerate(token.string.splitlines()):
                 yield token.start[0] + number, line
 
@@ -60,7 +63,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
 def files(name: str) -> list[Path]:
     """The modules and pages of a package, without this module: it lists the private words."""
     place = ROOT / name
-    found = [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md")])
+    found = [place] if place.is_file() else sorted([*place.rglob("*.py"), *place.rglob("*.md"), *place.rglob("*.java")])
     return [path for path in found if path != Path(__file__)]
 
 

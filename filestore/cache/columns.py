@@ -205,7 +205,7 @@ class LookupCache:
         self._memory.shrink(own.memory, unused_since)
 
     def _part(self, memory: int, disk: int) -> CacheClaim:
-        """What this process may hold, if it holds, or wants to hold, so many bytes."""
+        """Returns this process's part of the host's limits, if it holds or needs so many bytes."""
         whole = CacheClaim(self.limits.memory, self.limits.disk)
         return whole if self._share is None else self._share.limits(whole, memory, disk)
 

@@ -103,7 +103,7 @@ def _begin(log: DeltaLog, history: History, number: int) -> TableState | None:
     """The state at a checkpoint. The version's own entry names only its changes, and its change data."""
     state = _from_checkpoint(log, history.findings, number)
     if state is not None:
-        entry = log.commit(number)
+        entry = log.read_entry(number)
         lives = Lifetimes.begin(state, () if entry is None else entry.actions)
         history.referenced.update(path for path, _ in lives.spans())
     return state
@@ -113,7 +113,7 @@ def _follow(log: DeltaLog, history: History, before: TableState | None, number: 
     """The state after an entry; None if neither the entry nor a checkpoint can be read."""
     findings = history.findings
     try:
-        entry = log.commit(number)
+        entry = log.read_entry(number)
     except BROKEN as error:
         findings.add(Invariant.LOG_ENTRY, f"version {number} cannot be read: {error}", version=number)
         return None

@@ -51,7 +51,7 @@ def fence(store: Fenced, commit_ids: Collection[str]) -> None:
 
 def fence_since(log: DeltaLog, base: TableState, commit_id: str) -> int | None:
     """Returns the version after `base` that fences a commit; None if there is none, or if it has expired."""
-    for entry in log.commits_after(base.version):
+    for entry in log.read_entries_after(base.version):
         if commit_id in entry.snapshot().fenced:
             return entry.version
     return None

@@ -79,7 +79,7 @@ def commit_version(log: DeltaLog, base: TableState, proposal: Proposal, rebase: 
             return Committed(written.snapshot(), state.next(written.version, written.actions), True, attempt)
         if proposal.operation not in _CARRY_OVER:
             ambient.sleep(ambient.chance() * _longest_pause(attempt, (ambient.now_ms() - started) / 1000))
-        later = log.commits_after(state.version)
+        later = log.read_entries_after(state.version)
     raise Conflict(
         f"commit {proposal.commit_id} lost the race for a version {attempt + 1} times: retry, or raise "
         "commit.max-retries",
@@ -102,9 +102,9 @@ def _later_in_same_table(log: DeltaLog, base: TableState) -> Iterable[Commit]:
     Both are read side by side, so the base's entry may be read first. If the base expires between the two reads, its
     successor may be missing although it was written once: `_require_predecessor` takes back what is written then.
     """
-    entry, successor = log.commits([base.version, base.version + 1])
+    entry, successor = log.read_entries([base.version, base.version + 1])
     _require_same_table(log, base, entry)
-    return () if successor is None else chain([successor], log.commits_after(successor.version))
+    return () if successor is None else chain([successor], log.read_entries_after(successor.version))
 
 
 def _require_same_table(log: DeltaLog, base: TableState, entry: Commit | None) -> None:
@@ -167,7 +167,7 @@ def _after_failure(log: DeltaLog, entry: Commit, proposal: Proposal, error: Tabl
     commits, an answer that is missing is that of a staged entry.)
     """
     try:
-        there = log.commit(entry.version)
+        there = log.read_entry(entry.version)
     except Unavailable as second:
         raise CommitUnknown(
             f"storage failed while version {entry.version} of {log.location} was written ({error.message}), and "
@@ -203,7 +203,7 @@ def _find(log: DeltaLog, state: TableState, proposal: Proposal) -> Commit | None
     found: Commit | None = None
     oldest: Commit | None = None
     for version in range(state.version, -1, -1):
-        entry = log.commit(version)
+        entry = log.read_entry(version)
         if entry is None:
             return found or oldest  # the commit's own entry has expired: it was before the oldest one that is left
         oldest = entry

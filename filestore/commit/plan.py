@@ -169,7 +169,8 @@ def _run_actions(proposal: Proposal, state: TableState) -> list[Action]:
     """Returns the actions of runs that are no longer pending, and of new pending runs."""
     if proposal.premises.no_pending_runs and state.pending():
         raise Conflict(
-            f"rows were written that wait to be merged while this {proposal.operation} was prepared: fold and retry",
+            f"another writer added pending runs while this {proposal.operation} was prepared: merge them with "
+            "compact(full=True), and retry",
             code="pending-run-added",
             again=True,
         )

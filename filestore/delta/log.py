@@ -79,11 +79,11 @@ class DeltaLog:
         self.storage = storage
         self.location = location
 
-    def commit(self, version: int) -> Commit | None:
+    def read_entry(self, version: int) -> Commit | None:
         """Reads the entry of a version; None if it does not exist (yet)."""
-        return self.commits([version])[0]
+        return self.read_entries([version])[0]
 
-    def commits(self, versions: Sequence[int]) -> list[Commit | None]:
+    def read_entries(self, versions: Sequence[int]) -> list[Commit | None]:
         """Reads the entries of several versions, side by side where that is faster; None for each that does not exist.
 
         They are read in any order: that one exists says nothing of the time when another one did not exist.
@@ -108,7 +108,7 @@ class DeltaLog:
             return None
         return Commit(version, self._actions(version, data.partition(b"\n")[0])).timestamp_ms
 
-    def commits_after(self, version: int) -> Iterator[Commit]:
+    def read_entries_after(self, version: int) -> Iterator[Commit]:
         """Yields the entries after a version, oldest first, up to the newest.
 
         It reads as many entries side by side as it has found before, so it asks for no more entries that do not exist
@@ -117,7 +117,7 @@ class DeltaLog:
         first = version + 1
         while True:
             together = min(max(1, version + 1 - first), _TOGETHER)
-            for entry in self.commits(range(version + 1, version + 1 + together)):
+            for entry in self.read_entries(range(version + 1, version + 1 + together)):
                 if entry is None:
                     return
                 yield entry
@@ -133,7 +133,7 @@ class DeltaLog:
     def latest(self, known: TableState | None = None) -> TableState:
         """Reads the newest version, and only the entries newer than `known`. `NotFound` if there is no table."""
         state = known if known is not None else self._newest_listed()
-        for entry in self.commits_after(state.version):
+        for entry in self.read_entries_after(state.version):
             state = state.next(entry.version, entry.actions)
         return state
 
@@ -172,7 +172,7 @@ class DeltaLog:
         entries = self._entries()
         versions = _versions(entries)
         listed = versions and 0 <= version <= versions[-1]
-        if not listed and (version < 0 or self.commit(version) is None):  # a listing may be late
+        if not listed and (version < 0 or self.read_entry(version) is None):  # a listing may be late
             have = f"versions {versions[0]} to {versions[-1]}" if versions else "no version"
             raise NotFound(f"{self.location} has no version {version}; it has {have}", code="no-such-version")
         return self._replay(version, entries)
@@ -239,7 +239,7 @@ class DeltaLog:
         """
         for start in range(0, len(versions), _TOGETHER):
             some = versions[start : start + _TOGETHER]
-            for version, entry in zip(some, self.commits(some), strict=True):
+            for version, entry in zip(some, self.read_entries(some), strict=True):
                 if entry is None:
                     raise Corrupt(f"{self.location} lacks the log entry of version {version}", code="version-gap")
                 yield entry

@@ -209,7 +209,7 @@ class _Lease:
 
 
 class _Pauses:
-    """Pauses that grow, between two looks at the same thing."""
+    """Waits between two requests for the same object; each wait is longer than the one before."""
 
     def __init__(self, ambient: Ambient) -> None:
         self._ambient = ambient

@@ -246,7 +246,7 @@ class FileLookup:
         return pa.schema([self._schema.field(name) for name in columns])
 
     def _cached(self, names: Sequence[str]) -> Mapping[str, pa.ChunkedArray] | None:
-        """Asks the cache only once: many chunks read the file only once, which is no reason to cache it."""
+        """Asks the cache once for each file: many chunks that read a file together count as one use of it."""
         if self._cache is None:
             return None
         if (known := tuple(names)) not in self._held:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 class Rewrite(Protocol):
     """Writes the table's rows into files of a new schema, and adapts these to what others commit meanwhile."""
 
-    def files(self, state: TableState) -> tuple[DataFile, ...]:
+    def write_files(self, state: TableState) -> tuple[DataFile, ...]:
         """Writes the live rows of a version to new files; a call for a later version writes only what has changed."""
 
     def finish(self) -> None:
@@ -217,7 +217,7 @@ class _Attempt(CommitAttempt):
 def _proposed(
     commit_id: str, base: TableState, state: TableState, evolution: Evolution, rewrite: Rewrite | None
 ) -> Proposal:
-    adds = rewrite.files(state) if rewrite is not None else ()
+    adds = rewrite.write_files(state) if rewrite is not None else ()
     removes = tuple(state.files) if rewrite is not None else ()
     return Proposal(
         operation=Operation.ALTER,

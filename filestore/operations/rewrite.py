@@ -114,7 +114,7 @@ class TableRewrite:
         self._done: dict[str, _Done] = {}
         self._made: set[str] = set()
 
-    def files(self, state: TableState) -> tuple[DataFile, ...]:
+    def write_files(self, state: TableState) -> tuple[DataFile, ...]:
         """Returns new files with the live rows of a version, which has the schema of the first one."""
         self._done = {path: done for path, done in self._done.items() if path in state.files}
         todo = [file for file in state.files.values() if not self._caught_up(file)]

@@ -61,8 +61,8 @@ def _check_scan(made: KafkaDeclaration) -> None:
     if made.upserts and startup.mode is not StartupMode.EARLIEST:
         raise InvalidRequest(
             f"option scan.startup.mode = {startup.mode}: an upsert-kafka table is read from the earliest offset, since "
-            "what a later change takes away or replaces would not be known. Leave it out, or read the topic with "
-            "connector = kafka",
+            "a later change may delete or replace a row whose message would not be read. Leave it out, or read the "
+            "topic with connector = kafka",
             code="startup-mode",
         )
     if (made["scan.dead-letter-topic"] is not None) != (made.policy is Policy.DEAD_LETTER):
@@ -129,8 +129,8 @@ def check_halves(made: KafkaDeclaration) -> None:
                 )
     if made["fields.verify-integrity"] and made["value.fields-include"] != FieldsInclude.ALL:
         raise InvalidRequest(
-            "option fields.verify-integrity compares the key's columns with the value's, which has none with "
-            "value.fields-include = EXCEPT_KEY: leave one of them out",
+            "option fields.verify-integrity compares the key's columns in key and value, but with "
+            "value.fields-include = EXCEPT_KEY the value does not have them: leave one of the two options out",
             code="connector-key",
         )
     for name in made.projection.key_schema.names:
@@ -161,13 +161,14 @@ def check_formats(made: KafkaDeclaration) -> None:
     value = made.value_format
     if made.upserts and value.changelog:
         raise InvalidRequest(
-            f"option value.format = {made.formats[Role.VALUE]}: a message of upsert-kafka is a row or nothing, and "
-            "that format spells changes. Take json, csv, avro, avro-confluent or raw, or connector = kafka",
+            f"option value.format = {made.formats[Role.VALUE]}: a message of upsert-kafka is a row or empty, but "
+            "that format encodes changes. Take json, csv, avro, avro-confluent or raw, or connector = kafka",
             code="connector-format",
         )
     if not made.upserts and made.primary_key and not value.changelog:
         raise InvalidRequest(
-            f"option value.format = {made.formats[Role.VALUE]}: it has rows only, so that a primary key cannot hold. "
-            "Take connector = upsert-kafka, or debezium-json or canal-json, or declare no primary key",
+            f"option value.format = {made.formats[Role.VALUE]}: its messages are only rows, which cannot update or "
+            "delete earlier ones, so the topic can have several rows of one key. Take connector = upsert-kafka, or "
+            "debezium-json or canal-json, or declare no primary key",
             code="connector-key",
         )

@@ -37,7 +37,7 @@ class Lasting:
 
 
 class LastingError(Exception):
-    """No connection, for a cause that lasts."""
+    """A connection failed for a cause that another attempt does not remove."""
 
     def __init__(self, cause: Lasting) -> None:
         super().__init__(cause.reason)

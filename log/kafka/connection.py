@@ -86,8 +86,8 @@ class Connection:
                 exchange.receive(response.auth_bytes)
         except (ValueError, LookupError) as error:
             raise InvalidRequest(
-                f"sasl.username and sasl.password lead to no login: {error}. Check them, and that bootstrap.servers "
-                "names the brokers where the user was made",
+                f"the login with sasl.username and sasl.password failed: {error}. Check them, and that "
+                "bootstrap.servers names the brokers where the user was made",
                 code="log-not-authorized",
             ) from error
 

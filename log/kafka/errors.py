@@ -122,7 +122,7 @@ def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreErr
             code="log-not-authorized",
         )
     return Unavailable(
-        f"{action}: Kafka at {config.bootstrap_servers} did not do it ({error.str()}): is the broker running "
+        f"{action}: Kafka at {config.bootstrap_servers} could not ({error.str()}): is the broker running "
         "and reachable from here? Retry then",
         code="log-unavailable",
     )

@@ -148,7 +148,7 @@ class TransactionClient:
         return sorted({one.transactional_id for one in listed if one.transactional_id.startswith(prefix)})
 
     def list_of(self, brokers: Sequence[Address], producer_ids: Collection[int]) -> dict[int, tuple[str, str]]:
-        """Transactional id and state of producers, by producer id, as far as coordinators know of them."""
+        """Returns transactional id and state by producer id, of the producers that a coordinator knows."""
         listed = self._list(brokers, states=[], producer_ids=[*producer_ids])
         return {one.producer_id: (one.transactional_id, one.transaction_state) for one in listed}
 

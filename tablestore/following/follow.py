@@ -190,7 +190,7 @@ class Run:
             if self._config is not None:
                 require_own_log(records.log, self._filestore.state())
             while not self._ending.reached(self._at.version):
-                if (commit := self._filestore.delta_log.commit(self._at.version + 1)) is not None:
+                if (commit := self._filestore.delta_log.read_entry(self._at.version + 1)) is not None:
                     yield from self._or_rescanned(records, self._version(records, commit))
                     wait = _SHORTEST_WAIT_S
                     continue
@@ -317,7 +317,7 @@ class Run:
 
 def require_entry(filestore: FileStore, version: int) -> Commit:
     """Returns a version's log entry; raises an error that says why it does not exist."""
-    entry = filestore.delta_log.commit(version)
+    entry = filestore.delta_log.read_entry(version)
     if entry is None:
         filestore.snapshot(version)  # raises if the version has expired or never existed
         raise table_replaced(filestore.location)

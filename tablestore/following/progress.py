@@ -70,7 +70,7 @@ def lags(filestore: FileStore, versions: set[int]) -> dict[int, Lag]:
 def _sizes(filestore: FileStore, after: int, newest: int) -> Iterator[tuple[int, int, int]]:
     """Yields each version's number, rows and time."""
     for version in range(after + 1, newest + 1):
-        entry = filestore.delta_log.commit(version)
+        entry = filestore.delta_log.read_entry(version)
         if entry is not None:
             yield version, _records(entry), entry.timestamp_ms or 0
 

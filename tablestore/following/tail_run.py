@@ -119,7 +119,7 @@ class TailRun(Run):
             )
 
     def _look_for_versions(self) -> None:
-        while (commit := self._filestore.delta_log.commit(self._state.version + 1)) is not None:
+        while (commit := self._filestore.delta_log.read_entry(self._state.version + 1)) is not None:
             before = self._state.definition
             self._columns_change = definition_after(commit, before).schema != before.schema
             if self._columns_change:
@@ -173,7 +173,7 @@ class TailRun(Run):
         named, state = self._named, self._state
         if self._columns_change:  # the next versions exist, and wait for this record
             state = self._filestore.state()
-            later = self._filestore.delta_log.commits_after(self._state.version)
+            later = self._filestore.delta_log.read_entries_after(self._state.version)
             named = named | {t.id: entry.version for entry in later for t in entry.snapshot().transactions}
         version = named.get(control.transaction_id)
         if version is None and state.log.repaired.get(bucket, 0) < control.end_offset:
@@ -194,7 +194,7 @@ class TailRun(Run):
         before, after = self._walk.pair(version)
         removed = scan_pieces(self._filestore.table_files(before), Replaced.removed(before, after), RowKind.DELETE)
         added = scan_pieces(self._filestore.table_files(after), Replaced.added(before, after), RowKind.INSERT)
-        commit = self._walk.commit(version)
+        commit = self._walk.read_entry(version)
         for piece in (*removed, *added):
             if piece.bucket == bucket:
                 yield from self._given(records, piece, commit, version=before.version)

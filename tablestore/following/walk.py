@@ -31,7 +31,7 @@ class Walk:
         """Passes an entry that the caller has read already."""
         self._entry = commit
 
-    def commit(self, version: int) -> Commit:
+    def read_entry(self, version: int) -> Commit:
         """Returns a version's entry; raises `NotFound` (``snapshot-expired``, ``no-such-version``)."""
         if self._entry is None or self._entry.version != version:
             self._entry = self.filestore.required(version)
@@ -43,7 +43,7 @@ class Walk:
         if known is None or not known[0] <= version <= known[0] + _FARTHEST:
             known = (version, self.filestore.definition(version))
         for later in range(known[0] + 1, version + 1):
-            known = (later, definition_after(self.commit(later), known[1]))
+            known = (later, definition_after(self.read_entry(later), known[1]))
         self._definition = known
         return known[1]
 
@@ -54,7 +54,7 @@ class Walk:
             NotFound: ``snapshot-expired``: the version before is not complete any more.
         """
         before = self._at(version - 1)
-        self._state = after = before.next(version, self.commit(version).actions)
+        self._state = after = before.next(version, self.read_entry(version).actions)
         return before, after
 
     def _at(self, version: int) -> TableState:
@@ -62,5 +62,5 @@ class Walk:
         if known is None or not known.version <= version <= known.version + _FARTHEST:
             return self.filestore.state(version)
         for later in range(known.version + 1, version + 1):
-            known = known.next(later, self.commit(later).actions)
+            known = known.next(later, self.read_entry(later).actions)
         return known

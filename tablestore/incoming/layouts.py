@@ -69,7 +69,7 @@ class Picked:
         return self
 
     def plain(self) -> pa.Array:
-        """Returns the rows of an array that is not nested; views become arrays with offsets, and half floats floats."""
+        """Returns the rows of an array that is not nested. Views become arrays with offsets, half floats floats."""
         values = self.values
         if pa.types.is_float16(values.type):  # Arrow reads its bits as a number where it casts it to an integer
             values = values.cast(pa.float32())

@@ -145,7 +145,7 @@ class LogOrder:
 
     def _rivals(self, state: TableState) -> list[tuple[bool, tuple[LogTransaction, ...]]]:
         """Lists what others committed since the last call: whether it replaced partitions, and its log transactions."""
-        entries = [e for e in self._filestore.delta_log.commits_after(self._seen) if e.version <= state.version]
+        entries = [e for e in self._filestore.delta_log.read_entries_after(self._seen) if e.version <= state.version]
         self._seen = state.version
         snapshots = [entry.snapshot() for entry in entries]
         return [(s.operation.replaces_partitions, s.transactions) for s in snapshots if s.transactions]

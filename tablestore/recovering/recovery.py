@@ -144,7 +144,7 @@ class Recovery:
         else:
             self._left = frozenset(dead), self._ambient.now_ms()
 
-    def commit(self, transactions: Sequence[LogTransaction], log: LogSession | None) -> None:
+    def commit_transactions(self, transactions: Sequence[LogTransaction], log: LogSession | None) -> None:
         """Commits the transactions of a committed snapshot."""
         if log is not None and transactions:
             with log.lend() as opened:

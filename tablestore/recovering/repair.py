@@ -88,7 +88,8 @@ class _Attempt(CommitAttempt):
     def finish(self, committed: Committed) -> None:
         snapshot = committed.snapshot
         ended = attempt_each(
-            f"after version {snapshot.version}", lambda: self._recovery.commit(snapshot.transactions, self._log)
+            f"after version {snapshot.version}",
+            lambda: self._recovery.commit_transactions(snapshot.transactions, self._log),
         )
         if not ended:
             self._recovery.search_again()

@@ -128,7 +128,7 @@ def _written_again(
 def _commit_of(filestore: FileStore, state: TableState, commit_id: str) -> Commit | None:
     """Searches backwards for the commit; returns None if it has expired."""
     for version in range(state.version, -1, -1):
-        entry = filestore.delta_log.commit(version)
+        entry = filestore.delta_log.read_entry(version)
         if entry is None or entry.commit_id == commit_id:
             return entry
     return None
@@ -154,7 +154,7 @@ class _Work:
         """Returns the log transactions of later commits in a bucket; none for a table without a key."""
         if not self.state.definition.primary_key:
             return []
-        entries = self.filestore.delta_log.commits_after(self.entry.version)
+        entries = self.filestore.delta_log.read_entries_after(self.entry.version)
         found = [t for entry in entries for t in entry.snapshot().transactions]
         return [t for t in found if any(part.bucket == bucket for part in t.ranges)]
 

@@ -114,7 +114,9 @@ def metadata_rows(store: FileStore, name: str, version: int) -> Iterator[pa.Tabl
             return snapshots_of(_history(store, version))
         case "schemas":
             oldest = store.state(first_retained(store.state()))  # log entries of older, expired versions may exist
-            later = (commit for commit in store.delta_log.commits_after(oldest.version) if commit.version <= version)
+            later = (
+                commit for commit in store.delta_log.read_entries_after(oldest.version) if commit.version <= version
+            )
             return schemas_of(oldest, later)
     return OF_A_VERSION[name][1](store.state(version))
 

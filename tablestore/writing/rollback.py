@@ -166,7 +166,7 @@ class _Attempt(CommitAttempt):
         ended = attempt_each(
             f"after version {snapshot.version}",
             lambda: remove(self._filestore.table_files(self._target), self._changes.unused),
-            lambda: self._recovery.commit(snapshot.transactions, self._log),
+            lambda: self._recovery.commit_transactions(snapshot.transactions, self._log),
         )
         if not ended:
             self._recovery.search_again()

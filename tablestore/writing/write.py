@@ -358,7 +358,7 @@ class Write(CommitAttempt):
         """Ends the log transactions, and removes files that the commit does not name."""
         snapshot, recovery = committed.snapshot, self._table.recovery
         unused = (self._written - named_files(self._result.results)) | self._replaced.unused
-        steps = [lambda: recovery.commit(snapshot.transactions, self._log), lambda: self._remove(unused)]
+        steps = [lambda: recovery.commit_transactions(snapshot.transactions, self._log), lambda: self._remove(unused)]
         if self._retries:
             steps.append(lambda: recovery.abort_strays(self._commit_id, snapshot.transactions, self._log))
         if not attempt_each(f"after version {snapshot.version}", *steps):

@@ -85,10 +85,11 @@ def test_what_waits_too_long_is_refused_and_never_done() -> None:
             await lane.run(lambda: done.append("third"))
         free.set()
         assert await first
-        assert isinstance(await asyncio.gather(second, return_exceptions=True), list)
+        (outcome,) = await asyncio.gather(second, return_exceptions=True)
+        # it may have waited too long by then, on a busy machine: then it was not done
+        assert done == ([] if isinstance(outcome, Busy) else ["second"])
 
     asyncio.run(main())
-    assert done in ([], ["second"])
 
 
 def test_errors_and_given_up_work_free_their_place() -> None:

@@ -205,6 +205,7 @@ print((after - before) // 1024, rows * files * 900 // 1_000_000)
 """
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize(("row_group", "most_mb"), [(4096, 250), (131_072, 700)], ids=["small groups", "wide rows"])
 def test_memory_does_not_grow_with_the_slot(folder: Path, row_group: int, most_mb: int) -> None:

@@ -21,6 +21,8 @@ from tests.test_architecture import PACKAGES
 
 WITH_BLOCKS = [page for page in PAGES if any(block.language in ("python", "bash") for block in blocks_of(page))]
 SPARK = [page for page in WITH_BLOCKS if needs_spark(page)]
+FIRST = [page for page in SPARK if page in ("README.md", "docs/sql.md")]
+OTHERS = [page for page in SPARK if page not in FIRST]
 KAFKA = [page for page in WITH_BLOCKS if needs_kafka(page) and page not in SPARK]
 PLAIN = [page for page in WITH_BLOCKS if page not in (*SPARK, *KAFKA)]
 LINKED = [*PAGES, *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs" / "decisions").glob("*.md"))]
@@ -43,11 +45,14 @@ def test_the_blocks_of_a_page_that_uses_kafka_run(
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-def test_the_blocks_of_the_pages_that_use_spark_run(tmp_path: Path, kafka_broker: KafkaBroker) -> None:
+@pytest.mark.parametrize("pages", [FIRST, pytest.param(OTHERS, marks=pytest.mark.deep)], ids=["first", "others"])
+def test_the_blocks_of_the_pages_that_use_spark_run(
+    tmp_path: Path, kafka_broker: KafkaBroker, pages: list[str]
+) -> None:
     """In a process of their own, as a user runs them: paths are relative, and Spark starts where they begin."""
     environment = os.environ | SHORT_LIVED_JVM | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.docs.pages", kafka_broker.bootstrap, *SPARK],
+        [sys.executable, "-m", "tests.docs.pages", kafka_broker.bootstrap, *pages],
         cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -116,7 +121,7 @@ def test_files_of_the_walks_exist() -> None:
 def test_commands_and_tasks_that_pages_name_exist() -> None:
     text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
     commands = {command.name for command in (*app.registered_commands, *app.registered_groups)}
-    assert set(re.findall(r"(?:^|`)tablestore ([a-z][a-z-]*)", text, re.M)) <= commands
+    assert set(re.findall(r"(?:^|`|\$ )tablestore ([a-z][a-z-]*)", text, re.M)) <= commands
     tasks = set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(encoding="utf-8"), re.M))
     assert set(re.findall(r"(?:^|`)make ([a-z-]+)", text, re.M)) <= tasks
 
@@ -124,7 +129,9 @@ def test_commands_and_tasks_that_pages_name_exist() -> None:
 def test_extras_that_pages_name_exist() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     text = "\n".join((ROOT / page).read_text(encoding="utf-8") for page in PAGES)
-    named = {extra for group in re.findall(r"lakehouse-tablestore\[([\w,]+)\]", text) for extra in group.split(",")}
+    named = {
+        extra for group in re.findall(r"(?:lakehouse-tablestore|\.)\[([\w,]+)\]", text) for extra in group.split(",")
+    }
     assert {"spark"} <= named <= set(project["optional-dependencies"])
 
 

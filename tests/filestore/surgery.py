@@ -53,7 +53,9 @@ def edit_add(store: FileStore, path: Path, edit: Callable[[dict[str, Any]], obje
     """Changes the newest add action of a file."""
     relative = str(path.relative_to(store.location))
     for version in reversed(store.delta_log.versions()):
-        found = [a["add"] for a in store.delta_log.commit(version).actions if a.get("add", {}).get("path") == relative]
+        found = [
+            a["add"] for a in store.delta_log.read_entry(version).actions if a.get("add", {}).get("path") == relative
+        ]
         if found:
             edit_entry(
                 store,
@@ -112,14 +114,14 @@ def _garbage(store: FileStore) -> None:
 
 
 def _commit_id_twice(store: FileStore) -> None:
-    own = store.delta_log.commit(2).actions[0]["commitInfo"]["tablestore"]
+    own = store.delta_log.read_entry(2).actions[0]["commitInfo"]["tablestore"]
     edit_info(store, 3, tablestore=own)
 
 
 def _fenced(store: FileStore) -> None:
     """Says that version 2 fences the commit of version 3."""
-    own = store.delta_log.commit(2).actions[0]["commitInfo"]["tablestore"]
-    edit_info(store, 2, tablestore={**own, "fenced": [store.delta_log.commit(3).commit_id]})
+    own = store.delta_log.read_entry(2).actions[0]["commitInfo"]["tablestore"]
+    edit_info(store, 2, tablestore={**own, "fenced": [store.delta_log.read_entry(3).commit_id]})
 
 
 def _lost_vector(store: FileStore) -> None:
@@ -167,14 +169,14 @@ def _transaction(store: FileStore, end: int) -> None:
     """Adds a log transaction that is decided, and neither open nor covered by offsets."""
     ranges = [{"bucket": 0, "start": 0, "end": end, "count": 1}]
     transaction = {"id": "t", "ranges": ranges, "producer_id": 1, "producer_epoch": 0}
-    own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
+    own = store.delta_log.read_entry(3).actions[0]["commitInfo"]["tablestore"] | {"transactions": [transaction]}
     edit_info(store, 3, tablestore=own)
 
 
 def _republished(store: FileStore, again: str | None) -> None:
     """Publishes a log transaction again that was never open, as one that is not open either."""
     found = again and {"id": again, "ranges": [], "producer_id": 1, "producer_epoch": 0}
-    own = store.delta_log.commit(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
+    own = store.delta_log.read_entry(3).actions[0]["commitInfo"]["tablestore"] | {"republished": {"t": found}}
     edit_info(store, 3, tablestore=own)
 
 
@@ -204,7 +206,7 @@ def _swap_checkpoints(store: FileStore) -> None:
 
 def _drop_first_remove(store: FileStore) -> None:
     version = next(
-        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.commit(v).actions)
+        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.read_entry(v).actions)
     )
 
     def drop(actions: Actions) -> None:
@@ -215,7 +217,7 @@ def _drop_first_remove(store: FileStore) -> None:
 
 def _remove_twice(store: FileStore) -> None:
     version = next(
-        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.commit(v).actions)
+        v for v in store.delta_log.versions() if any("remove" in a for a in store.delta_log.read_entry(v).actions)
     )
     edit_entry(store, version, lambda actions: actions.append(next(a for a in actions if "remove" in a)))
 
@@ -261,7 +263,7 @@ def _let_foreign_writers_in(actions: Actions) -> None:
 
 
 def _other_identity(store: FileStore) -> None:
-    metadata = store.delta_log.commit(0).actions[2]["metaData"]
+    metadata = store.delta_log.read_entry(0).actions[2]["metaData"]
     edit_entry(store, 3, lambda actions: actions.append({"metaData": metadata | {"id": "another"}}))
 
 
@@ -285,7 +287,7 @@ def on_change(edit: Callable[[dict[str, Any]], object]) -> Damage:
 
 
 def _change_file(store: FileStore) -> Path:
-    actions = store.delta_log.commit(_CHANGED).actions
+    actions = store.delta_log.read_entry(_CHANGED).actions
     return Path(store.location) / next(a["cdc"]["path"] for a in actions if "cdc" in a)
 
 
@@ -345,7 +347,7 @@ def _edit_fields(store: FileStore, edit: Callable[[list[dict[str, Any]]], object
         metadata["schemaString"] = json.dumps(schema)
 
     version = max(
-        v for v in store.delta_log.versions() if any("metaData" in a for a in store.delta_log.commit(v).actions)
+        v for v in store.delta_log.versions() if any("metaData" in a for a in store.delta_log.read_entry(v).actions)
     )
     edit_entry(store, version, change)
 

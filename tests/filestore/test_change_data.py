@@ -51,7 +51,7 @@ def feed(folder: Path, columns: str = "id BIGINT, v STRING", producer: str = "lo
 def changes(store: FileStore, version: int) -> list[tuple[str, Row]]:
     """What a version's change files hold."""
     found = []
-    for action in store.delta_log.commit(version).actions:
+    for action in store.delta_log.read_entry(version).actions:
         if "cdc" in action:
             assert action["cdc"]["dataChange"] is False
             for row in pq.read_table(Path(store.location) / action["cdc"]["path"], partitioning=None).to_pylist():
@@ -91,7 +91,7 @@ def test_writing_the_same_rows_again_changes_nothing(folder: Path) -> None:
     committed = write(store, rows)
     assert committed.state.files == files
     assert by_deltalake(store)[2] == Changes()
-    assert {action for entry in store.delta_log.commit(2).actions for action in entry} == {"commitInfo"}
+    assert {action for entry in store.delta_log.read_entry(2).actions for action in entry} == {"commitInfo"}
 
 
 def test_a_delete_that_has_all_values_of_the_row_deletes_it(folder: Path) -> None:
@@ -180,7 +180,7 @@ def test_an_overwrite_changes_the_rows_that_differ(folder: Path) -> None:
         "('update_preimage', {'id': 1, 'v': 'a'})",
     ]
     write(store, read(store), overwrite=True)
-    files = [action["cdc"]["path"] for action in store.delta_log.commit(4).actions if "cdc" in action]
+    files = [action["cdc"]["path"] for action in store.delta_log.read_entry(4).actions if "cdc" in action]
     assert [pq.read_metadata(Path(store.location) / path).num_rows for path in files] == [0], "none, and it says so"
     write(store, [], overwrite=True)
     write(store, [{"id": 1, "v": "a"}], overwrite=True)
@@ -251,7 +251,7 @@ def test_change_files_end_at_the_target_size_and_hold_no_slot_of_another(folder:
     rows = [{"id": n, "p": "xy"[n % 2], "v": "a"} for n in range(5000)]
     write(store, rows)
     write(store, [row | {"v": "b"} for row in rows])
-    files = [action["cdc"] for action in store.delta_log.commit(2).actions if "cdc" in action]
+    files = [action["cdc"] for action in store.delta_log.read_entry(2).actions if "cdc" in action]
     assert len(files) > 4
     for file in files:
         held = pq.read_table(Path(store.location) / file["path"], partitioning=None)
@@ -341,7 +341,7 @@ def test_a_table_without_a_producer_has_no_feed(folder: Path) -> None:
     store = feed(folder, producer="none")
     write(store, [{"id": 1, "v": "a"}])
     write(store, [{"id": 1, "v": "b"}])
-    metadata = next(a["metaData"] for a in store.delta_log.commit(0).actions if "metaData" in a)
+    metadata = next(a["metaData"] for a in store.delta_log.read_entry(0).actions if "metaData" in a)
     assert "delta.enableChangeDataFeed" not in metadata["configuration"]
     assert change_files(store) == set()
 

@@ -51,7 +51,7 @@ def hint(store: FileStore) -> Path:
 
 def test_later_entries_are_read_as_many_at_once_as_were_found_before(folder: Path) -> None:
     store, asked = table(folder, 12), Asked()
-    found = [entry.version for entry in DeltaLog(asked, store.location).commits_after(0)]
+    found = [entry.version for entry in DeltaLog(asked, store.location).read_entries_after(0)]
     assert found == list(range(1, 13))
     assert asked.together == [[1], [2], [3, 4], [5, 6, 7, 8], list(range(9, 17))]
 
@@ -60,7 +60,7 @@ def test_entries_behind_a_gap_are_not_later_ones(folder: Path) -> None:
     """What follows a missing entry was committed after the others were looked for, or is damage."""
     store = table(folder, 5)
     (Path(store.location) / layout.log_entry_path(4)).unlink()
-    assert [entry.version for entry in store.delta_log.commits_after(1)] == [2, 3]
+    assert [entry.version for entry in store.delta_log.read_entries_after(1)] == [2, 3]
     with pytest.raises(Corrupt, match="lacks the log entry of version 4") as caught:
         list(store.delta_log.required(range(6)))
     assert caught.value.code == "version-gap"

@@ -231,6 +231,7 @@ def live(store: FileStore, kind: str, rows: list[Row]) -> None:
             write(store, [row | {"_kind": "+I"} for row in rows], overwrite=True)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sampled(["aggregation", "deduplicate"], 2, test=2))
 def test_many_runs_are_merged_by_way_of_the_disk(engine: str, monkeypatch: pytest.MonkeyPatch, depth: Depth) -> None:

@@ -45,7 +45,7 @@ ROWS = [{"id": n, "v": "a"} for n in range(20)]
 
 
 def features(store: FileStore, version: int = 0) -> list[str]:
-    entry = store.delta_log.commit(version)
+    entry = store.delta_log.read_entry(version)
     assert entry is not None
     return next(a["protocol"]["writerFeatures"] for a in entry.actions if "protocol" in a)  # type: ignore[no-any-return]
 
@@ -90,7 +90,7 @@ def test_the_first_fence_of_a_table_adds_the_feature(fenced: FileStore) -> None:
     assert [s.operation for s in fenced.snapshots()][2:4] == [Operation.FENCE, Operation.WRITE]
     assert fenced.snapshot(2).fenced == ("given-up",)
     fence(fenced, ["another"])
-    newest = fenced.delta_log.commit(fenced.state().version)
+    newest = fenced.delta_log.read_entry(fenced.state().version)
     assert newest is not None and [next(iter(action)) for action in newest.actions] == ["commitInfo"]
     assert_healthy(fenced)
 

@@ -90,6 +90,7 @@ def histories(draw: st.DrawFn) -> list[list[dict[str, Any]] | str]:
     return steps
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @given(
     steps=histories(),

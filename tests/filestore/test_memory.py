@@ -91,6 +91,7 @@ def measure(location: str, rows: int) -> dict[str, int]:
     return growth
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_write_of_many_rows_takes_the_memory_of_few(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def on_run(edit: Callable[[dict[str, Any]], object]) -> Callable[[FileStore], No
 
 def again(store: FileStore) -> None:
     """Makes a version add a run that is pending already."""
-    action = next(a for a in store.delta_log.commit(1).actions if "domainMetadata" in a)
+    action = next(a for a in store.delta_log.read_entry(1).actions if "domainMetadata" in a)
     edit_entry(store, 2, lambda actions: actions.append(action))
 
 
@@ -122,7 +122,7 @@ DAMAGED_TOMBSTONES: dict[str, Callable[[FileStore], None]] = {
     "tombstones that are remembered twice": lambda store: edit_entry(
         store,
         2,
-        lambda actions: actions.append(next(a for a in store.delta_log.commit(1).actions if "domainMetadata" in a)),
+        lambda actions: actions.append(next(a for a in store.delta_log.read_entry(1).actions if "domainMetadata" in a)),
     ),
 }
 

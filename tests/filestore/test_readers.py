@@ -321,6 +321,7 @@ def test_foreign_writers_are_refused_by_delta_spark(all_types: FileStore, spark:
     assert all_types.delta_log.versions() == [0, 1, 2, 3]
 
 
+@pytest.mark.deep
 def test_delta_spark_travels_in_time_and_reads_checkpoints(folder: Path, spark: SparkSession) -> None:
     store = create(folder / "t", define("k BIGINT, v INT", ["k"], checkpoint_interval=2))
     for n in range(5):

@@ -85,7 +85,7 @@ def test_one_call_in_some_fails(folder: Path, later: bool, one_in: int) -> None:
 
 def once(store: FileStore, commit_id: str, changed: list[dict[str, Any]], later: bool) -> None:
     """Writes, unless the table has a commit with that id already: the writer repeats it until it succeeds."""
-    entries = (store.delta_log.commit(version) for version in store.delta_log.versions())
+    entries = (store.delta_log.read_entry(version) for version in store.delta_log.versions())
     if not any(entry is not None and entry.commit_id == commit_id for entry in entries):
         write(store, changed, commit_id=commit_id, later=later)
 

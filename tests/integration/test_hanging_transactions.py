@@ -55,6 +55,7 @@ def test_recover_ends_what_hangs(hanging: Table) -> None:
     assert [row["id"] for row in rows(hanging)] == [1]
 
 
+@pytest.mark.deep
 def test_so_does_a_compactor(hanging: Table, store: Store) -> None:
     (outcome,) = Compactor(store._catalog, Storages(), system_ambient()).run(LOG)
     assert "1 completed" in (outcome.done or "")

@@ -126,7 +126,7 @@ def lost(made: World) -> str:
     """Writes a version whose log transaction is aborted before anybody has ended it; returns the transaction's id."""
     writer = Process(made, "unlucky")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tablestore.recovering.recovery.Recovery.commit", lambda *_: None)
+        patch.setattr("tablestore.recovering.recovery.Recovery.commit_transactions", lambda *_: None)
         upserted(writer)(writer.table)
     config = writer.table.opened.log_config()
     assert config is not None

@@ -196,6 +196,7 @@ def test_any_life_of_a_table_keeps_what_it_promises() -> None:
     run(4, 15)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_any_long_life_of_a_table_keeps_what_it_promises(depth: Depth) -> None:

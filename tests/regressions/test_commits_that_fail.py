@@ -53,7 +53,7 @@ def put(table: Table, *ids: int, name: str = "a") -> int:
 def put_and_lose(table: Table, *ids: int) -> None:
     """A writer dies after its commit, and the log loses its records."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit_transactions", lambda *_: None)
         put(again(table), *ids)
     config = table.opened.log_config()
     assert config is not None

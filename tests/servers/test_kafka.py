@@ -13,6 +13,7 @@ from tests.servers.kafka import NEVER_MS, KafkaBroker
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
 
+@pytest.mark.deep
 def test_a_committed_record_outlives_a_kill(tmp_path: Path) -> None:
     with KafkaBroker(tmp_path / "broker") as broker:
         address = broker.bootstrap

@@ -16,6 +16,7 @@ from tablestore.spark import spark_session
 from tests.servers.spark import ROOT, SHORT_LIVED_JVM
 
 
+@pytest.mark.deep
 @pytest.mark.spark
 def test_a_session_that_knows_only_the_formats_name(store: Store, folder: Path) -> None:
     """Only `SparkStore` once made the format known; and a session without Delta was given back without a word.

@@ -23,7 +23,7 @@ def table(store: Store, log_options: dict[str, str]) -> Table:
 def unended(table: Table, *ids: int) -> None:
     """A writer dies right behind its entry."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tablestore.recovering.recovery.Recovery.commit", lambda *_: None)
+        patch.setattr("tablestore.recovering.recovery.Recovery.commit_transactions", lambda *_: None)
         put(table, *ids)
 
 

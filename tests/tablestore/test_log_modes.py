@@ -87,7 +87,7 @@ def reported(table: Table, after: int, until: int) -> list[dict[str, Any]]:
     found = []
     with RecordReader(table.opened.required_log(), wanted, filestore.ambient) as records:
         for version in range(after + 1, until + 1):
-            commit = filestore.delta_log.commit(version)
+            commit = filestore.delta_log.read_entry(version)
             assert commit is not None
             walk.take(commit)
             found += [

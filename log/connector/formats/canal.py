@@ -165,7 +165,7 @@ def _kinds_of(members: pa.Table, index: Index, bad: dict[int, str]) -> Mapping[s
 def _rows(
     members: pa.Table, masks: Mapping[str, _Mask], index: Index, messages: Sequence[bytes], bad: dict[int, str]
 ) -> tuple[Index, list[pa.Array], list[pa.Array], npt.NDArray[np.str_]]:
-    """For each row after the change: its document, and its kind; the columns before updates, and those of all rows."""
+    """Returns for each changed row its document, its columns before (of updates) and after the change, and its kind."""
     data, old = (members[n].combine_chunks() for n in ("data", "old"))
     lengths, old_lengths = (pc.fill_null(pc.list_value_length(a), 0).to_numpy() for a in (data, old))
     uneven = masks["UPDATE"] & (lengths != old_lengths)

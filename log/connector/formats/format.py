@@ -169,7 +169,7 @@ def metadata_fields(available: Mapping[str, pa.DataType], wanted: Sequence[str])
 
 
 def inserts(rows: pa.Table, schema: pa.Schema, index: Index, tombstones: Index, bad: Mapping[int, str]) -> Decoded:
-    """Rows that are all inserts, as decoded; those without a value that must be are malformed."""
+    """Returns decoded rows that are all inserts; a row without a value in a NOT NULL column is malformed."""
     kinds = pa.array(np.repeat(str(RowKind.INSERT), rows.num_rows), pa.string())
     return collected(rows, kinds, schema, index, tombstones, bad)
 
@@ -177,7 +177,7 @@ def inserts(rows: pa.Table, schema: pa.Schema, index: Index, tombstones: Index, 
 def collected(
     rows: pa.Table, kinds: pa.Array, schema: pa.Schema, index: Index, tombstones: Index, bad: Mapping[int, str]
 ) -> Decoded:
-    """What was decoded, without the messages whose rows lack a value that must be.
+    """Returns what was decoded, without messages of which a row lacks a value in a column that is NOT NULL.
 
     Args:
         rows: The schema's columns and metadata.

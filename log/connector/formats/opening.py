@@ -53,7 +53,7 @@ def open_format(
         raise InvalidRequest(f"unknown format {name!r}: there are {', '.join(FORMAT_OPTIONS)}", code="unknown-format")
     if role is Role.KEY and name in _CHANGELOG:
         raise InvalidRequest(
-            f"{name} cannot spell keys: it spells changes. Take another, such as json", code="format-role"
+            f"{name} encodes changes, so it cannot encode keys: take another format, such as json", code="format-role"
         )
     values = parse_options(name, options)
     _check_types(name, schema)

@@ -137,7 +137,7 @@ def log_fetcher(config: LogConfig, settings: Mapping[str, Any], ambient: Ambient
 
 
 def values_of(messages: Fetched, form: DebeziumJson, transaction_id: str | None = None) -> list[bytes]:
-    """Returns the values; a null value becomes the delete that it means, or empty if it is of no transaction.
+    """Returns the values. A null value becomes the delete that it stands for; it becomes empty without a transaction.
 
     Args:
         messages: The messages.

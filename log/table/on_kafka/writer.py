@@ -149,7 +149,7 @@ class KafkaLogWriter:
         for bucket, count in sorted(counts.items()):
             stored = found.get(bucket)
             if stored is None or stored.producer_epoch != epoch:
-                raise Unavailable(f"{action}: bucket {bucket} holds nothing of it", code="log-delivery")
+                raise Unavailable(f"{action}: bucket {bucket} has none of its records", code="log-delivery")
             found_here = (stored.records - before.get(bucket, 0)) % _SEQUENCES
             if found_here != count % _SEQUENCES:
                 raise Unavailable(
@@ -200,7 +200,7 @@ class TransactionWriter(KafkaLogWriter):
             for bucket, count in sorted(self._sender.counts.items())
         )
         if any(part.start < 0 for part in ranges):
-            raise Unavailable(f"{action}: a partition knows of no open transaction of it", code="log-delivery")
+            raise Unavailable(f"{action}: a partition does not know of its open transaction", code="log-delivery")
         self._prepared = LogTransaction(self._id, ranges, state.producer_id, state.producer_epoch)
         self._sender.producer = None
         return self._prepared

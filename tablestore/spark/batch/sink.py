@@ -131,8 +131,9 @@ def _require_catalog(options: Mapping[str, str], state: TableState) -> None:
     """`Unsupported` (``catalog-commits``) if the catalog holds the commits and the options do not lead through it."""
     if state.catalog_commits and "location" in {name.lower() for name in options}:
         raise Unsupported(
-            "the table's commits are held by its catalog's database, and these options lead past it: write with "
-            "SparkStore.write or write_stream, or name the catalog: .option('catalog', <URL of the service>)",
+            "the table's commits are held by its catalog's database, and these options name the table's location "
+            "instead of the catalog: write with SparkStore.write or write_stream, or name the catalog: "
+            ".option('catalog', <URL of the service>)",
             code="catalog-commits",
         )
 
@@ -190,7 +191,7 @@ class _QueryFile:
 
 
 def _checkpoint(options: Mapping[str, str], storage: Storage) -> _QueryFile:
-    """Of a query: in S3 it is reached as the options say, or else as the table's storage."""
+    """Returns the file of a query's checkpoint. In S3 it is reached by the options, or else as the table's storage."""
     location = options.get("checkpointlocation") or options.get("checkpointLocation")
     if not location:
         raise InvalidRequest(

@@ -70,7 +70,7 @@ class SystemReader(DataSourceReader):
         return [_MetadataPartition(self._table, self._name, store.state(versions.at).version)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads a part of the system table; runs in a task."""
         for rows in _rows(partition):
             yield from rows.cast(self._schema).to_batches()
 

@@ -23,7 +23,7 @@ def at_home(table: TableFiles, task: int) -> TableFiles:
 
 @contextmanager
 def on_local_disk(table: TableFiles, task: int) -> Iterator[RunFiles]:
-    """A place for runs among Spark's own temporary files: what a killed worker leaves goes with its executor."""
+    """Opens a folder for runs among Spark's temporary files; Spark removes what a killed worker leaves there."""
     with temporary_folder("tablestore-runs-", _local_disk(task)) as folder:
         yield RunFiles(LocalStorage(), folder, lambda: f"{table.ambient.new_id()}.parquet")
 

@@ -65,7 +65,7 @@ class KafkaBatchReader(DataSourceReader):
         return [_Offsets(part) for part in parts(ranges, asked.records_per_task)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads a part of the topic; runs in a task."""
         return _rows(self._asked, partition)
 
 
@@ -117,7 +117,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A batch is done: its end stands in the checkpoint and nowhere else."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads a part of the topic; runs in a task."""
         return _rows(self._asked, partition)
 
     def _checked(self, value: Mapping[str, Any]) -> tuple[KafkaOffset, tuple[int, ...]]:
@@ -133,9 +133,9 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
         if self._asked.normalizes and {*partitions} != {*offset.begin}:
             raise Unsupported(
-                f"topic {offset.topic} had {len(offset.begin)} partitions when the query set out and has "
-                f"{len(partitions)}: keys are in other partitions now than what is known of them. Start the query with "
-                "a new checkpoint and another state",
+                f"topic {offset.topic} had {len(offset.begin)} partitions when the query began and has "
+                f"{len(partitions)} now, so keys may have moved to other partitions than their rows in the state. "
+                "Start the query with a new checkpoint and another state",
                 code="topic-partitions",
             )
         return offset, partitions

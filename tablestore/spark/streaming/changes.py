@@ -1,7 +1,7 @@
 """``readStream.format("tablestore")``: first the files of a snapshot, some at a time, then the changes of versions.
 
 A batch never has files of the snapshot and changes together: nothing orders rows of different partitions. All changes
-of a bucket lie in one partition, in their order. A batch may end within a version (`tablestore.following.admission`).
+of a bucket are in one partition, in their order. A batch may end within a version (`tablestore.following.admission`).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _more_versions(self, offset: Offset, rows: int | None) -> Offset:
         limit = Limit(rows, self._asked.max_versions)
-        end = admit(lambda v: self._planner.pieces(self._walk.commit(v)), offset.place, self._target(), limit)
+        end = admit(lambda v: self._planner.pieces(self._walk.read_entry(v)), offset.place, self._target(), limit)
         return replace(offset, version=end.version, units=end.units)
 
     def _has_gap(self, offset: Offset) -> bool:
@@ -173,7 +173,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             if self._reads_rows(offset) or offset.version >= self._target():
                 return False
-            pieces = self._planner.pieces(self._walk.commit(offset.version + 1))
+            pieces = self._planner.pieces(self._walk.read_entry(offset.version + 1))
         except NotFound as error:
             if not is_gap(error):
                 raise
@@ -233,7 +233,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _changes(self, start: Place, end: Place) -> Iterator[Piece]:
         for version in range(start.version + 1, end.version + (2 if end.units else 1)):
-            pieces = self._planner.pieces(self._walk.commit(version))
+            pieces = self._planner.pieces(self._walk.read_entry(version))
             low = start.units if version == start.version + 1 else 0
             yield from pieces_between(pieces, low, end.units if version > end.version else None)
 
@@ -251,7 +251,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._store.state().version if self._until is None else self._until
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Reads a part of a micro-batch; runs in a task."""
         if not isinstance(partition, _Partition):
             return
         with_kind = wants_changes(self._options)

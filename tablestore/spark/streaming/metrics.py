@@ -102,7 +102,7 @@ def _latency_ms(filestore: FileStore, offset: Offset, end_ms: int) -> int | None
     """Milliseconds since the commit of the newest version that was read; None if its time is not known any more."""
     version = offset.version + 1 if offset.units else offset.version
     try:
-        commit = filestore.delta_log.commit(version)
+        commit = filestore.delta_log.read_entry(version)
     except TableStoreError as error:
         logger.debug("the latency of version %d is not known: %s", version, error)
         return None

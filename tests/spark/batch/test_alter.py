@@ -162,6 +162,7 @@ def test_a_kept_writer_knows_new_columns(lake: SparkStore, store: Store) -> None
 MERGING = {"last": {}, "summed": {"merge-engine": "aggregation", "fields.a.aggregate-function": "sum"}}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", sampled(MERGING, 2, test=2))
 def test_runs_of_former_columns_are_scanned_natively(lake: SparkStore, store: Store, engine: str) -> None:
     options = {"schema.evolution-mode": "metadata", "write-mode": "merge-on-read", "log.system": "none", "bucket": "2"}

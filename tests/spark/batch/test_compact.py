@@ -132,6 +132,7 @@ def test_a_job_that_fails_changes_nothing_and_the_retry_succeeds(
     assert assert_whole(table, leftovers=False) == before
 
 
+@pytest.mark.deep
 def test_a_stream_compacts_its_own_table(lake: SparkStore, store: Store, folder: Path) -> None:
     """``compaction.in-writer``: beside the micro-batches, as Spark jobs of the same session."""
     options = {"compaction.in-writer": "true", "num-sorted-run.compaction-trigger": "3", "bucket": "2"}

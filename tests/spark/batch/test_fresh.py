@@ -55,6 +55,7 @@ def by_spark(lake: SparkStore, **how: Any) -> list[Row]:
     return in_order(row.asDict() for row in lake.read("shop.t", **how).collect())
 
 
+@pytest.mark.deep
 @pytest.mark.kafka
 @pytest.mark.parametrize("shape", sampled(SHAPES, len(SHAPES), test=len(SHAPES)))
 def test_it_is_the_local_one_and_what_is_committed_next(

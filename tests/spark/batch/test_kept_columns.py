@@ -34,6 +34,7 @@ def _telling(files: TableFiles) -> Callable[[Iterable[pa.RecordBatch]], Iterator
     return tell
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", sampled(["partial-update", "deduplicate"], 2, test=2))
 def test_tasks_share_what_their_worker_keeps(lake: SparkStore, store: Store, engine: str) -> None:
     options = {

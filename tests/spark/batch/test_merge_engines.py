@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tablestore import Store
 from tablestore.spark import SparkStore
 from tests.tables import assert_healthy
@@ -41,6 +43,7 @@ def test_every_engine_gives_in_spark_what_it_gives_without(lake: SparkStore, sto
         assert found == wanted
 
 
+@pytest.mark.deep
 def test_a_stream_that_sums_counts_each_batch_once(lake: SparkStore, store: Store, folder: Path) -> None:
     store.create_table("shop.orders", "id BIGINT, customer INT, amount BIGINT", primary_key=["id"])
     options = {

@@ -105,6 +105,7 @@ def test_spark_reads_runs_from_before_a_column_was_widened(lake: SparkStore, sto
     assert sorted(row.id for row in some.collect()) == [0, 1, 2, 3, 4, 98, 99]
 
 
+@pytest.mark.deep
 def test_a_stream_begins_with_what_is_pending_and_goes_on_in_the_log(
     lake: SparkStore, store: Store, folder: Path
 ) -> None:

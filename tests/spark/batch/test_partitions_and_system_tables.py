@@ -110,6 +110,7 @@ def test_system_tables_are_data_frames(lake: SparkStore, sales: Table) -> None:
     assert before == rows(sales, 1)
 
 
+@pytest.mark.deep
 def test_the_format_knows_system_tables(lake: SparkStore, sales: Table) -> None:
     lake.write("shop.sales", some(lake, "2026-01-01"))
     reader = lake.spark.read.format("tablestore").option("catalog", lake.store.target)

@@ -124,6 +124,7 @@ def test_every_type_survives_the_way_through_spark(lake: SparkStore, store: Stor
     )
 
 
+@pytest.mark.deep
 def test_every_type_survives_a_stream(lake: SparkStore, store: Store, table: Table, folder: Path) -> None:
     """Rows of the snapshot and changes of the log, nulls included; deletes have their key only."""
     copy = store.create_table("shop.copy", COLUMNS, primary_key=["k"])
@@ -144,6 +145,7 @@ def test_every_type_survives_a_stream(lake: SparkStore, store: Store, table: Tab
     assert shown(copy.scan().to_arrow().to_pylist()) == shown(table.scan().to_arrow().to_pylist())
 
 
+@pytest.mark.deep
 def test_columns_that_are_not_null_stay_so(lake: SparkStore, store: Store) -> None:
     """Spark compares schemas strictly, nullability included."""
     schema = pa.schema(

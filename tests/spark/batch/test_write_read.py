@@ -344,6 +344,7 @@ def test_tables_that_do_not_exist(lake: SparkStore) -> None:
 # ------------------------------------------------------------------------------------------ reading
 
 
+@pytest.mark.deep
 def test_time_travel(lake: SparkStore, orders: Table) -> None:
     stamps = [lake.write("shop.orders", lake.spark.range(i, i + 1)).timestamp for i in range(3)]
     for i, stamp in enumerate(stamps):

@@ -201,6 +201,7 @@ def check_pending(driver: SparkDriver, place: Place, depth: Depth = Depth.DEEP) 
         assert_healthy(table.filestore)
 
 
+@pytest.mark.deep
 def test_pending_runs(spark_cluster: SparkCluster, cluster_driver: SparkDriver, place: Place, depth: Depth) -> None:
     check_pending(cluster_driver, place, depth)
 

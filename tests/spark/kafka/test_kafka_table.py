@@ -327,6 +327,7 @@ def test_a_stream_whose_first_batch_died_begins_where_it_began_and_reports_what_
 # ------------------------------------------------------------------------------------------------ streams into topics
 
 
+@pytest.mark.deep
 def test_aggregates_of_a_stream_are_upserts_of_their_keys(lake: SparkStore, topics: Topics, folder: Path) -> None:
     """Later values of a key replace earlier ones, plain and windowed, also after restarts."""
     clicks = topics.table("page STRING, n INT, at TIMESTAMP(3)", KAFKA, 2)
@@ -438,6 +439,7 @@ def test_a_batch_that_comes_again(lake: SparkStore, topics: Topics, folder: Path
 # ------------------------------------------------------------------------------------------------ complete changes
 
 
+@pytest.mark.deep
 def test_complete_changes_in_batches_and_streams(lake: SparkStore, topics: Topics, folder: Path) -> None:
     """They are the local reader's changes, also after a failed batch, a restart, and in another Spark session."""
     local = topics.table(KEYED, UPSERT)

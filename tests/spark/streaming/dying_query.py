@@ -47,7 +47,7 @@ class Countdown:
 
 
 class Struck(Store):
-    """A store whose tables lie on a storage that counts."""
+    """A store whose tables are on a storage that counts."""
 
     strike: Countdown
 

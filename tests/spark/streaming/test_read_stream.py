@@ -180,6 +180,7 @@ def test_a_query_that_dies_in_the_middle_of_the_snapshot_goes_on_there(
     assert replay(seen, ["id"]) == rows(orders)
 
 
+@pytest.mark.deep
 def test_latest_and_from_a_timestamp(lake: SparkStore, orders: Table, folder: Path) -> None:
     put(orders, 1)
     moment = orders.snapshots(1)[0].timestamp

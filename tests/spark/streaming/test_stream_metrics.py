@@ -17,6 +17,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.deep
 def test_time_to_first_row_and_latency_of_a_query(spark: SparkSession, folder: Path) -> None:
     metrics = tablestore.Metrics()
 

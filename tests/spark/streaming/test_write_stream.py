@@ -104,6 +104,7 @@ def test_a_query_that_fails_at_its_commit_goes_on_where_it_was(
     assert [r["id"] for r in assert_whole(orders)] == [1, 2]
 
 
+@pytest.mark.deep
 def test_a_table_is_copied_by_a_stream_from_kafka_to_another(
     lake: SparkStore, store: Store, kafka_broker: KafkaBroker, folder: Path
 ) -> None:

@@ -72,7 +72,7 @@ RANGES = st.lists(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3)), max_
 
 
 class Records:
-    """A log of numbered records, of which some others lie between."""
+    """A log of numbered records, with those of others in between."""
 
     def __init__(self, drawn: list[list[tuple[int, int]]]) -> None:
         self.stored: dict[int, tuple[str, int]] = {}

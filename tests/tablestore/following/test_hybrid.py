@@ -19,7 +19,7 @@ def snapshot(version: int, operation: Operation, *transactions: LogTransaction) 
 def test_a_write_is_read_from_its_transactions_in_the_commits_order() -> None:
     [step] = steps([snapshot(1, Operation.WRITE, B, A)], keyed=True)
     assert step == FromLog(1, (B, A))
-    assert step.rows == 6  # records, not offsets: others' records and markers lie between
+    assert step.rows == 6  # records, not offsets: others' records and markers are in between
 
 
 def test_an_overwrite_replaces_whatever_its_transactions_hold() -> None:

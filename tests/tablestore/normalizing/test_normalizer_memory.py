@@ -41,6 +41,7 @@ def normalized(state: str, begin: int, batches: int) -> tuple[int, int, int]:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10, arrived, replaced
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_million_keys_take_the_memory_of_few(tmp_path: Path) -> None:

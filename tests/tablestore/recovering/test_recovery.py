@@ -93,7 +93,7 @@ def test_the_lease_of_a_dead_writer_stays_while_a_transaction_is_open(table: Tab
 
 def test_a_transaction_that_the_log_has_lost_does_not_count_as_ended(table: Table) -> None:
     """The next commit would remove it from the list, and nobody would publish it again."""
-    with patch.object(Recovery, "commit", side_effect=Unavailable("injected")):
+    with patch.object(Recovery, "commit_transactions", side_effect=Unavailable("injected")):
         again(table).write(ids(1))
     [lost] = table.filestore.state().log.open
     config, ambient = table.opened.log_config(), table.filestore.ambient
@@ -115,7 +115,7 @@ def test_a_transaction_that_the_log_has_lost_does_not_count_as_ended(table: Tabl
 def test_a_transaction_that_a_version_names_meanwhile_is_not_aborted(table: Table) -> None:
     """The version is committed after the other writer has read its base, and its own writer dies before the end."""
     base = table.filestore.state()
-    with patch.object(Recovery, "commit", side_effect=Unavailable("injected")):
+    with patch.object(Recovery, "commit_transactions", side_effect=Unavailable("injected")):
         again(table).write(ids(1))
     config = table.opened.log_config()
     assert config is not None

@@ -99,9 +99,9 @@ def test_options_and_schemas_are_the_definition(sales: Table) -> None:
 
 def test_a_later_definition_is_a_row_of_schemas(sales: Table) -> None:
     state = sales.filestore.state()
-    info = {"commitInfo": {**sales.filestore.delta_log.commit(state.version).actions[0]["commitInfo"]}}  # type: ignore[union-attr]
+    info = {"commitInfo": {**sales.filestore.delta_log.read_entry(state.version).actions[0]["commitInfo"]}}  # type: ignore[union-attr]
     info["commitInfo"]["inCommitTimestamp"] += 1000
-    metadata = sales.filestore.delta_log.commit(0).actions[2]["metaData"] | {"description": "changed"}  # type: ignore[union-attr]
+    metadata = sales.filestore.delta_log.read_entry(0).actions[2]["metaData"] | {"description": "changed"}  # type: ignore[union-attr]
     entry = Path(sales.location, "_delta_log", f"{state.version + 1:020d}.json")
     entry.write_text(json.dumps(info) + "\n" + json.dumps({"metaData": metadata}) + "\n")
     assert [(row["version"], row["comment"]) for row in reported(sales, "schemas")] == [
@@ -179,7 +179,7 @@ def test_tags_are_those_of_the_version(sales: Table) -> None:
     assert reported(sales, "tags") == []
     state = sales.filestore.state()
     tag = {"version": 2, "timestamp": 1_700_000_000_000, "created": 1_700_000_001_000}
-    info = {"commitInfo": {**sales.filestore.delta_log.commit(state.version).actions[0]["commitInfo"]}}  # type: ignore[union-attr]
+    info = {"commitInfo": {**sales.filestore.delta_log.read_entry(state.version).actions[0]["commitInfo"]}}  # type: ignore[union-attr]
     info["commitInfo"]["inCommitTimestamp"] += 1000
     entry = Path(sales.location, "_delta_log", f"{state.version + 1:020d}.json")
     entry.write_text(json.dumps(info) + "\n" + json.dumps(domain_action("tablestore.tag.best", tag)) + "\n")

@@ -69,7 +69,7 @@ def decode_datums(
 
 
 class _Reader:
-    """Positions in messages that lie end to end."""
+    """Positions in messages that are stored end to end."""
 
     def __init__(self, messages: Sequence[bytes], skip: int) -> None:
         sizes = np.fromiter(map(len, messages), np.int64, len(messages))

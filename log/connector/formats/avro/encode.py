@@ -87,7 +87,7 @@ def _map(array: pa.Array) -> pa.Array:
 
 
 def _blocks(lists: pa.Array, items: pa.Array) -> pa.Array:
-    """Lists as one block each, and the end: their items' bytes lie side by side already."""
+    """Lists as one block each, and the end: their items' bytes are side by side already."""
     lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
     firsts = np.concatenate([[0], np.cumsum(lengths)])
     offsets = np.frombuffer(items.buffers()[1], np.int32, len(items) + 1, items.offset * 4)[firsts]

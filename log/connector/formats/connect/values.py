@@ -176,7 +176,7 @@ def _decimals(members: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa.Arra
 
 
 def _variable(members: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Scale by scale: a column has few of them."""
+    """Decodes decimals whose scale is in each value, one scale after the other, since a column has few of them."""
     scales, values = members.flatten()
     bad = _valid(members) & ~(_valid(scales) & _valid(values))
     parts, places = [pa.nulls(int(scales.null_count), kind)], [np.flatnonzero(~_valid(scales))]

@@ -50,8 +50,8 @@ def maps_as_entries(data: Bytes, schema: pa.Schema) -> pa.Buffer:
 class _Text:
     """Documents and their tokens: brackets, commas and colons outside of strings.
 
-    Tokens lie container by container, each in its order; `container` numbers an object's or array's own tokens, the
-    first of which opens it and the last of which closes it.
+    Tokens are ordered container by container, each in its order; `container` numbers an object's or array's own tokens,
+    the first of which opens it and the last of which closes it.
     """
 
     data: Bytes

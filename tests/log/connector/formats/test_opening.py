@@ -66,7 +66,7 @@ def test_what_is_wrong_is_reported_at_once(
 
 @pytest.mark.parametrize("name", ["debezium-json", "canal-json"])
 def test_changes_are_no_keys(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="cannot spell keys") as caught:
+    with pytest.raises(InvalidRequest, match="cannot encode keys") as caught:
         open_format(name, ID, {}, Role.KEY)
     assert caught.value.code == "format-role"
 
