@@ -70,6 +70,10 @@ class SparkStore:
         work_with_this_python(SparkContext._active_spark_context)
         spark.dataSource.register(TableStoreSource)
 
+    def sql(self, statement: str) -> DataFrame:
+        """Runs a statement, as ``spark.sql`` does (docs/sql.md)."""
+        return self.spark.sql(statement)
+
     def create_table(
         self,
         name: str,

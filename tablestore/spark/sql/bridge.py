@@ -23,7 +23,7 @@ from tablestore.spark.batch.scans import handled
 from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.sql.dialect import Names, rewritten
 from tablestore.spark.sql.places import Place, Places
-from tablestore.spark.sql.statements import ANSWERS, Request, call, read, read_stream, write, write_batch
+from tablestore.spark.sql.statements import ANSWERS, Request, call, changes, read, read_stream, write, write_batch
 from tablestore.spark.store import SparkStore
 
 __all__ = ["start_bridge"]
@@ -31,7 +31,7 @@ __all__ = ["start_bridge"]
 logger = logging.getLogger(__name__)
 
 
-_READS = {"read": read, "read_stream": read_stream}
+_READS = {"read": read, "read_stream": read_stream, "changes": changes}
 _WRITES = {"write": write, "write_batch": write_batch}
 
 

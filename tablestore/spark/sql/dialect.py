@@ -4,6 +4,7 @@
     CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
     CREATE TABLE … (… METADATA FROM 'timestamp')     a property with the list of columns (FLIP-107)
     ALTER TABLE shop.orders COMPACT                  CALL lake.sys.compact(…) (FLIP-188)
+    INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
     DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
 
@@ -13,7 +14,7 @@ A statement about a table of another catalog stays as it is.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import sqlglot
@@ -63,6 +64,8 @@ def rewritten(statement: str, names: Names) -> str:
         statement = _alter(statement, tokens, names)
     elif words[:1] == ["CREATE"] and "TABLE" in words:
         statement = _create(statement, tokens, names)
+    elif words[:2] == ["INSERT", "INTO"]:
+        statement = _insert(statement, tokens, names)
     elif words[:1] in (["DESCRIBE"], ["DESC"]) and words[1:2] in (["DETAIL"], ["HISTORY"]):
         statement = _describe(statement, tokens, names, words[1].lower())
     return _system_tables(statement)
@@ -103,6 +106,49 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
     if properties is None or tokens[properties].token_type is not TokenType.WITH:
         return statement
     return f"{statement[: tokens[properties].start]}TBLPROPERTIES{statement[tokens[properties].end + 1 :]}"
+
+
+_STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
+
+
+def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    begin = 3 if len(tokens) > 2 and tokens[2].text.upper() == "TABLE" else 2
+    table = _table(tokens, begin, names)
+    if table is None or len(tokens) < table.end + 2:
+        return statement
+    if tokens[table.end].token_type is not TokenType.WITH or tokens[table.end + 1].text != "(":
+        return statement
+    close = next((i for i in range(table.end + 2, len(tokens)) if tokens[i].text == ")"), None)
+    if close is None:
+        return statement
+    listed = _texts(tokens[table.end + 2 : close])
+    options = dict(zip(listed[::2], listed[1::2], strict=False))
+    if "checkpoint" not in options:
+        return statement
+    if strange := [name for name in options if name not in _STREAM_OPTIONS]:
+        raise Unsupported(
+            f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",
+            code="unknown-option",
+        )
+    query = statement[tokens[close].end + 1 : tokens[-1].end + 1].strip()
+    given = {"query": _system_tables(query), **options}
+    arguments = [f"{name} => {_literal(value)}" for name, value in given.items()]
+    return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
+
+
+def _texts(tokens: Iterable[Token]) -> list[str]:
+    """The words of a list of options. Strings that follow each other directly are one, with a quote in it."""
+    found: list[str] = []
+    end = None
+    for token in tokens:
+        if token.text in ("=", ","):
+            continue
+        if end is not None and token.start == end + 1:
+            found[-1] += f"'{token.text}"
+        else:
+            found.append(token.text)
+        end = token.end
+    return found
 
 
 def _properties(tokens: Sequence[Token], begin: int) -> int | None:

@@ -22,6 +22,7 @@ from filestore.retention.rules import tag_of
 from log.connector.options import CONNECTOR
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.batch.scans import plain_files, plain_version
+from tablestore.spark.sql.changes import described_changes, read_changes
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
@@ -34,7 +35,7 @@ from tablestore.table import Table
 from tablestore.writing.overwrite import Overwrite
 from tablestore.writing.write import READ_CHANGED
 
-__all__ = ["ANSWERS", "Request", "call", "read", "read_stream", "write", "write_batch"]
+__all__ = ["ANSWERS", "Request", "call", "changes", "read", "read_stream", "write", "write_batch"]
 
 Request = Mapping[str, Any]
 
@@ -228,6 +229,10 @@ def _drop_partition(store: Store, request: Request) -> None:
     _checked(store, request).drop_partitions([request["partition"]])
 
 
+def _load_changes(store: Store, request: Request) -> dict[str, Any]:
+    return described_changes(_managed(store, _name(request)), request)
+
+
 def _list_procedures(store: Store, request: Request) -> list[str]:
     return sorted(PROCEDURES)
 
@@ -269,6 +274,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "drop_partition": _drop_partition,
     "list_procedures": _list_procedures,
     "load_procedure": _load_procedure,
+    "load_changes": _load_changes,
     "plain_version": _plain_version,
     "plain_files": _plain_files,
 }
@@ -318,7 +324,7 @@ def _with_sequence(rows: DataFrame, stored: DataFrame, definition: TableDefiniti
 
 def call(store: SparkStore, request: Request) -> dict[str, Any]:
     """Runs a procedure."""
-    return run_procedure(store, _procedure(request), request["arguments"])
+    return run_procedure(store, _procedure(request), {**request["arguments"], "catalog": request["catalog"]})
 
 
 def read(store: SparkStore, request: Request) -> DataFrame:
@@ -328,6 +334,12 @@ def read(store: SparkStore, request: Request) -> DataFrame:
         return read_topic(store.table(name))
     newest = system is not None and not request["pinned"]
     return store.read(_name(request), None if newest else request["version"])
+
+
+def changes(store: SparkStore, request: Request) -> DataFrame:
+    """Reads the changes of versions of a table."""
+    _checked(store.store, request)
+    return read_changes(store, _name(request), request["first"], request["last"])
 
 
 def read_stream(store: SparkStore, request: Request) -> DataFrame:

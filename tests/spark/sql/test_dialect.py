@@ -50,6 +50,31 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "CREATE TABLE lake.shop.t AS WITH (SELECT 1) SELECT 2",
         ),
         ("CREATE TABLE other.t (a INT) WITH ('b' = 'c')", "CREATE TABLE other.t (a INT) WITH ('b' = 'c')"),
+        (
+            "CREATE TABLE lake.s.t (a INT, at TIMESTAMP METADATA FROM 'timestamp') COMMENT 'x' WITH ('b' = 'c')",
+            "CREATE TABLE lake.s.t  COMMENT 'x' TBLPROPERTIES "
+            "('tablestore.columns' = 'a INT, at TIMESTAMP METADATA FROM \\'timestamp\\'', 'b' = 'c')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (o BIGINT METADATA VIRTUAL, a STRUCT<metadata: INT>)",
+            "CREATE TABLE lake.s.t TBLPROPERTIES "
+            "('tablestore.columns' = 'o BIGINT METADATA VIRTUAL, a STRUCT<metadata: INT>')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (metadata INT COMMENT 'METADATA')",
+            "CREATE TABLE lake.s.t (metadata INT COMMENT 'METADATA')",
+        ),
+        (
+            "INSERT INTO lake.s.t WITH ('checkpoint' = '/c''p', 'trigger' = '1 s') SELECT * FROM STREAM a.b$files ;",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT * FROM STREAM a.`b$files`', "
+            "checkpoint => '/c\\'p', trigger => '1 s')",
+        ),
+        ("INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1", "INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1"),
+        (
+            "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
+            "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
+        ),
+        ("INSERT INTO lake.s.t WITH x AS (SELECT 1) TABLE x", "INSERT INTO lake.s.t WITH x AS (SELECT 1) TABLE x"),
         ("SELECT 'never closed", "SELECT 'never closed"),
         ("", ""),
     ],

@@ -113,3 +113,33 @@ def test_options_that_do_not_fit_are_refused_at_the_start(
 def test_rows_of_a_batch_have_no_kind(sql: Sql) -> None:
     with pytest.raises(AnalysisException, match="no-kind"):
         sql("SELECT id, _kind FROM lake.shop.orders")
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_stream_is_started_in_sql(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'it''s'), (2, 'b')")
+    options = f"'checkpoint' = '{folder}/checkpoint', 'trigger' = 'available-now'"
+    copy = (
+        f"INSERT INTO lake.shop.copy WITH ({options}) SELECT *, _kind FROM STREAM lake.shop.orders WHERE id <> 3 -- ''"
+    )
+    sql(copy)
+    assert sql("SELECT * FROM lake.shop.copy") == [(1, "it's"), (2, "b")]
+    sql("INSERT INTO lake.shop.orders VALUES (3, 'c''')")
+    sql("DELETE FROM lake.shop.orders WHERE id = 1")
+    sql(copy)
+    assert sql("SELECT * FROM lake.shop.copy") == [(2, "b")]
+
+
+@pytest.mark.usefixtures("orders")
+def test_streams_are_listed_and_stopped(session: SparkSession, sql: Sql, folder: Path) -> None:
+    query = "SELECT *, _kind FROM STREAM lake.shop.orders"
+    call = f"CALL lake.sys.start_stream('shop.copy', '{query}', '{folder}/checkpoint', name => 'copying')"
+    [(query_id, name)] = sql(call)
+    assert name == "copying"
+    assert [row[:2] for row in sql("CALL lake.sys.list_streams()")] == [(query_id, "copying")]
+    assert sql("CALL lake.sys.stop_stream('copying')") == [(query_id, "copying")]
+    assert sql("CALL lake.sys.list_streams()") == []
+    with pytest.raises(AnalysisException, match="no-stream"):
+        sql("CALL lake.sys.stop_stream('copying')")
+    with pytest.raises(AnalysisException, match="no-stream"):
+        sql(call.replace("*, _kind FROM STREAM", "* FROM"))

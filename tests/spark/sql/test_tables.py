@@ -7,6 +7,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 
 from tablestore import Store, Table
+from tablestore.spark import SparkStore
 from tests.spark.sql.conftest import Sql
 
 CREATE = """
@@ -185,6 +186,13 @@ def test_a_table_from_a_query(sql: Sql, store: Store) -> None:
     with pytest.raises(Exception, match=r"DIVIDE_BY_ZERO|Division by zero"):
         sql("CREATE TABLE lake.shop.broken AS SELECT 1 / (id - 2) AS x FROM range(4)")
     assert store.list_tables("shop") == ["t"]
+
+
+def test_a_store_runs_statements_of_its_session(session: SparkSession, store: Store) -> None:
+    lake = SparkStore(session, store)
+    lake.sql("CREATE TABLE lake.shop.t (id BIGINT, PRIMARY KEY (id))")
+    lake.write("shop.t", lake.sql("SELECT 7L AS id"))
+    assert [row.id for row in lake.sql("SELECT * FROM lake.shop.t").collect()] == [7]
 
 
 def test_two_catalogs_side_by_side(sql: Sql, session: SparkSession, folder: object) -> None:

@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.plans.logical.UpdateTable;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.connector.write.RowLevelOperationTable;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.v2.ChangelogTable;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.Some;
 import scala.collection.immutable.Seq;
@@ -82,6 +83,9 @@ final class NativeReads extends Rule<LogicalPlan> {
   }
 
   private LogicalPlan read(DataSourceV2Relation relation, Set<ExprId> lost) {
+    if (relation.table() instanceof ChangelogTable read && read.changelog() instanceof VersionChanges changes) {
+      return named(PythonReads.changes(changes, session), relation.output(), List.of());
+    }
     if (relation.table() instanceof TablestoreTable table) {
       return read(relation, table, table.isPinned(), lost);
     }

@@ -30,6 +30,11 @@ final class PythonReads {
     return analyzed(request, session);
   }
 
+  /** Returns the plan of the changes of some versions. */
+  static LogicalPlan changes(VersionChanges changes, SparkSession session) {
+    return analyzed(changes.request(), session);
+  }
+
   private static LogicalPlan analyzed(ObjectNode request, SparkSession session) {
     Dataset<?> rows = (Dataset<?>) PythonSide.read(request, session);
     return rows.queryExecution().analyzed();

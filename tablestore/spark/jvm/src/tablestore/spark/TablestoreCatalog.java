@@ -11,6 +11,8 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Changelog;
+import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
@@ -118,6 +120,13 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
   @Override
   public Table loadTable(Identifier ident, long microseconds) {
     return loaded(ident, request("load_table", ident).put("microseconds", microseconds));
+  }
+
+  @Override
+  public Changelog loadChangelog(Identifier ident, ChangelogContext context, CaseInsensitiveStringMap options) {
+    ObjectNode request = request("load_changes", ident);
+    VersionChanges.describe(context.range(), request);
+    return new VersionChanges(place, one(ident.namespace()), ident.name(), PythonSide.ask(request));
   }
 
   @Override
