@@ -117,7 +117,7 @@ class PageRun:
                 exec(compile(self._replaced(block.text), block.place, "exec"), self._names)
             output = printed.getvalue()
         elif block.language == "sql":
-            output = self._run_sql(block.text)
+            output = self._run_sql(self._replaced(block.text))
         else:
             lines = commands_of(block.text)
             output = "".join(self._run_command(self._replaced(line), block, services) for line in lines)

@@ -78,7 +78,7 @@ def test_transactional_publishes_again_what_the_broker_aborted_of_a_snapshot(
     with pytest.MonkeyPatch.context() as patch:
         writer = on(table)
         writer.recover()
-        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit_transactions", lambda *_: None)
         put(writer, 2, 3, name="lost")
     config = table.opened.log_config()
     assert config is not None

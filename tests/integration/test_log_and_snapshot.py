@@ -105,7 +105,7 @@ def test_snapshot_written_log_not(table: Table, foreign: ForeignConsumer, monkey
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
         writer.writer()._recovery.before_write(table.filestore.state(), session_of(table))
-        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", unreachable)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit_transactions", unreachable)
         assert put(writer, 2, 3) == 2
     assert len(assert_whole(table)) == 3
     foreign.poll()
@@ -121,7 +121,7 @@ def test_a_repeated_batch_rolls_the_log_forward(
     with monkeypatch.context() as patch:
         writer = on(table, LocalStorage())
         writer.writer()._recovery.before_write(table.filestore.state(), session_of(table))
-        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit_transactions", lambda *_: None)
         put(writer, 1, app=("query", 0))
     foreign.poll()
     assert foreign.values == []

@@ -58,7 +58,7 @@ def put_and_lose(table: Table, *ids: int, name: str = "a", trim: bool = False, *
     writer = on(table)
     writer.recover()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tablestore.recovering.recovery.Recovery, "commit", lambda *_: None)
+        patch.setattr(tablestore.recovering.recovery.Recovery, "commit_transactions", lambda *_: None)
         snapshot = put(writer, *ids, name=name, **how)
     config = table.opened.log_config()
     assert config is not None

@@ -124,10 +124,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
 def _refused(definition: TableDefinition) -> dict[str, dict[str, str]]:
     """Which row-level commands the table cannot do, with the code and the sentence of the refusal."""
     if not definition.primary_key:
-        message = (
-            "it needs a primary key, which distinguishes the rows, and the table has none: overwrite its partitions"
-        )
-        return {command: {"code": "no-primary-key", "message": message} for command in ("UPDATE", "DELETE", "MERGE")}
+        return {}
     merging = definition.merging
     refused = {}
     if merging.engine is not MergeEngine.DEDUPLICATE:

@@ -195,6 +195,21 @@ def test_a_store_runs_statements_of_its_session(session: SparkSession, store: St
     assert [row.id for row in lake.sql("SELECT * FROM lake.shop.t").collect()] == [7]
 
 
+def test_a_table_like_another_one(store: Store, sql: Sql) -> None:
+    sql(
+        "CREATE TABLE lake.shop.a (id BIGINT, day DATE, v STRING COMMENT 'c', PRIMARY KEY (id, day)) PARTITIONED BY (day) "
+        "COMMENT 'first' TBLPROPERTIES ('bucket' = '3', 'log.system' = 'embedded')"
+    )
+    sql("INSERT INTO lake.shop.a VALUES (1, DATE'2026-01-01', 'x')")
+    sql("CREATE TABLE lake.shop.b LIKE lake.shop.a TBLPROPERTIES ('bucket' = '2')")
+    assert sql("SELECT * FROM lake.shop.b") == []
+    made, model = (store.managed_table(f"shop.{name}").definition for name in "ba")
+    assert (made.schema, made.primary_key, made.partition_by) == (model.schema, model.primary_key, model.partition_by)
+    assert made.options["bucket"] == 2
+    assert made.options["log.system"] == "embedded"
+    sql("CREATE TABLE IF NOT EXISTS lake.shop.b LIKE lake.shop.a")
+
+
 def test_two_catalogs_side_by_side(sql: Sql, session: SparkSession, folder: object) -> None:
     session.conf.set("spark.sql.catalog.other", "tablestore.spark.TablestoreCatalog")
     session.conf.set("spark.sql.catalog.other.uri", f"{folder}/other")

@@ -95,6 +95,7 @@ def test_messages_without_a_key(topics: Topics, session: SparkSession, sql: Sql)
         "SELECT * FROM lake.shop.visits$files",
         "CALL lake.sys.compact('shop.visits')",
         "DESCRIBE DETAIL lake.shop.visits",
+        "CREATE TABLE lake.shop.other LIKE lake.shop.visits",
     ],
 )
 @pytest.mark.usefixtures("visits")

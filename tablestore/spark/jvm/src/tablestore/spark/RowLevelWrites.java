@@ -26,6 +26,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.ReplaceData;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTable;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
@@ -64,6 +65,11 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
         && relation.table() instanceof TablestoreTable table) {
       LogicalPlan merged = WholeRows.of(write, table);
       return merged == null ? upsert(new Changes(write, table), relation, table) : merge(merged, relation, table);
+    }
+    if (plan instanceof ReplaceData write
+        && write.originalTable() instanceof DataSourceV2Relation relation
+        && relation.table() instanceof TablestoreTable table) {
+      return replacement(write, relation, table);
     }
     if (plan instanceof OverwritePartitionsDynamic write
         && write.table() instanceof DataSourceV2Relation relation
@@ -129,6 +135,21 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return append(relation, pinned(source, table, options), options);
   }
 
+  /** Writes all rows that a table without a key shall have, in the place of those that it has. */
+  private LogicalPlan replacement(ReplaceData write, DataSourceV2Relation relation, TablestoreTable table) {
+    ProjectingInternalRow columns = write.projections().rowProjection();
+    List<Attribute> output = CollectionConverters.asJava(write.query().output());
+    List<NamedExpression> row = new ArrayList<>();
+    for (StructField field : table.structType().fields()) {
+      int place = (Integer) columns.colOrdinals().apply(columns.schema().fieldIndex(field.name()));
+      row.add(alias(output.get(place), field.name()));
+    }
+    Map<String, String> options = new HashMap<>();
+    LogicalPlan rows = pinned(new Project(seq(row), write.query()), table, options);
+    return new OverwriteByExpression(
+        relation, Literal$.MODULE$.TrueLiteral(), rows, scalaMap(options), true, false, Option.empty(), Option.empty());
+  }
+
   private LogicalPlan overwrite(OverwriteByExpression write, TablestoreTable table) {
     Map<String, String> options = new HashMap<>(CollectionConverters.asJava(write.writeOptions()));
     LogicalPlan query = pinned(write.query(), table, options);
@@ -175,6 +196,11 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
 
   private static scala.collection.immutable.Map<String, String> scalaMap(Map<String, String> options) {
     return scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
+  }
+
+  private static NamedExpression alias(Expression value, String name) {
+    return new Alias(
+        value, name, NamedExpression.newExprId(), seq(List.<String>of()), Option.empty(), seq(List.<String>of()));
   }
 
   private static <T> Seq<T> seq(List<T> list) {
@@ -270,11 +296,6 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
 
     private static Expression literal(Object value) {
       return Literal$.MODULE$.apply(value);
-    }
-
-    private static NamedExpression alias(Expression value, String name) {
-      return new Alias(
-          value, name, NamedExpression.newExprId(), seq(List.<String>of()), Option.empty(), seq(List.<String>of()));
     }
   }
 }

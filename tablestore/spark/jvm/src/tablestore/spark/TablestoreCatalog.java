@@ -11,6 +11,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkConf;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -27,6 +28,7 @@ import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -131,19 +133,44 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
 
   @Override
   public Table createTable(Identifier ident, TableInfo info) {
+    return created(ident, info.schema(), info.partitions(), info.constraints(), info.properties());
+  }
+
+  /** {@code CREATE TABLE LIKE}: columns, key, partitions and options of another table, without its rows. */
+  @Override
+  public Table createTableLike(Identifier ident, TableInfo info, Table source) {
+    Map<String, String> properties = new HashMap<>();
+    if (source instanceof TablestoreTable table && table.location().isEmpty()) {
+      throw Refusals.plain("connector-table", source.name() + " is a Kafka topic: CREATE TABLE names another topic");
+    }
+    if (source instanceof TablestoreTable) {
+      properties.putAll(source.properties());
+      properties.remove("log.kafka.topic"); // a topic is the log of one table
+    }
+    properties.putAll(info.properties());
+    StructType schema = CatalogV2Util.v2ColumnsToStructType(source.columns());
+    return created(ident, schema, source.partitioning(), source.constraints(), properties);
+  }
+
+  private Table created(
+      Identifier ident,
+      StructType schema,
+      Transform[] partitioning,
+      Constraint[] constraints,
+      Map<String, String> properties) {
     ObjectNode request = request("create_table", ident);
-    request.put("schema", info.schema().json());
+    request.put("schema", schema.json());
     ArrayNode partitions = request.putArray("partition_by");
-    for (Transform transform : info.partitions()) {
+    for (Transform transform : partitioning) {
       partitions.add(columnOf(transform));
     }
     ArrayNode key = request.putArray("primary_key");
-    for (Constraint constraint : info.constraints()) {
+    for (Constraint constraint : constraints) {
       for (String column : keyOf(constraint)) {
         key.add(column);
       }
     }
-    put(request.putObject("properties"), info.properties());
+    put(request.putObject("properties"), properties);
     ObjectNode defaults = request.putObject("defaults");
     for (var setting : CollectionConverters.asJava(SparkSession.active().conf().getAll()).entrySet()) {
       if (setting.getKey().startsWith(DEFAULT)) {

@@ -227,7 +227,10 @@ final class TablestoreTable
       String message = info.command() + " of " + name() + " is not possible: " + refusal.get("message").asText();
       throw Refusals.plain(refusal.get("code").asText(), message);
     }
-    return () -> new KeyedOperation(this, info.command());
+    return () ->
+        primaryKey().isEmpty()
+            ? new WholeTableOperation(this, info.command())
+            : new KeyedOperation(this, info.command());
   }
 
   @Override
