@@ -197,8 +197,8 @@ def test_a_store_runs_statements_of_its_session(session: SparkSession, store: St
 
 def test_a_table_like_another_one(store: Store, sql: Sql) -> None:
     sql(
-        "CREATE TABLE lake.shop.a (id BIGINT, day DATE, v STRING COMMENT 'c', PRIMARY KEY (id, day)) PARTITIONED BY (day) "
-        "COMMENT 'first' TBLPROPERTIES ('bucket' = '3', 'log.system' = 'embedded')"
+        "CREATE TABLE lake.shop.a (id BIGINT, day DATE, v STRING COMMENT 'c', PRIMARY KEY (id, day)) "
+        "PARTITIONED BY (day) COMMENT 'first' TBLPROPERTIES ('bucket' = '3', 'log.system' = 'embedded')"
     )
     sql("INSERT INTO lake.shop.a VALUES (1, DATE'2026-01-01', 'x')")
     sql("CREATE TABLE lake.shop.b LIKE lake.shop.a TBLPROPERTIES ('bucket' = '2')")
