@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -79,7 +80,9 @@ def opened_by_name(options: Mapping[str, str]) -> Iterator[OpenedTable]:
 
 
 def token_of(options: Mapping[str, str]) -> str | None:
-    """Reads the token of a catalog's service: from the file ``token-file``, or as the environment says.
+    """Reads the token of a catalog's service.
+
+    It is in the file ``token-file``. For the catalog of ``TABLESTORE_CATALOG`` it is where the environment says, else.
 
     Raises:
         InvalidRequest: ``token-option``: the token itself is an option, which Spark hands to every task;
@@ -88,12 +91,14 @@ def token_of(options: Mapping[str, str]) -> str | None:
     given = {name.lower(): value for name, value in options.items()}
     if "token" in given:
         raise InvalidRequest(
-            "a token is no option, since Spark hands options to every task: set TABLESTORE_TOKEN or "
-            "TABLESTORE_TOKEN_FILE for the driver, or .option('token-file', <a file that has it>)",
+            "a token is no option, since Spark hands options to every task: use .option('token-file', <a file that "
+            "has it>), or set TABLESTORE_CATALOG and TABLESTORE_TOKEN for the driver",
             code="token-option",
         )
-    path = given.get("token-file")
-    return secret("TABLESTORE_TOKEN") if path is None else secret_in(path)
+    if (path := given.get("token-file")) is not None:
+        return secret_in(path)
+    # a session could name any URL
+    return secret("TABLESTORE_TOKEN") if given.get("catalog") == os.environ.get("TABLESTORE_CATALOG") else None
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:

@@ -141,13 +141,19 @@ class SparkStore:
         """
         return self._write(self._writer(self.store.managed_table(name)), df, overwrite, None, version, whole=True)
 
-    def merge(self, name: str, df: DataFrame) -> Snapshot:
+    def merge(self, name: str, df: DataFrame, *, if_version: int | None = None) -> Snapshot:
         """Writes a DataFrame as `write` does, if it has each key once: ``MERGE`` of whole rows by the primary key.
+
+        Args:
+            name: ``database.table``.
+            df: As for `write`.
+            if_version: The version of the table itself from whose rows these were worked out: no row may have changed.
 
         Raises:
             InvalidRequest: ``repeated-key``: two rows have one key. Nothing was changed. Or as `write`.
         """
-        return self._write(self._writer(self.store.managed_table(name)), df, False, None, each_key_once=True)
+        writer, whole = self._writer(self.store.managed_table(name)), if_version is not None
+        return self._write(writer, df, False, None, if_version, whole=whole, each_key_once=True)
 
     def read(
         self,

@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from operator import and_
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import polars as pl
 import pyarrow as pa
@@ -27,6 +29,11 @@ from filestore.table import FileStore
 __all__ = ["handled", "plain_files", "plain_version", "use_plain_scans"]
 
 _MOST_TABLES = 256
+_KEPT_STATES = 4
+_numbers = itertools.count()
+_handles: WeakKeyDictionary[FileStore, str] = WeakKeyDictionary()
+_states: WeakKeyDictionary[FileStore, OrderedDict[int, TableState]] = WeakKeyDictionary()
+"""The older versions that queries have named last: each would be replayed from the log again."""
 _tables: OrderedDict[str, FileStore] = OrderedDict()
 """The tables that this process reads without a catalog of Spark, by the handles that Java knows."""
 
@@ -47,7 +54,7 @@ def use_plain_scans(spark: SparkSession, files: FileStore) -> None:
     scans = jvm.tablestore.spark.PlainScans
     if not callable(getattr(scans, "know", None)):
         return  # without the class it is a package of that name
-    handle = files.location
+    handle = _handles.setdefault(files, str(next(_numbers)))
     _tables[handle] = files
     _tables.move_to_end(handle)
     while len(_tables) > _MOST_TABLES:
@@ -59,7 +66,10 @@ def handled(request: Mapping[str, Any]) -> Any:
     """Answers a request about a table that `use_plain_scans` has named."""
     files = _tables.get(request["handle"])
     if request["operation"] == "plain_version":  # without an answer Delta plans the query
-        return {} if files is None else plain_version(files, request["planned"], pinned=request["pinned"])
+        try:
+            return {} if files is None else plain_version(files, request["planned"], pinned=request["pinned"])
+        except (RuntimeError, OSError):  # its store was closed
+            return {}
     if files is None:
         raise NotFound("too many tables were read since this query was planned: run it again", code="no-table")
     return plain_files(files, request["version"], request["conditions"])
@@ -74,13 +84,25 @@ def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, 
         pinned: Whether it reads that version, and not the newest one.
     """
     try:
-        known = files.state(planned)
+        known = _state(files, planned)
         state = known if pinned else files.state()
     except TableStoreError:
         return {}  # such as an expired version: Delta says what is wrong
     if not _is_plain(state) or state.definition.schema != known.definition.schema:
         return {}
     return {"version": state.version, "bytes": sum(file.size for file in state.files.values())}
+
+
+def _state(files: FileStore, version: int) -> TableState:
+    newest = files.state()
+    if newest.version == version:
+        return newest
+    kept = _states.setdefault(files, OrderedDict())
+    state = kept.pop(version, None) or files.state(version)
+    kept[version] = state
+    while len(kept) > _KEPT_STATES:
+        kept.popitem(last=False)
+    return state
 
 
 def _is_plain(state: TableState) -> bool:
@@ -103,7 +125,7 @@ def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str
     Returns:
         For each partition ``values``, as Delta writes them, and ``files`` with path, bytes and time in milliseconds.
     """
-    state = files.state(version)
+    state = _state(files, version)
     parts = [part for part in (_expression(c, state.definition.schema) for c in conditions) if part is not None]
     wanted = plan_scan(state, where=reduce(and_, parts) if parts else None).files
     by_partition: dict[Partition, list[DataFile]] = {}

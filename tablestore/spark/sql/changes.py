@@ -6,7 +6,6 @@ A table with a changelog-producer has that feed. For another one the changes are
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -68,17 +67,29 @@ def described_changes(table: Table, request: Mapping[str, Any]) -> dict[str, Any
 def _first(table: Table, bound: Mapping[str, Any]) -> int:
     if "microseconds" not in bound:
         return max(1, _version(table, bound["version"]) + (0 if bound["inclusive"] else 1))
-    before = _moment(bound["microseconds"]) - timedelta(milliseconds=1 if bound["inclusive"] else 0)
-    try:
-        return table.version_at(before) + 1
-    except NotFound:
-        return 1  # the table is younger
+    return (
+        _newest_until(table, _before(bound["microseconds"]) if bound["inclusive"] else bound["microseconds"] // 1000)
+        + 1
+    )
 
 
 def _last(table: Table, bound: Mapping[str, Any]) -> int:
     if "microseconds" not in bound:
         return _version(table, bound["version"]) - (0 if bound["inclusive"] else 1)
-    return table.version_at(_moment(bound["microseconds"]) - timedelta(milliseconds=0 if bound["inclusive"] else 1))
+    return _newest_until(table, bound["microseconds"] // 1000 if bound["inclusive"] else _before(bound["microseconds"]))
+
+
+def _before(microseconds: int) -> int:
+    """The last millisecond before a time: commits have whole milliseconds."""
+    return -(-microseconds // 1000) - 1
+
+
+def _newest_until(table: Table, milliseconds: int) -> int:
+    """The newest version at that time, which may be in the future; 0 before the first."""
+    newest = table.filestore.state()
+    if milliseconds >= newest.timestamp_ms:
+        return newest.version
+    return table.filestore.delta_log.version_to_follow(milliseconds)
 
 
 def _version(table: Table, given: str) -> int:
@@ -87,10 +98,6 @@ def _version(table: Table, given: str) -> int:
     if version > state.version:
         raise NotFound(f"there is no version {version} yet: the newest is {state.version}", code="no-such-version")
     return version
-
-
-def _moment(microseconds: int) -> datetime:
-    return datetime.fromtimestamp(0, UTC) + timedelta(microseconds=microseconds)
 
 
 def read_changes(store: SparkStore, name: str, first: int, last: int | None) -> DataFrame:

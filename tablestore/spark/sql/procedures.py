@@ -133,6 +133,7 @@ def _expire_partitions(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _start_stream(store: SparkStore, given: Arguments) -> list[Row]:
+    store.store.table(given["table"])  # raises if there is none: Spark would create it
     stream = store.spark.sql(given["query"])
     if not stream.isStreaming:
         raise InvalidRequest(

@@ -292,7 +292,7 @@ def write(store: SparkStore, request: Request, rows: DataFrame) -> dict[str, Any
         rows = _with_sequence(rows, store.read(_name(request), request["if_version"]), definition)
     try:
         if request.get("each_key_once"):
-            snapshot = store.merge(_name(request), rows)
+            snapshot = store.merge(_name(request), rows, if_version=request.get("if_version"))
         elif request.get("reads_whole"):
             snapshot = store.write_read(_name(request), rows, _overwrite(request), request["if_version"])
         else:
@@ -359,6 +359,12 @@ def write_batch(store: SparkStore, request: Request, rows: DataFrame) -> dict[st
     if isinstance(_same(store.store, request), KafkaTable):
         _refuse_overwrite(request)
         return {"messages": store.table(name).write_batch(rows, query, number)}
+    if request["output_mode"] == "Update" and not _checked(store.store, request).definition.primary_key:
+        raise Unsupported(
+            f"{name} has no primary key, so the updates of output mode update would be further rows: use append or "
+            "complete, or a table with a key",
+            code="output-mode",
+        )
     return {"version": store.write_batch(name, rows, query, number, overwrite=whole).version}
 
 

@@ -58,3 +58,5 @@ def test_the_changes_since_a_time(session: SparkSession, sql: Sql) -> None:
     [(moment,)] = sql("SELECT CAST(commit_time AS STRING) FROM lake.shop.orders$snapshots WHERE version = 2")
     query = f"SELECT DISTINCT _commit_version FROM lake.shop.orders CHANGES FROM TIMESTAMP '{moment}'"
     assert sql(query) == [(2,), (3,)]
+    assert sql(query.replace(moment, "2999-01-01 00:00:00")) == []
+    assert sql(query.replace(moment, "1999-01-01 00:00:00")) == [(1,), (2,), (3,)]

@@ -188,12 +188,15 @@ def test_engines_that_would_do_something_else(sql: Sql) -> None:
             assert sql(f"SELECT * FROM {name}") == [(2, 2)]
 
 
-def test_rows_without_a_key(sql: Sql) -> None:
+def test_rows_without_a_key(store: Store, sql: Sql, others: list[Callable[[], object]]) -> None:
     sql("CREATE TABLE lake.shop.t (a INT)")
-    sql("INSERT INTO lake.shop.t VALUES (1), (1)")
-    for statement in ("UPDATE lake.shop.t SET a = 2", "DELETE FROM lake.shop.t WHERE a = 1"):
-        with pytest.raises(AnalysisException, match="needs a primary key"):
-            sql(statement)
+    sql("INSERT INTO lake.shop.t VALUES (1), (1), (NULL), (3)")
+    sql("UPDATE lake.shop.t SET a = a + 1 WHERE a = 1")
+    assert sql("SELECT * FROM lake.shop.t") == [(2,), (2,), (3,), (None,)]
+    others.append(lambda: store.managed_table("shop.t").write([{"a": 9}, {"a": 3}]))
+    sql("DELETE FROM lake.shop.t WHERE a = 3")
+    assert not others
+    assert sql("SELECT * FROM lake.shop.t") == [(2,), (2,), (9,), (None,)]
     sql("DELETE FROM lake.shop.t")
     assert sql("SELECT * FROM lake.shop.t") == []
 
@@ -335,6 +338,19 @@ def others(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
 
     monkeypatch.setitem(_WRITES, "write", late)
     return waiting
+
+
+def test_a_merge_of_whole_rows_of_the_table_itself_sees_those_of_others(
+    sql: Sql, orders: Table, others: list[Callable[[], object]]
+) -> None:
+    """It needs no join with the table, but its source is the table, so what others change counts."""
+    others.append(lambda: orders.write([{"id": 1, "name": "z", "v": 1000}]))
+    sql(
+        "MERGE INTO lake.shop.orders t USING (SELECT id, name, v + 1 AS v FROM lake.shop.orders) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    assert not others
+    assert everything(sql) == [(1, "z", 1001), (2, "b", 21), (3, None, None)]
 
 
 @pytest.mark.deep

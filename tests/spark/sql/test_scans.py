@@ -127,6 +127,30 @@ def test_partitions_are_pruned(session: SparkSession, sql: Sql) -> None:
     assert sql(joined) == [(10,)]
 
 
+def test_the_path_of_a_partition_has_its_rows_alone(session: SparkSession, store: Store, sql: Sql) -> None:
+    sql("CREATE TABLE lake.shop.days (day DATE, id BIGINT, PRIMARY KEY (day, id)) PARTITIONED BY (day)")
+    sql("INSERT INTO lake.shop.days VALUES (DATE'2026-01-01', 1), (DATE'2026-01-02', 2)")
+    assert sql("SELECT count(id + 0) FROM lake.shop.days") == [(2,)]
+    location = store.managed_table("shop.days").location
+    assert [row.id for row in session.read.format("delta").load(f"{location}/day=2026-01-02").collect()] == [2]
+
+
+def test_a_column_with_the_name_of_one_of_metadata(session: SparkSession, sql: Sql) -> None:
+    sql("CREATE TABLE lake.shop.t (id BIGINT, file_name STRING, file_size BIGINT, PRIMARY KEY (id))")
+    sql("INSERT INTO lake.shop.t VALUES (1, 'a', 1), (2, 'b', 2)")
+    [(name,)] = sql("SELECT DISTINCT _metadata.file_name FROM lake.shop.t")
+    assert sql(f"SELECT id FROM lake.shop.t WHERE _metadata.file_name = '{name}'") == [(1,), (2,)]
+    assert sql("SELECT id FROM lake.shop.t WHERE _metadata.file_size > 2 AND file_size = 2") == [(2,)]
+
+
+def test_frames_of_two_versions_are_joined_at_one(session: SparkSession, sql: Sql, orders: None) -> None:
+    before = session.table("lake.shop.orders")
+    sql("INSERT INTO lake.shop.orders SELECT id, 'new', 0 FROM range(100, 110)")
+    after = session.table("lake.shop.orders").select("id", "d")
+    joined = before.select("id", "v").join(after, "id")
+    assert joined.count() == 110
+
+
 def test_the_python_reader_uses_it_too(lake: SparkStore, store: Store, session: SparkSession) -> None:
     store.create_table("shop.t", "id BIGINT, v STRING", primary_key=["id"])
     lake.write("shop.t", lake.spark.sql("SELECT id, 'x' AS v FROM range(10)"))

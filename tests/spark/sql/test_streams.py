@@ -110,6 +110,23 @@ def test_options_that_do_not_fit_are_refused_at_the_start(
 
 
 @pytest.mark.usefixtures("orders")
+def test_updates_need_a_key(session: SparkSession, sql: Sql, folder: Path) -> None:
+    sql("CREATE TABLE lake.shop.totals (v STRING, n BIGINT)")
+    sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")
+    counts = session.readStream.table("lake.shop.orders").groupBy("v").count().withColumnRenamed("count", "n")
+    with pytest.raises(StreamingQueryException, match="output-mode"):
+        run(counts, "lake.shop.totals", folder / "totals", mode="update")
+    assert sql("SELECT * FROM lake.shop.totals") == []
+
+
+@pytest.mark.usefixtures("orders")
+def test_a_stream_into_a_table_that_there_is_not(sql: Sql, folder: Path) -> None:
+    with pytest.raises(AnalysisException, match="cpoy"):
+        sql(f"INSERT INTO lake.shop.cpoy WITH ('checkpoint' = '{folder}/c') SELECT * FROM STREAM lake.shop.orders")
+    assert ("shop", "cpoy", False) not in sql("SHOW TABLES IN lake.shop")
+
+
+@pytest.mark.usefixtures("orders")
 def test_rows_of_a_batch_have_no_kind(sql: Sql) -> None:
     with pytest.raises(AnalysisException, match="no-kind"):
         sql("SELECT id, _kind FROM lake.shop.orders")

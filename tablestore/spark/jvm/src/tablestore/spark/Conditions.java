@@ -3,8 +3,10 @@ package tablestore.spark;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.EqualTo;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.FileSourceMetadataAttribute;
 import org.apache.spark.sql.catalyst.expressions.GreaterThan;
 import org.apache.spark.sql.catalyst.expressions.GreaterThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.In;
@@ -21,7 +23,7 @@ final class Conditions {
 
   /** Adds a condition that a query's rows have to fulfil, if it is a comparison of a column. */
   static void add(Expression condition, ArrayNode conditions) {
-    if (condition instanceof In in && in.value() instanceof Attribute column) {
+    if (condition instanceof In in && in.value() instanceof Attribute column && isStored(column)) {
       ObjectNode node = begun(conditions, column, "in");
       ArrayNode values = node.putArray("values");
       for (Expression value : CollectionConverters.asJava(in.list())) {
@@ -31,7 +33,7 @@ final class Conditions {
         }
         values.add(text(literal.value(), literal.dataType()));
       }
-    } else if (condition instanceof InSet in && in.child() instanceof Attribute column) {
+    } else if (condition instanceof InSet in && in.child() instanceof Attribute column && isStored(column)) {
       ArrayNode values = begun(conditions, column, "in").putArray("values");
       CollectionConverters.asJava(in.hset()).forEach(value -> values.add(text(value, column.dataType())));
     } else if (operator(condition) != null) {
@@ -49,7 +51,7 @@ final class Conditions {
       right = other;
       operator = operator.replace('<', '?').replace('>', '<').replace('?', '>');
     }
-    if (left instanceof Attribute column && right instanceof Literal literal) {
+    if (left instanceof Attribute column && isStored(column) && right instanceof Literal literal) {
       String text = text(literal.value(), literal.dataType());
       begun(conditions, column, operator).putArray("values").add(text);
     }
@@ -63,6 +65,11 @@ final class Conditions {
             : condition instanceof LessThanOrEqual
                 ? "<="
                 : condition instanceof GreaterThan ? ">" : condition instanceof GreaterThanOrEqual ? ">=" : null;
+  }
+
+  /** Whether it is a column of the table, and not one of {@code _metadata}, which may have the same name. */
+  private static boolean isStored(Attribute column) {
+    return column instanceof AttributeReference stored && FileSourceMetadataAttribute.unapply(stored).isEmpty();
   }
 
   private static ObjectNode begun(ArrayNode conditions, Attribute column, String operator) {

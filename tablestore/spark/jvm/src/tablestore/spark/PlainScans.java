@@ -1,6 +1,7 @@
 package tablestore.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.MissingNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.Collections;
 import java.util.HashMap;
@@ -9,29 +10,22 @@ import java.util.Map;
 import java.util.WeakHashMap;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
-import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.aggregate.AggregateFunction;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Count;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Max;
-import org.apache.spark.sql.catalyst.expressions.aggregate.Min;
-import org.apache.spark.sql.catalyst.plans.logical.Aggregate;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
-import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.types.StructType;
 import scala.Option;
-import scala.jdk.javaapi.CollectionConverters;
+import scala.collection.Seq;
 
 /**
  * Scans a version's Parquet files without Delta's planning, where they are all there is to the version.
  *
  * <p>Delta finds the files of a query by jobs of Spark, which for a small query take longer than the query. Python has
- * them in memory. A version with deletion vectors, column mapping or widened types is left to Delta, and so is an
- * aggregation that Delta answers from statistics. The rule runs each time that a query is optimized, so that a
+ * them in memory. A version with deletion vectors, column mapping or widened types is left to Delta. The rule runs each time that a query is optimized, so that a
  * DataFrame that is used again reads the newest version, as Delta's own does.
  */
 public final class PlainScans extends Rule<LogicalPlan> {
@@ -49,7 +43,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
           });
 
   /** What a query was answered, so that all its parts read the same version. */
-  private static final Map<QueryPlanningTracker, Map<ObjectNode, JsonNode>> ANSWERS =
+  private static final Map<QueryPlanningTracker, Map<ObjectNode, Answer>> ANSWERS =
       Collections.synchronizedMap(new WeakHashMap<>());
 
   private final SparkSession session;
@@ -78,15 +72,13 @@ public final class PlainScans extends Rule<LogicalPlan> {
     if (plan instanceof LogicalRelation relation) {
       return plain(relation);
     }
-    if (plan instanceof Aggregate aggregate && isInStatistics(aggregate)) {
-      return plan;
-    }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
   }
 
   private LogicalPlan plain(LogicalRelation relation) {
     if (!(relation.relation() instanceof HadoopFsRelation delta)
-        || !delta.location().getClass().getName().equals(DELTA)) {
+        || !delta.location().getClass().getName().equals(DELTA)
+        || !((Seq<?>) Rereads.asked(delta.location(), "partitionFilters")).isEmpty()) { // the path of a partition
       return relation;
     }
     Path location = delta.location().rootPaths().head();
@@ -94,9 +86,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
     if (known == null) {
       return relation;
     }
-    ObjectNode request = known.deepCopy().put("operation", "plain_version");
-    request.put("planned", Rereads.versionOf(delta.location())).put("pinned", Rereads.isPinned(delta.location()));
-    JsonNode answer = answer(request);
+    JsonNode answer = answer(known, delta);
     if (!answer.has("version")) {
       return relation;
     }
@@ -113,32 +103,22 @@ public final class PlainScans extends Rule<LogicalPlan> {
     return relation.copy(plain, relation.output(), Option.empty(), false, relation.stream());
   }
 
-  private static JsonNode answer(ObjectNode request) {
+  private static JsonNode answer(ObjectNode known, HadoopFsRelation delta) {
+    long planned = Rereads.versionOf(delta.location());
+    boolean pinned = Rereads.isPinned(delta.location());
+    ObjectNode request = known.deepCopy().put("operation", "plain_version").put("planned", planned).put("pinned", pinned);
     Option<QueryPlanningTracker> query = QueryPlanningTracker.get();
     if (query.isEmpty()) {
       return PythonSide.ask(request);
     }
-    Map<ObjectNode, JsonNode> answers =
-        ANSWERS.computeIfAbsent(query.get(), q -> Collections.synchronizedMap(new HashMap<>()));
-    return answers.computeIfAbsent(request, PythonSide::ask);
+    ObjectNode key = known.deepCopy().put("pinned", pinned).put("version", pinned ? planned : -1);
+    Answer found =
+        ANSWERS
+            .computeIfAbsent(query.get(), q -> Collections.synchronizedMap(new HashMap<>()))
+            .computeIfAbsent(key, k -> new Answer(PythonSide.ask(request), delta.dataSchema()));
+    return found.columns.equals(delta.dataSchema()) ? found.answer : MissingNode.getInstance();
   }
 
-  /** Whether Delta has the result in its statistics: counts, and least and greatest values, of all rows. */
-  private static boolean isInStatistics(Aggregate aggregate) {
-    LogicalPlan below = aggregate.child();
-    while (below instanceof Project project) {
-      below = project.child();
-    }
-    return below instanceof LogicalRelation
-        && aggregate.groupingExpressions().isEmpty()
-        && CollectionConverters.asJava(aggregate.aggregateExpressions()).stream()
-            .allMatch(column -> areInStatistics((Expression) column));
-  }
-
-  private static boolean areInStatistics(Expression expression) {
-    if (expression instanceof AggregateFunction function) {
-      return function instanceof Count || function instanceof Min || function instanceof Max;
-    }
-    return CollectionConverters.asJava(expression.children()).stream().allMatch(PlainScans::areInStatistics);
-  }
+  /** What Python has answered, and the columns of the relation for which it has. */
+  private record Answer(JsonNode answer, StructType columns) {}
 }

@@ -153,7 +153,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   }
 
   /** Asks a class of Delta, which is not compiled against. */
-  private static Object asked(Object object, String method) {
+  static Object asked(Object object, String method) {
     try {
       return object.getClass().getMethod(method).invoke(object);
     } catch (ReflectiveOperationException e) {
