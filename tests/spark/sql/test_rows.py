@@ -266,6 +266,7 @@ def test_procedures(sql: Sql, orders: Table) -> None:
         sql("CALL lake.sys.rollback('shop.orders')")
 
 
+@pytest.mark.timeout(3600)
 def test_no_concurrent_update_is_lost(session: SparkSession, sql: Sql, orders: Table, depth: Depth) -> None:
     """Statements that lose are planned again over the newest version, or are an explicit conflict."""
     clients, each = (6, depth.times(2, deep=50)) if depth is Depth.DEEP else (3, 2)
