@@ -82,7 +82,8 @@ def opened_by_name(options: Mapping[str, str]) -> Iterator[OpenedTable]:
 def token_of(options: Mapping[str, str]) -> str | None:
     """Reads the token of a catalog's service.
 
-    It is in the file ``token-file``. For the catalog of ``TABLESTORE_CATALOG`` it is where the environment says, else.
+    The option ``token-file`` names its file. Without it, the environment's token is for the catalog that
+    ``TABLESTORE_CATALOG`` names, and for no other.
 
     Raises:
         InvalidRequest: ``token-option``: the token itself is an option, which Spark hands to every task;

@@ -23,16 +23,14 @@ from tablestore.spark.batch.scans import handled
 from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.sql.dialect import Names, rewritten
 from tablestore.spark.sql.places import Place, Places
-from tablestore.spark.sql.statements import ANSWERS, Request, call, changes, read, read_stream, write, write_batch
+from tablestore.spark.sql.requests import Request
+from tablestore.spark.sql.rows import READS, WRITES
+from tablestore.spark.sql.statements import ANSWERS, call
 from tablestore.spark.store import SparkStore
 
 __all__ = ["start_bridge"]
 
 logger = logging.getLogger(__name__)
-
-
-_READS = {"read": read, "read_stream": read_stream, "changes": changes}
-_WRITES = {"write": write, "write_batch": write_batch}
 
 
 class Bridge:
@@ -71,14 +69,14 @@ class Bridge:
             store = self._in(asked, session)
             if asked["operation"] == "call":
                 return call(store, asked)
-            return _WRITES[asked["operation"]](store, asked, DataFrame(subject, store.spark))
+            return WRITES[asked["operation"]](store, asked, DataFrame(subject, store.spark))
 
         return _as_text(_outcome(work, asked))
 
     def read(self, request: str, session: JavaObject) -> str | JavaObject:
         """Returns a Dataset, or an error."""
         asked: Request = json.loads(request)
-        found = _outcome(lambda: _READS[asked["operation"]](self._in(asked, session), asked), asked)
+        found = _outcome(lambda: READS[asked["operation"]](self._in(asked, session), asked), asked)
         return found["value"]._jdf if isinstance(found, dict) and "value" in found else _as_text(found)
 
     def _in(self, request: Request, session: JavaObject) -> SparkStore:

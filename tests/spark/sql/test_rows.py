@@ -12,8 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from tablestore import Store, Table
-from tablestore.spark.sql.bridge import _WRITES
-from tablestore.spark.sql.statements import write
+from tablestore.spark.sql.rows import WRITES
 from tests.depth import Depth
 from tests.spark.sql.conftest import Sql
 from tests.tables import assert_healthy
@@ -331,13 +330,14 @@ def test_partitions(sql: Sql) -> None:
 def others(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], object]]:
     """What others do, one at a time, right before a statement that is planned already writes its rows."""
     waiting: list[Callable[[], object]] = []
+    write = WRITES["write"]
 
     def late(*arguments: Any) -> Any:
         if waiting:
             waiting.pop(0)()
         return write(*arguments)
 
-    monkeypatch.setitem(_WRITES, "write", late)
+    monkeypatch.setitem(WRITES, "write", late)
     return waiting
 
 

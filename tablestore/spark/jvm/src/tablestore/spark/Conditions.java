@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.expressions.InSet;
 import org.apache.spark.sql.catalyst.expressions.LessThan;
 import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.Literal;
-import org.apache.spark.sql.types.DataType;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** Comparisons of a column with values, as JSON, by which Python leaves files out. Others leave out nothing. */
@@ -31,11 +30,11 @@ final class Conditions {
           conditions.remove(conditions.size() - 1);
           return;
         }
-        values.add(text(literal.value(), literal.dataType()));
+        values.add(Values.text(literal.value(), literal.dataType()));
       }
     } else if (condition instanceof InSet in && in.child() instanceof Attribute column && isStored(column)) {
       ArrayNode values = begun(conditions, column, "in").putArray("values");
-      CollectionConverters.asJava(in.hset()).forEach(value -> values.add(text(value, column.dataType())));
+      CollectionConverters.asJava(in.hset()).forEach(value -> values.add(Values.text(value, column.dataType())));
     } else if (operator(condition) != null) {
       compared(condition, conditions);
     }
@@ -52,7 +51,7 @@ final class Conditions {
       operator = operator.replace('<', '?').replace('>', '<').replace('?', '>');
     }
     if (left instanceof Attribute column && isStored(column) && right instanceof Literal literal) {
-      String text = text(literal.value(), literal.dataType());
+      String text = Values.text(literal.value(), literal.dataType());
       begun(conditions, column, operator).putArray("values").add(text);
     }
   }
@@ -74,9 +73,5 @@ final class Conditions {
 
   private static ObjectNode begun(ArrayNode conditions, Attribute column, String operator) {
     return conditions.addObject().put("column", column.name()).put("operator", operator);
-  }
-
-  private static String text(Object value, DataType type) {
-    return Values.text(value, type);
   }
 }

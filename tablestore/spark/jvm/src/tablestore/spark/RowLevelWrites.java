@@ -141,8 +141,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     List<Attribute> output = CollectionConverters.asJava(write.query().output());
     List<NamedExpression> row = new ArrayList<>();
     for (StructField field : table.structType().fields()) {
-      int place = (Integer) columns.colOrdinals().apply(columns.schema().fieldIndex(field.name()));
-      row.add(alias(output.get(place), field.name()));
+      row.add(alias(at(output, columns, field.name()), field.name()));
     }
     Map<String, String> options = new HashMap<>();
     LogicalPlan rows = pinned(new Project(seq(row), write.query()), table, options);
@@ -198,7 +197,12 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
   }
 
-  private static NamedExpression alias(Expression value, String name) {
+  /** Returns the one of a row's expressions that a projection takes for a column. */
+  static <T extends Expression> T at(List<T> row, ProjectingInternalRow projection, String name) {
+    return row.get((Integer) projection.colOrdinals().apply(projection.schema().fieldIndex(name)));
+  }
+
+  static NamedExpression alias(Expression value, String name) {
     return new Alias(
         value, name, NamedExpression.newExprId(), seq(List.<String>of()), Option.empty(), seq(List.<String>of()));
   }
@@ -283,7 +287,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     }
 
     private Expression at(ProjectingInternalRow projection, String name) {
-      return output.get((Integer) projection.colOrdinals().apply(projection.schema().fieldIndex(name)));
+      return RowLevelWrites.at(output, projection, name);
     }
 
     private Expression is(int operationNumber) {

@@ -2,14 +2,12 @@ package tablestore.spark;
 
 import java.util.List;
 import java.util.Map;
-import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.catalyst.streaming.WriteToStream;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
-import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Puts what really reads and writes into a streaming query at its start.
@@ -48,18 +46,9 @@ final class Streams extends Rule<LogicalPlan> {
   private LogicalPlan read(LogicalPlan plan) {
     if (plan instanceof StreamingRelationV2 relation && relation.table() instanceof TablestoreTable table) {
       Map<String, String> options = relation.extraOptions().asCaseSensitiveMap();
-      LogicalPlan rows = PythonReads.stream(table, options, hasKind(relation), session);
+      LogicalPlan rows = PythonReads.stream(table, options, Rereads.has(relation, TablestoreTable.KIND), session);
       return NativeReads.named(rows, relation.output(), List.of());
     }
     return (LogicalPlan) plan.mapChildren(child -> read((LogicalPlan) child));
-  }
-
-  private static boolean hasKind(StreamingRelationV2 relation) {
-    for (AttributeReference column : CollectionConverters.asJava(relation.output())) {
-      if (column.name().equals(TablestoreTable.KIND)) {
-        return true;
-      }
-    }
-    return false;
   }
 }

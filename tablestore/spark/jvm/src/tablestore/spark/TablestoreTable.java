@@ -9,7 +9,6 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -69,9 +68,10 @@ final class TablestoreTable
   /**
    * Makes a table of what Python says of it.
    *
-   * @param description {@code schema}, {@code hidden}, its columns that are read only by their names, {@code partition_by}, {@code primary_key}, {@code properties}; {@code table_id},
-   *     {@code location}, {@code version}; {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this version; and {@code plain},
-   *     whether Delta's relation of the location has all rows
+   * @param description {@code schema}; {@code hidden}, the columns that are read only by their names; {@code
+   *     partition_by}, {@code primary_key}, {@code properties}; {@code table_id}, {@code location}, {@code version};
+   *     {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this
+   *     version; and {@code plain}, whether Delta's relation of the location has all rows
    */
   static TablestoreTable of(Place place, String database, String table, JsonNode description) {
     StructType schema = (StructType) DataType.fromJson(description.get("schema").asText());
@@ -109,7 +109,12 @@ final class TablestoreTable
 
   /** Returns the columns of the key. */
   NamedReference[] keyColumns() {
-    return primaryKey().stream().map(TablestoreTable::quoted).map(Expressions::column).toArray(NamedReference[]::new);
+    return references(primaryKey());
+  }
+
+  /** Returns columns as Spark refers to them. */
+  static NamedReference[] references(List<String> columns) {
+    return columns.stream().map(TablestoreTable::quoted).map(Expressions::column).toArray(NamedReference[]::new);
   }
 
   /** Returns a name as Spark parses it, which takes a dot for the way to a field. */
@@ -251,14 +256,10 @@ final class TablestoreTable
 
   @Override
   public InternalRow[] listPartitionIdentifiers(String[] columns, InternalRow wanted) {
-    StructField[] fields = partitionSchema().fields();
+    StructType partitions = partitionSchema();
     List<InternalRow> found = new ArrayList<>();
     for (JsonNode texts : PythonSide.ask(request("list_partitions"))) {
-      Object[] values = new Object[fields.length];
-      for (int i = 0; i < fields.length; i++) {
-        values[i] = Values.internal(texts.get(i).isNull() ? null : texts.get(i).asText(), fields[i].dataType());
-      }
-      InternalRow partition = new GenericInternalRow(values);
+      InternalRow partition = Values.row(texts, partitions);
       if (isIn(partition, columns, wanted)) {
         found.add(partition);
       }
@@ -325,6 +326,10 @@ final class TablestoreTable
   }
 
   private List<String> names(String field) {
+    return names(description, field);
+  }
+
+  static List<String> names(JsonNode description, String field) {
     List<String> found = new ArrayList<>();
     description.get(field).forEach(name -> found.add(name.asText()));
     return found;

@@ -8,7 +8,6 @@ import org.apache.spark.sql.connector.catalog.CatalogV2Util;
 import org.apache.spark.sql.connector.catalog.Changelog;
 import org.apache.spark.sql.connector.catalog.ChangelogRange;
 import org.apache.spark.sql.connector.catalog.Column;
-import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType;
@@ -82,9 +81,8 @@ record VersionChanges(Place place, String database, String table, JsonNode descr
 
   @Override
   public NamedReference[] rowId() {
-    List<NamedReference> key = new java.util.ArrayList<>();
-    description.get("primary_key").forEach(name -> key.add(Expressions.column("`" + name.asText().replace("`", "``") + "`")));
-    return key.toArray(new NamedReference[0]);
+    List<String> key = TablestoreTable.names(description, "primary_key");
+    return TablestoreTable.references(key);
   }
 
   @Override

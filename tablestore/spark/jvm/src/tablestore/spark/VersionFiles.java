@@ -7,18 +7,15 @@ import java.util.ArrayList;
 import java.util.List;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BasePredicate;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.Predicate;
 import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
-import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
@@ -119,7 +116,7 @@ final class VersionFiles implements FileIndex {
       for (JsonNode file : partition.get("files")) {
         files.add(new FileStatusWithMetadata(status(file), Map$.MODULE$.<String, Object>empty()));
       }
-      found.add(new PartitionDirectory(values(partition.get("values")), seq(files)));
+      found.add(new PartitionDirectory(Values.row(partition.get("values"), partitionSchema), seq(files)));
     }
     return found;
   }
@@ -127,15 +124,6 @@ final class VersionFiles implements FileIndex {
   private FileStatus status(JsonNode file) {
     Path path = new Path(root, new Path(null, null, file.get(0).asText()));
     return new FileStatus(file.get(1).asLong(), false, 0, 0, file.get(2).asLong(), path);
-  }
-
-  private InternalRow values(JsonNode texts) {
-    StructField[] fields = partitionSchema.fields();
-    Object[] values = new Object[fields.length];
-    for (int i = 0; i < fields.length; i++) {
-      values[i] = Values.internal(texts.get(i).isNull() ? null : texts.get(i).asText(), fields[i].dataType());
-    }
-    return new GenericInternalRow(values);
   }
 
   private static <T> Seq<T> seq(List<T> list) {
@@ -150,10 +138,5 @@ final class VersionFiles implements FileIndex {
   @Override
   public int hashCode() {
     return root.hashCode() + Long.hashCode(version);
-  }
-
-  @Override
-  public String toString() {
-    return "Tablestore[version " + version + ", " + root + "]";
   }
 }

@@ -18,7 +18,6 @@ import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.types.StructField;
-import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -119,17 +118,14 @@ final class WholeRows {
   }
 
   private Expression of(List<Expression> row, String name) {
-    Expression value = row.get((Integer) columns.colOrdinals().apply(columns.schema().fieldIndex(name)));
+    Expression value = RowLevelWrites.at(row, columns, name);
     return value instanceof Alias named ? named.child() : value;
   }
 
   private LogicalPlan plan() {
     List<NamedExpression> row = new ArrayList<>();
     for (StructField field : table.structType().fields()) {
-      Seq<String> none = CollectionConverters.asScala(List.<String>of()).toSeq();
-      row.add(
-          new Alias(
-              of(inserted, field.name()), field.name(), NamedExpression.newExprId(), none, Option.empty(), none));
+      row.add(RowLevelWrites.alias(of(inserted, field.name()), field.name()));
     }
     return new Project(CollectionConverters.asScala(row).toSeq(), join.right());
   }
