@@ -12,15 +12,17 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     stopping     ends running requests at a stop         answering    runs a request in a lane and answers it
     refusals     errors as HTTP answers                  documented_errors: the same in the OpenAPI document
     connecting   a client's connections, TLS             paths        warehouses' paths
-    wire, claim_wire, column_wire, lease_wire, page_wire, messages: pydantic models of requests and answers
+    wire, claim_wire, column_wire, lease_wire, page_wire, view_wire, messages: pydantic models of requests and answers
     problems     errors as RFC 9457 documents, and back  pages        page tokens
     request_metrics  metrics and access log of requests
     service      the use cases                           lifecycle    their steps, made safe against crashes
-    tables       one table's files and log               topics       whether two tables would share a topic
+    views        the use cases of views                  view_definition  what a view is
+    construction  the steps for one table                tables       one table's files and log
+    topics       whether two tables would share a topic  view_routes  FastAPI, for views and names
     held_commits  who keeps commits apart                claims       a client's claims of versions
     locks        locks of databases' and tables' names   names        the rule for names of databases and tables
     definitions  requests and stored rows as table definitions; answers: stored rows as wire models
-    repository   the only SQL                            schema       its tables
+    repository, claim_rows: the only SQL                 schema       its tables
     engine       connections, migrations, SQL errors     downgrade    takes migrations back, as a command
     database_url  reads and shows the URL of its database
 """

@@ -25,6 +25,7 @@ from catalog_service.request_metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.routes import PREFIX, open_router, router
 from catalog_service.service import CatalogService
 from catalog_service.stopping import RunningRequests, StoppableRequests
+from catalog_service.view_routes import view_router
 from filestore.errors import InvalidRequest, NotFound, TableStoreError
 from filestore.metrics.registry import Metrics
 
@@ -66,8 +67,11 @@ def create_app(service: CatalogService, token: str | None = None) -> FastAPI:
     app.state.guarded = token is not None
     metrics = Metrics()
     app.add_route(METRICS_PATH, _scrapes(metrics))
-    app.include_router(open_router)
-    app.include_router(router)
+    routers = (open_router, router, view_router)
+    for included in routers:
+        app.include_router(included)
+    routes = [route for included in routers for route in included.routes if isinstance(route, APIRoute)]
+    app.state.endpoints = sorted(f"{method} {route.path}" for route in routes for method in route.methods or ())
     # Starlette runs the middleware that is added last first.
     app.add_middleware(BoundedBodies)
     app.add_middleware(GuardedRequests, token=token, open_paths=_open_paths())

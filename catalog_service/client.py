@@ -27,18 +27,21 @@ if TYPE_CHECKING:
     from catalog_service.embedded import EmbeddedCatalog
     from catalog_service.lease_wire import LeaseInfo, LeaseRequest
     from catalog_service.remote import HttpCatalog
+    from catalog_service.view_wire import CreateView, ViewInfo
     from catalog_service.wire import AlterTable, CreateTable, SnapshotInfo, TableInfo
 
 __all__ = [
     "AlterTable",
     "Catalog",
     "CreateTable",
+    "CreateView",
     "EmbeddedCatalog",
     "HttpCatalog",
     "LeaseInfo",
     "LeaseRequest",
     "SnapshotInfo",
     "TableInfo",
+    "ViewInfo",
     "connect",
     "is_service",
     "storage_of_table",
@@ -57,6 +60,8 @@ _HOMES = {
     "CreateTable": "catalog_service.wire",
     "SnapshotInfo": "catalog_service.wire",
     "TableInfo": "catalog_service.wire",
+    "CreateView": "catalog_service.view_wire",
+    "ViewInfo": "catalog_service.view_wire",
     "storage_of_table": "catalog_service.claims",
 }
 
@@ -90,8 +95,13 @@ class Catalog(Closing, Protocol):
     def list_databases(self) -> list[str]:
         """Returns the names of all databases in alphabetical order."""
 
-    def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
+    def create_table(
+        self, database: str, table: CreateTable, *, if_not_exists: bool = False, staged: bool = False
+    ) -> TableInfo:
         """Creates a table: version 0 and its log. With `if_not_exists` returns the existing one.
+
+        A `staged` table has a hidden name, which the answer contains, and nobody sees it until `rename_table` publishes
+        it.
 
         Raises:
             InvalidRequest: ``bad-name``, and the codes of `TableDefinition.of`.
@@ -120,6 +130,45 @@ class Catalog(Closing, Protocol):
 
     def list_tables(self, database: str) -> list[str]:
         """Returns the names of a database's tables in order; raises `NotFound` (``database-not-found``)."""
+
+    def rename_table(self, database: str, name: str, new_name: str, *, replace: bool = False) -> TableInfo:
+        """Gives a table another name in its database; a staged table is published by it. Its folder stays.
+
+        With `replace` a table that has the new name is dropped in the same moment.
+
+        Raises:
+            InvalidRequest: ``bad-name``.
+            NotFound: ``database-not-found``, ``table-not-found``.
+            AlreadyExists: ``table-exists``, unless `replace`.
+        """
+
+    def create_view(
+        self, database: str, view: CreateView, *, if_not_exists: bool = False, or_replace: bool = False
+    ) -> ViewInfo:
+        """Creates a view, or with `or_replace` replaces one. With `if_not_exists` returns the existing one.
+
+        Raises:
+            InvalidRequest: ``bad-name``, ``empty-query``, ``too-long``, ``bad-text``.
+            NotFound: ``database-not-found``.
+            AlreadyExists: ``table-exists``: a table has the name, or a view has it and neither of the two is set.
+        """
+
+    def get_view(self, database: str, name: str) -> ViewInfo:
+        """Returns a view; raises `NotFound` (``database-not-found``, ``view-not-found``)."""
+
+    def list_views(self, database: str) -> list[str]:
+        """Returns the names of a database's views in order; raises `NotFound` (``database-not-found``)."""
+
+    def rename_view(self, database: str, name: str, new_name: str) -> ViewInfo:
+        """Gives a view another name in its database.
+
+        Raises:
+            NotFound: ``database-not-found``, ``view-not-found``.
+            AlreadyExists: ``table-exists``: a table or a view has the new name.
+        """
+
+    def drop_view(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a view. `NotFound` (``database-not-found``, ``view-not-found``), unless `if_exists`."""
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table with its files and its log. After `Unavailable` a retry continues.
@@ -151,7 +200,7 @@ class Catalog(Closing, Protocol):
         """Returns the newest claim of a table's versions (`filestore.commit.claims.Claims`).
 
         Raises:
-            NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.
+            NotFound: ``table-not-found``: the table was dropped.
         """
 
     def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from catalog_service.schema import Definition
+from catalog_service.view_definition import ViewDefinition
 from catalog_service.wire import ColumnSpec, CreateTable
 from filestore.errors import InvalidRequest
 from filestore.model.bounds import check_columns
@@ -24,6 +26,7 @@ from log.connector.options import CONNECTOR, CONNECTOR_OPTIONS, PROPERTIES
 from log.connector.rules import check_times
 
 __all__ = [
+    "VIEW",
     "columns_of",
     "comment_in",
     "connector_of",
@@ -34,6 +37,9 @@ __all__ = [
     "encode_definition",
     "with_log",
 ]
+
+VIEW = "view"
+"""What a view has in place of a connector."""
 
 _SYSTEM, _BROKERS = "log.system", "log.kafka.bootstrap.servers"
 _WORD = re.compile(r"\w+")
@@ -140,13 +146,17 @@ def _listed(request: CreateTable) -> ColumnList:
     return ColumnList(tuple(_column(c, request.primary_key) for c in request.columns), request.primary_key)
 
 
-def connector_of(definition: TableDefinition | KafkaDeclaration) -> str | None:
-    """The name of a table's connector; None for a managed table."""
+def connector_of(definition: Definition) -> str | None:
+    """The name of a table's connector; None for a managed table, and `VIEW` for a view."""
+    if isinstance(definition, ViewDefinition):
+        return VIEW
     return str(definition.connector) if isinstance(definition, KafkaDeclaration) else None
 
 
-def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
+def encode_definition(definition: Definition) -> str:
     """Encodes a definition as the JSON that the catalog stores."""
+    if isinstance(definition, ViewDefinition):
+        return definition.encoded()
     if isinstance(definition, KafkaDeclaration):
         return json.dumps(_encoded(definition))
     return json.dumps(
@@ -160,13 +170,15 @@ def encode_definition(definition: TableDefinition | KafkaDeclaration) -> str:
     )
 
 
-def decode_definition(text: str) -> TableDefinition | KafkaDeclaration:
+def decode_definition(text: str) -> Definition:
     """Reverses `encode_definition`. It does not check again: rules of later versions must not break old tables."""
     return _remembered(text) if len(text) < _REMEMBERED else _decoded(text)
 
 
-def _decoded(text: str) -> TableDefinition | KafkaDeclaration:
+def _decoded(text: str) -> Definition:
     stored = json.loads(text)
+    if "query" in stored:
+        return ViewDefinition.decoded(stored)
     if "metadata" in stored:
         return _declaration(stored)
     return TableDefinition(

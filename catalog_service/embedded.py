@@ -15,6 +15,7 @@ from catalog_service.pages import PAGE_SIZE_MAX, every_page
 from catalog_service.paths import warehouse_location
 from catalog_service.repository import database_not_found
 from catalog_service.service import CatalogService, open_service
+from catalog_service.view_wire import CreateView, ViewInfo
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
 from filestore.arguments import checks_arguments
 from filestore.contexts import Closing
@@ -115,9 +116,12 @@ class EmbeddedCatalog(Closing):
         pages = every_page(partial(service.list_databases, PAGE_SIZE_MAX))
         return [database.name for page in pages for database in page.databases]
 
-    def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
+    def create_table(
+        self, database: str, table: CreateTable, *, if_not_exists: bool = False, staged: bool = False
+    ) -> TableInfo:
         """Creates a table."""
-        return self._service_with(database).create_table(database, table, if_not_exists=if_not_exists)[0]
+        service = self._service_with(database)
+        return service.create_table(database, table, if_not_exists=if_not_exists, staged=staged)[0]
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
         """Returns a table in full."""
@@ -131,6 +135,40 @@ class EmbeddedCatalog(Closing):
         """Returns the names of a database's tables in order."""
         pages = every_page(partial(self._service_with(database).list_tables, database, PAGE_SIZE_MAX))
         return [table.name for page in pages for table in page.tables]
+
+    def rename_table(self, database: str, name: str, new_name: str, *, replace: bool = False) -> TableInfo:
+        """Gives a table another name."""
+        return self._service_with(database).rename_table(database, name, new_name, replace=replace)
+
+    def create_view(
+        self, database: str, view: CreateView, *, if_not_exists: bool = False, or_replace: bool = False
+    ) -> ViewInfo:
+        """Creates a view."""
+        views = self._service_with(database).views
+        return views.create(database, view, if_not_exists=if_not_exists, or_replace=or_replace)[0]
+
+    def get_view(self, database: str, name: str) -> ViewInfo:
+        """Returns a view."""
+        return self._service_with(database).views.get(database, name)
+
+    def list_views(self, database: str) -> list[str]:
+        """Returns the names of a database's views in order."""
+        pages = every_page(partial(self._service_with(database).views.list, database, PAGE_SIZE_MAX))
+        return [view.name for page in pages for view in page.views]
+
+    def rename_view(self, database: str, name: str, new_name: str) -> ViewInfo:
+        """Gives a view another name."""
+        return self._service_with(database).views.rename(database, name, new_name)
+
+    def drop_view(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a view."""
+        try:
+            service = self._service_with(database)
+        except NotFound:
+            if not if_exists:
+                raise
+        else:
+            service.views.drop(database, name, if_exists=if_exists)
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""

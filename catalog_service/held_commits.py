@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from catalog_service.repository import Repository
+from catalog_service.claim_rows import ClaimRows
 from filestore.commit.claims import Claim, Claims
 from filestore.errors import InvalidRequest
 
@@ -22,7 +22,7 @@ class HeldCommits:
     different things one would overwrite the other's commit.
 
     Args:
-        repository: The catalog's rows.
+        rows: The claims and settings.
         wanted: ``store`` or ``catalog``; None takes what was decided, and ``store`` for a new warehouse.
 
     Raises:
@@ -30,13 +30,13 @@ class HeldCommits:
         Unavailable: the database does not answer.
     """
 
-    def __init__(self, repository: Repository, wanted: str | None = None) -> None:
+    def __init__(self, rows: ClaimRows, wanted: str | None = None) -> None:
         if wanted not in (None, STORE, CATALOG):
             raise InvalidRequest(
                 f"commits = {wanted!r}: write store, or catalog if the warehouse's store has no conditional writes",
                 code="bad-commits",
             )
-        self._repository = repository
+        self._rows = rows
         self._wanted = wanted
         self._decided = self._read()
         self._check()
@@ -47,7 +47,7 @@ class HeldCommits:
         Raises:
             InvalidRequest: ``commits-fixed``.
         """
-        self._decided = self._repository.decide_once(_SETTING, self._wanted or STORE)
+        self._decided = self._rows.decide_once(_SETTING, self._wanted or STORE)
         self._check()
 
     @property
@@ -64,12 +64,12 @@ class HeldCommits:
 
     def claims(self, table_id: str) -> Claims | None:
         """Returns the claims of a table; None if the store keeps writers apart."""
-        return TableClaims(self._repository, table_id) if self.decision == CATALOG else None
+        return TableClaims(self._rows, table_id) if self.decision == CATALOG else None
 
     def _read(self) -> str | None:
         """What was decided; None if that is still to come. Older versions left no note, since there was no choice."""
-        decided = self._repository.setting(_SETTING)
-        return STORE if decided is None and self._repository.databases(None, 1) else decided
+        decided = self._rows.setting(_SETTING)
+        return STORE if decided is None and self._rows.has_databases() else decided
 
     def _check(self) -> None:
         if self._wanted is not None and self._decided not in (None, self._wanted):
@@ -85,17 +85,17 @@ class HeldCommits:
 class TableClaims:
     """Implements `filestore.commit.claims.Claims` with the catalog's rows."""
 
-    repository: Repository
+    rows: ClaimRows
     table_id: str
 
     def newest(self) -> Claim | None:
         """Returns the newest claim."""
-        return self.repository.newest_claim(self.table_id)
+        return self.rows.newest_claim(self.table_id)
 
     def claim(self, wanted: Claim, after: Claim | None) -> Claim:
         """Makes a claim the newest one, if that is still `after`."""
-        return self.repository.claim_version(self.table_id, wanted, after)
+        return self.rows.claim_version(self.table_id, wanted, after)
 
     def publish(self, claim: Claim) -> Claim | None:
         """Notes that a claim is published."""
-        return self.repository.publish_claim(self.table_id, claim)
+        return self.rows.publish_claim(self.table_id, claim)

@@ -5,6 +5,8 @@ decision record:
 
     create   check_new ─► row CREATING ─► log ─► files (version 0) ─► row ACTIVE
     drop     row DROPPING ─► log ─► files ─► row removed
+    stage    as create, with a hidden name ─► row STAGED ─► a client fills it ─► rename
+    rename   row gets another name, and is ACTIVE; a table that it replaces gets a hidden name, and is DROPPING
 
 Rule 1. Only ACTIVE rows are visible. So a table appears and disappears in one SQL statement.
 Rule 2. The row is written before the first file or topic is created and removed after the last is deleted, so every
@@ -26,7 +28,13 @@ Rule 6. A process can lose a lock without ending (`catalog_service.locks`), and 
         expects. A creation that finds its lock lost stops; if its row is gone by then, it takes the name's lock again
         and removes what it wrote late.
 
+Rule 7. The folder of a table keeps its name when the table is renamed, and so does the topic of its log. Whoever wants
+        a folder holds the lock of the name that the folder has. A table whose folder is taken, by one that was renamed
+        or is about to be replaced, gets a folder with a hidden name.
+Rule 8. A staged table belongs to the client that fills it, and no lock lasts so long. `recover` drops it after a day.
+
 A table with a connector is only its row: it appears and disappears in one SQL statement, and its topic stays as it is.
+A view is only its row, too.
 
 A Kafka cluster that does not answer must not block a name for ever: the files are removed, the row moves to
 ``log_debts``, the drop of the table raises `Unavailable`, and a retry or a later start-up deletes the topic. A topic
@@ -39,21 +47,24 @@ anything is created (`keeps_topic`), and no operation on the table deletes that 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 
+from catalog_service.construction import DEBT_RETRY_MS, Construction, key_of
 from catalog_service.held_commits import HeldCommits
-from catalog_service.locks import LOCK_LOST, NameLocks, lock_lost
+from catalog_service.locks import LOCK_LOST, NameLocks
+from catalog_service.names import hidden_name
 from catalog_service.paths import check_for_creation
-from catalog_service.repository import Repository
-from catalog_service.schema import DatabaseRow, State, TableRow, managed
+from catalog_service.repository import Repository, is_view, table_exists, table_not_found
+from catalog_service.schema import DatabaseRow, State, TableRow
 from catalog_service.tables import TableSteps
-from catalog_service.topics import shares_topic
+from catalog_service.view_definition import ViewDefinition
 from filestore import layout
 from filestore.ambient import Ambient
 from filestore.delta.state import TableState
-from filestore.errors import AlreadyExists, TableStoreError, Unavailable
+from filestore.errors import TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
 from log.connector.declaration import KafkaDeclaration
 from managed_table.identity import TableIdentity
@@ -62,7 +73,8 @@ __all__ = ["Creation", "Lifecycle"]
 
 logger = logging.getLogger(__name__)
 
-DEBT_RETRY_MS = 10 * 60_000
+STAGED_MAX_MS = 24 * 3_600_000
+"""How long a staged table waits for its client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,15 @@ class Lifecycle:
     locks: NameLocks
     ambient: Ambient
     commits: HeldCommits
+
+    @property
+    def construction(self) -> Construction:
+        """Makes and removes single tables."""
+        return Construction(self.warehouse, self.repository, self.steps, self.locks, self.ambient)
+
+    def identity(self, row: TableRow) -> TableIdentity:
+        """A row's managed table; raises `Unsupported` (``connector-table``, ``view``) if it is none."""
+        return self.construction.identity(row)
 
     # ------------------------------------------------------------------------------------------ databases
 
@@ -151,36 +172,87 @@ class Lifecycle:
         """
         begun: TableRow | None = None
         try:
-            with self.locks.hold(_key(database, name)):
+            with self.locks.hold(key_of(database, name)):
                 row = self.repository.table(database, name)
                 if row is not None and row.state is State.ACTIVE:
                     return Creation(row, created=False)
                 if row is not None and (row.state is State.DROPPING or row.definition != definition):
-                    self._discard(row)
+                    self.construction.discard(row)
                     row = None
+                new = self.construction.new_row(database, name, definition, staged=False)
                 if isinstance(definition, KafkaDeclaration):
-                    return Creation(self._declare(database, name, definition), created=True)
-                begun = row or self._begin(database, name, definition)
-                state = self._build(begun)
+                    return Creation(self.construction.declare(new, definition), created=True)
+                begun = row or self.construction.begin(new)
+                state = self.construction.build(begun, State.ACTIVE)
                 return Creation(replace(begun, state=State.ACTIVE), created=True, state=state)
         except Unavailable as error:
             if begun is not None and error.code == LOCK_LOST:
-                self._remove_late_writes(begun)
+                self.construction.remove_late_writes(begun)
             raise
+
+    def stage_table(self, database: str, name: str, definition: TableDefinition | KafkaDeclaration) -> Creation:
+        """Creates a table that nobody sees until `rename` publishes it. The row in the result has its hidden name.
+
+        Args:
+            database: The name of its database.
+            name: The name under which it will be published. It may be taken.
+            definition: What is created.
+
+        Raises:
+            NotFound, AlreadyExists, InvalidRequest, Unavailable: as `create_table`.
+        """
+        with self.locks.hold(key_of(database, name)):  # for the folder of that name
+            self.repository.table(database, name)  # raises if there is no such database
+            row = self.construction.new_row(database, name, definition, staged=True)
+            with self.locks.hold(key_of(database, row.name)):
+                if isinstance(definition, KafkaDeclaration):
+                    return Creation(self.construction.declare(row, definition), created=True)
+                begun = self.construction.begin(row)
+                state = self.construction.build(begun, State.STAGED)
+                return Creation(replace(begun, state=State.STAGED), created=True, state=state)
+
+    def rename(self, database: str, name: str, new_name: str, *, replaces: bool = False) -> TableRow:
+        """Gives a table or a view another name; a staged table is published by it.
+
+        Args:
+            database: The name of the database.
+            name: Its name until now.
+            new_name: Its new name.
+            replaces: Whether a table that has the new name is dropped in the same moment; of a view, a view.
+
+        Raises:
+            NotFound: ``database-not-found``, ``table-not-found``.
+            AlreadyExists: ``table-exists``: also with `replaces`, if one is a view and the other a table.
+        """
+        with self._held(database, {name, new_name}):
+            row = self.repository.table(database, name)
+            if row is None or row.state not in (State.ACTIVE, State.STAGED):
+                raise table_not_found(database, name)
+            if name == new_name:
+                raise table_exists(database, name)
+            other = self.finished(database, new_name)
+            if other is not None and not (replaces and _is_view(row) == _is_view(other)):
+                raise table_exists(database, new_name)
+            for held in (name, new_name):
+                self.locks.check(key_of(database, held))
+            self._rename(row, new_name, other)
+        return replace(row, name=new_name, state=State.ACTIVE)
 
     def drop_table(self, database: str, name: str) -> bool:
         """Drops a table, or completes a drop; returns whether there was anything to drop.
 
         Raises:
-            NotFound: ``database-not-found``.
+            NotFound: ``database-not-found``; ``table-not-found``: it is a view.
             Unavailable: ``log-left``: the table is gone and its topic is left; else its files could not be removed. A
                 retry continues.
         """
-        with self.locks.hold(_key(database, name)):
+        with self.locks.hold(key_of(database, name)):
             row = self.repository.table(database, name)
+            if row is not None and isinstance(row.definition, ViewDefinition):
+                raise is_view(database, name)
             if row is None:
                 return self._drop_left_logs(self.repository.log_debts(of=(database, name)))
-            log_error = self._discard(row)
+            log_error = self.construction.discard(row)
             if log_error is not None:
                 raise _topic_left(row, log_error)
             return row.state is not State.CREATING
@@ -193,155 +265,61 @@ class Lifecycle:
         """
         databases, tables = self.repository.unfinished()
         report = [self._recover(name, partial(self._finish_database, name)) for name in databases]
-        report += [self._recover(_key(d, t), partial(self._finish_table, d, t)) for d, t in tables]
+        report += [self._recover(key_of(d, t), partial(self._finish_table, d, t)) for d, t in tables]
+        staged = self.repository.staged_before(self.ambient.now_ms() - STAGED_MAX_MS)
+        report += [self._recover(key_of(r.database, r.name), partial(self._drop_staged, r)) for r in staged]
         return [line for line in report if line] + self._recover_debts()
 
-    def identity(self, row: TableRow) -> TableIdentity:
-        """A row's managed table; raises `Unsupported` (``connector-table``) for a table with a connector."""
-        managed(row)
-        location = layout.table_location(self.warehouse, row.database, row.name)
-        return TableIdentity(row.database, row.name, row.table_id, location)
+    # ------------------------------------------------------------------------------------------ names
 
-    # ------------------------------------------------------------------------------------------ steps
+    def _rename(self, row: TableRow, new_name: str, other: TableRow | None) -> None:
+        """Renames in one transaction, and then removes the table that had the name. REQUIRES: the names' locks."""
+        if other is None:
+            self.repository.rename(row, new_name, None, "")
+            return
+        hidden = replace(other, name=hidden_name(new_name, other.table_id), state=State.DROPPING)
+        with self.locks.hold(key_of(hidden.database, hidden.name)):  # nobody else can know this name yet
+            self.repository.rename(row, new_name, other, hidden.name)
+            try:
+                self.construction.discard(hidden)
+            except TableStoreError as error:  # it is renamed all the same
+                logger.warning("%s.%s, which was replaced, is removed later: %s", row.database, new_name, error)
 
-    def _declare(self, database: str, name: str, declaration: KafkaDeclaration) -> TableRow:
-        self.steps.check_topic(declaration)
-        now_ms = self.ambient.now_ms()
-        row = TableRow(database, name, self.ambient.new_id(), State.ACTIVE, declaration, now_ms)
-        self.repository.add_table(row)
-        return row
-
-    def _begin(self, database: str, name: str, definition: TableDefinition) -> TableRow:
-        check_for_creation(self.warehouse)
-        now_ms = self.ambient.now_ms()
-        row = TableRow(database, name, self.ambient.new_id(), State.CREATING, definition, now_ms)
-        self._require_own_topic(row)
-        try:
-            row = replace(row, keeps_topic=self.steps.check_new(self.identity(row), definition))
-        except AlreadyExists:
-            self._check(row)  # what is there may be a table that another process has just created
-            raise
-        try:
-            self.repository.add_table(row)
-        except Exception:
-            # A commit that reports an error may have succeeded all the same.
-            self._undo(row, keep_log=True)
-            raise
-        return row
-
-    def _require_own_topic(self, row: TableRow) -> None:
-        """Refuses a topic that is another table's log: each table would trim, and delete, the other's records."""
-        if (other := self._sharing_topic(row)) is not None:
-            raise AlreadyExists(
-                f"topic {managed(row).options['log.kafka.topic']!r} is the log of table "
-                f"{_key(other.database, other.name)}: choose another log.kafka.topic",
-                code="log-exists",
-            )
-
-    def _sharing_topic(self, row: TableRow) -> TableRow | None:
-        if managed(row).options["log.kafka.topic"] is None:
-            return None
-        others = (o for o in self.repository.tables_with_option("log.kafka.topic") if o.table_id != row.table_id)
-        return next((other for other in others if shares_topic(managed(row), other.definition)), None)
-
-    def _check(self, row: TableRow) -> None:
-        """Raises `Unavailable` (``lock-lost``) if another process may be working at the table."""
-        self.locks.check(_key(row.database, row.name))
-
-    def _remove_late_writes(self, row: TableRow) -> None:
-        """Removes what a creation wrote after another process had taken its lock and undone it."""
-        try:
-            with self.locks.hold(_key(row.database, row.name)):
-                other = self.repository.leftover(row.database, row.name)
-                if other is not None and other.table_id == row.table_id:
-                    return  # the row says what is left to do
-                if _log_can_wait(managed(row)):
-                    self._drop_log(row)
-                if other is None:
-                    self.steps.delete_files(self.identity(row))
-                if self.repository.database(row.database) is None:
-                    self.steps.delete_database_folder(layout.join(self.warehouse, row.database))
-        except TableStoreError as error:
-            logger.warning("files of %s.%s (%s) may be left: %s", row.database, row.name, row.table_id, error)
-
-    def _build(self, row: TableRow) -> TableState:
-        table, definition = self.identity(row), managed(row)
-        try:
-            self._require_own_topic(row)  # of two concurrent creations at least one sees the other's row
-        except Exception:
-            self._undo(row, keep_log=True)
-            raise
-        try:
-            self._check(row)
-            self.steps.create_log(table, definition)
-        except Exception as error:
-            # A topic that appeared since check_new belongs to another catalog: it stays.
-            self._undo(row, keep_log=isinstance(error, AlreadyExists))
-            raise
-        try:
-            self._check(row)
-            state = self.steps.create_files(table, definition)
-            if not self.repository.set_state(row, State.ACTIVE):
-                raise lock_lost(_key(row.database, row.name), "another process has undone the creation")
-        except Exception:
-            self._undo(row, keep_log=False)
-            raise
-        return state
-
-    def _undo(self, row: TableRow, *, keep_log: bool) -> None:
-        try:
-            self._discard(row, keep_log=keep_log)
-        except TableStoreError as error:
-            if error.code == LOCK_LOST:
-                raise  # whatever failed before: another process decides what becomes of the row
-            logger.warning("creation of %s.%s is undone later: %s", row.database, row.name, error)
-
-    def _discard(self, row: TableRow, *, keep_log: bool = False) -> TableStoreError | None:
-        """Removes a table in any state; returns the error if its log could not be deleted and becomes a debt.
-
-        REQUIRES: the name's lock.
-        """
-        if isinstance(row.definition, KafkaDeclaration):
-            self.repository.remove_table(row, debt_due_ms=None)
-            return None
-        self._check(row)
-        if row.state is not State.DROPPING and not self.repository.set_state(row, State.DROPPING):
-            return None  # it was never added, or is removed
-        debt = None
-        try:
-            # a table that lost its topic to another one may be removed later by a process that does not know of that
-            if not keep_log and self._sharing_topic(row) is None:
-                self._drop_log(row)
-        except TableStoreError as error:  # brokers may not answer, and a login or a right may be missing, too
-            if not _log_can_wait(managed(row)):
-                raise
-            logger.warning("the log of %s.%s is dropped later: %s", row.database, row.name, error)
-            debt = error
-        self._check(row)
-        self.steps.delete_files(self.identity(row))
-        due_ms = None if debt is None else self.ambient.now_ms() + DEBT_RETRY_MS
-        self.repository.remove_table(row, debt_due_ms=due_ms)
-        return debt
-
-    def _drop_log(self, row: TableRow) -> None:
-        """Deletes the log; a topic that existed before the table stays."""
-        if not row.keeps_topic:
-            self.steps.drop_log(self.identity(row), managed(row))
+    @contextmanager
+    def _held(self, database: str, names: set[str]) -> Iterator[None]:
+        with ExitStack() as held:
+            for name in sorted(names):  # always in one order, so that no two processes wait for each other
+                held.enter_context(self.locks.hold(key_of(database, name)))
+            yield
 
     # ------------------------------------------------------------------------------------------ finishing
+
+    def finished(self, database: str, name: str) -> TableRow | None:
+        """Returns the table that has a name, after what a crash left of it was finished. REQUIRES: the name's lock."""
+        self.repository.table(database, name)  # raises if there is no such database
+        self._finish_table(database, name)
+        return self.repository.table(database, name)
 
     def _finish_table(self, database: str, name: str) -> str:
         """Finishes a table that a crash left. REQUIRES: the table's lock."""
         row = self.repository.leftover(database, name)
-        if row is None or row.state is State.ACTIVE:
+        if row is None or row.state in (State.ACTIVE, State.STAGED):
             return ""
-        self._discard(row)
+        self.construction.discard(row)
         done = "undid the creation of" if row.state is State.CREATING else "completed the drop of"
         return f"{done} table {database}.{name}"
 
+    def _drop_staged(self, row: TableRow) -> str:
+        """Drops a table that its client has left. REQUIRES: the table's lock."""
+        now = self.repository.leftover(row.database, row.name)
+        if now is None or now.state is not State.STAGED:
+            return ""
+        self.construction.discard(now)
+        return f"dropped table {row.database}.{row.name}, which was staged and never published"
+
     def _finish_leftovers(self, database: str) -> None:
         for name in self.repository.table_names(database):
-            with self.locks.try_hold(_key(database, name)) as held:
+            with self.locks.try_hold(key_of(database, name)) as held:
                 if held:
                     self._finish_table(database, name)
 
@@ -351,11 +329,11 @@ class Lifecycle:
         if row is None or row.state is State.ACTIVE:
             return ""
         for table in self.repository.table_names(name):
-            with self.locks.hold(_key(name, table)):
+            with self.locks.hold(key_of(name, table)):
                 # in any state: a creation that began before the drop may just have ended
                 left = self.repository.leftover(name, table)
                 if left is not None and self.repository.drop_with_database(left):
-                    self._discard(replace(left, state=State.DROPPING))
+                    self.construction.discard(replace(left, state=State.DROPPING))
         self.steps.delete_database_folder(layout.join(self.warehouse, name))
         self.repository.remove_database(name)
         return f"completed the drop of database {name}"
@@ -363,7 +341,7 @@ class Lifecycle:
     def _drop_left_logs(self, debts: list[TableRow]) -> bool:
         for row in debts:
             try:
-                self._drop_log(row)
+                self.construction.drop_log(row)
             except TableStoreError as error:
                 raise _topic_left(row, error) from error
             self.repository.remove_debt(row)
@@ -384,7 +362,7 @@ class Lifecycle:
         report = []
         now = self.ambient.now_ms()
         for row in self.repository.log_debts(due_ms=now):
-            key = _key(row.database, row.name)
+            key = key_of(row.database, row.name)
             try:
                 self._drop_left_logs([row])
                 report.append(f"dropped the log of table {key}")
@@ -394,20 +372,15 @@ class Lifecycle:
         return report
 
 
+def _is_view(row: TableRow) -> bool:
+    return isinstance(row.definition, ViewDefinition)
+
+
 def _topic_left(row: TableRow, error: TableStoreError) -> Unavailable:
     """The error of a drop whose topic could not be deleted. REQUIRES: the topic has the default name of a log."""
     return Unavailable(
-        f"table {_key(row.database, row.name)} is dropped: its rows are gone, and its name is free. Its topic "
-        f"{_key(row.database, row.name)}.{row.table_id} is left ({error.message}). To delete it drop the table again, "
-        "unless a new table has the name by then; the catalog also tries each time it starts",
+        f"table {key_of(row.database, row.name)} is dropped: its rows are gone, and its name is free. Its topic "
+        f"{key_of(row.database, row.folder or row.name)}.{row.table_id} is left ({error.message}). To delete it drop "
+        "the table again, unless a new table has the name by then; the catalog also tries each time it starts",
         code="log-left",
     )
-
-
-def _key(database: str, table: str) -> str:
-    return f"{database}.{table}"
-
-
-def _log_can_wait(definition: TableDefinition) -> bool:
-    """Whether a log may outlive its table's row: its topic's name contains the table's UUID."""
-    return definition.options["log.system"] == "kafka" and definition.options["log.kafka.topic"] is None

@@ -9,7 +9,8 @@ A lock in PostgreSQL can also end before its process, with the session that has 
 administrator ends the session. So a holder calls `NameLocks.check` before each step outside of the database, and every
 change of a row names the state that it changes (`catalog_service.repository`).
 
-Locks nest in one order only: a database, then a table of it. No process locks two tables at once.
+Locks nest in one order only: a database, then tables of it in the order of their names. Only a hidden name, which no
+other process can know yet, is locked after others.
 """
 
 from __future__ import annotations

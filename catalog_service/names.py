@@ -4,6 +4,10 @@ A name becomes a folder, a part of a Kafka topic and an unquoted SQL identifier,
 allowed: an ASCII letter, then ASCII letters, digits and underscores. Names are stored in lower case, as in Spark's own
 catalog, so that ``Shop.Orders`` in SQL finds ``shop.orders`` and two names never share a folder on a file system that
 ignores case. Kafka takes 249 characters for ``<database>.<table>.<uuid>``, which leaves 105 for each.
+
+A hidden name contains a hyphen, so no user's table can have it: a table has one before it is published, and after
+another table has replaced it (`catalog_service.lifecycle`). A folder has such a name if the table that was created with
+the plain one has been renamed.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ import re
 
 from filestore.errors import InvalidRequest
 
-__all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name"]
+__all__ = ["NAME_LENGTH_MAX", "NAME_RULE", "fold_name", "fold_table", "hidden_name"]
 
 NAME_LENGTH_MAX = 100
 NAME_RULE = (
@@ -21,6 +25,8 @@ NAME_RULE = (
 )
 # A-Z is spelled out since IGNORECASE would accept the Kelvin sign as a k.
 _NAME = re.compile(rf"[A-Za-z][A-Za-z0-9_]{{0,{NAME_LENGTH_MAX - 1}}}")
+_ID_PART = 8
+_HIDDEN = re.compile(rf"[a-z][a-z0-9_]*-[0-9a-f]{{{_ID_PART}}}")
 
 
 def fold_name(kind: str, name: str) -> str:
@@ -37,3 +43,13 @@ def fold_name(kind: str, name: str) -> str:
         shown = name if len(name) <= NAME_LENGTH_MAX else name[:40] + "…"
         raise InvalidRequest(f"{kind} name {shown!r} is not allowed: {NAME_RULE}", code="bad-name")
     return name.lower()
+
+
+def fold_table(name: str) -> str:
+    """Checks the name of a table, as `fold_name`; hidden names are allowed, for whoever stages a table knows it."""
+    return name if len(name) <= NAME_LENGTH_MAX and _HIDDEN.fullmatch(name) else fold_name("table", name)
+
+
+def hidden_name(name: str, table_id: str) -> str:
+    """Returns a name that no user can give to a table: the beginning of `name`, and of the table's UUID."""
+    return f"{name[: NAME_LENGTH_MAX - _ID_PART - 1]}-{table_id[:_ID_PART]}"

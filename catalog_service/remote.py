@@ -12,10 +12,11 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.connecting import checked_url, connection_error, http_client, is_tls_error
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
-from catalog_service.names import fold_name
+from catalog_service.names import fold_name, fold_table
 from catalog_service.page_wire import CreateDatabase, DatabasePage, Problem, TablePage
 from catalog_service.pages import PAGE_SIZE_MAX, every_page
 from catalog_service.problems import MEDIA_TYPE, error_of
+from catalog_service.view_wire import CreateView, Rename, ViewInfo, ViewPage
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checks_arguments
 from filestore.contexts import Closing
@@ -66,12 +67,14 @@ class HttpCatalog(Closing):
         pages = every_page(lambda token: self._get(DatabasePage, "/databases", _page(token)))
         return [database.name for page in pages for database in page.databases]
 
-    def create_table(self, database: str, table: CreateTable, *, if_not_exists: bool = False) -> TableInfo:
+    def create_table(
+        self, database: str, table: CreateTable, *, if_not_exists: bool = False, staged: bool = False
+    ) -> TableInfo:
         """Creates a table."""
         from catalog_service.wire import TableInfo  # loads Arrow, which lists do not need
 
         path = f"{_database(database)}/tables"
-        response = self._change("POST", path, {"if_not_exists": if_not_exists}, table)
+        response = self._change("POST", path, {"if_not_exists": if_not_exists, "staged": staged}, table)
         return self._parsed(TableInfo, response)
 
     def get_table(self, database: str, name: str, *, with_snapshot: bool = False) -> TableInfo:
@@ -90,6 +93,38 @@ class HttpCatalog(Closing):
         """Returns the names of a database's tables in order; reads all pages."""
         pages = every_page(lambda token: self._get(TablePage, f"{_database(database)}/tables", _page(token)))
         return [table.name for page in pages for table in page.tables]
+
+    def rename_table(self, database: str, name: str, new_name: str, *, replace: bool = False) -> TableInfo:
+        """Gives a table another name."""
+        from catalog_service.wire import TableInfo  # loads Arrow, which lists do not need
+
+        body = Rename(name=new_name, replace=replace)
+        return self._parsed(TableInfo, self._change("POST", f"{_table(database, name)}/rename", {}, body))
+
+    def create_view(
+        self, database: str, view: CreateView, *, if_not_exists: bool = False, or_replace: bool = False
+    ) -> ViewInfo:
+        """Creates a view."""
+        query = {"if_not_exists": if_not_exists, "or_replace": or_replace}
+        return self._parsed(ViewInfo, self._change("POST", f"{_database(database)}/views", query, view))
+
+    def get_view(self, database: str, name: str) -> ViewInfo:
+        """Returns a view."""
+        return self._get(ViewInfo, _view(database, name), {})
+
+    def list_views(self, database: str) -> list[str]:
+        """Returns the names of a database's views in order; reads all pages."""
+        pages = every_page(lambda token: self._get(ViewPage, f"{_database(database)}/views", _page(token)))
+        return [view.name for page in pages for view in page.views]
+
+    def rename_view(self, database: str, name: str, new_name: str) -> ViewInfo:
+        """Gives a view another name."""
+        body = Rename(name=new_name)
+        return self._parsed(ViewInfo, self._change("POST", f"{_view(database, name)}/rename", {}, body))
+
+    def drop_view(self, database: str, name: str, *, if_exists: bool = False) -> None:
+        """Drops a view."""
+        self._change("DELETE", _view(database, name), {"if_exists": if_exists})
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
@@ -194,7 +229,11 @@ def _database(name: str) -> str:
 
 
 def _table(database: str, name: str) -> str:
-    return f"{_database(database)}/tables/{fold_name('table', name)}"
+    return f"{_database(database)}/tables/{fold_table(name)}"
+
+
+def _view(database: str, name: str) -> str:
+    return f"{_database(database)}/views/{fold_name('view', name)}"
 
 
 def _page(token: str | None) -> dict[str, Any]:

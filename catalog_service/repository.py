@@ -12,29 +12,36 @@ from sqlalchemy import Connection, Engine, Row, String, bindparam, delete, exist
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from catalog_service.definitions import comment_in, connector_of, decode_definition, encode_definition
+from catalog_service.definitions import VIEW, comment_in, connector_of, decode_definition, encode_definition
 from catalog_service.engine import now_ms, reading, writing
 from catalog_service.schema import (
-    COMMITS,
     DATABASES,
     LEASES,
     LOG_DEBTS,
-    SETTINGS,
     TABLES,
     DatabaseRow,
+    Definition,
     LeaseRow,
     State,
     TableEntry,
     TableRow,
 )
-from filestore.commit.claims import Claim
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
-__all__ = ["Repository", "database_not_found"]
+__all__ = ["Repository", "database_not_found", "is_view", "table_exists", "table_not_found"]
 
 
 _KAFKA_LOG = '"log.system": "kafka"'  # as `encode_definition` spells it
 
+
+_OF_AN_ENTRY = (
+    TABLES.c.name,
+    TABLES.c.table_id,
+    TABLES.c.connector,
+    TABLES.c.definition,
+    TABLES.c.created_at_ms,
+    TABLES.c.folder,
+)
 
 # It is made once: making a statement costs more than executing it.
 _TABLE_AND_DATABASE = (
@@ -119,12 +126,16 @@ class Repository:
 
     # ------------------------------------------------------------------------------------------ tables
 
-    def tables(self, database: str, after: str | None, limit: int) -> list[TableEntry]:
-        """Returns ACTIVE tables by name, from after `after`; raises `NotFound` unless the database is ACTIVE."""
-        columns = (TABLES.c.name, TABLES.c.table_id, TABLES.c.connector, TABLES.c.definition, TABLES.c.created_at_ms)
+    def tables(self, database: str, after: str | None, limit: int, *, views: bool = False) -> list[TableEntry]:
+        """Returns ACTIVE tables by name, or with `views` the views, from after `after`.
+
+        Raises:
+            NotFound: ``database-not-found``: the database is not ACTIVE.
+        """
+        is_view = TABLES.c.connector.is_not_distinct_from(VIEW)
         query = (
-            select(*columns)
-            .where(TABLES.c.database == database, TABLES.c.state == State.ACTIVE)
+            select(*_OF_AN_ENTRY)
+            .where(TABLES.c.database == database, TABLES.c.state == State.ACTIVE, is_view if views else ~is_view)
             .order_by(TABLES.c.name)
             .limit(limit)
         )
@@ -134,8 +145,8 @@ class Repository:
             _require_active(connection, database)
             rows = connection.execute(query).all()
         return [
-            TableEntry(database, name, table_id, connector, comment_in(definition), created_at_ms)
-            for name, table_id, connector, definition, created_at_ms in rows
+            TableEntry(database, name, table_id, connector, comment_in(definition), created_at_ms, folder)
+            for name, table_id, connector, definition, created_at_ms, folder in rows
         ]
 
     def table(self, database: str, name: str) -> TableRow | None:
@@ -157,11 +168,11 @@ class Repository:
             return list(connection.scalars(select(TABLES.c.name).where(TABLES.c.database == database)))
 
     def unfinished(self) -> tuple[list[str], list[tuple[str, str]]]:
-        """Returns what is not ACTIVE, in work or left by a crash: databases, and tables as (database, name)."""
+        """Returns what is in work or left by a crash: databases, and tables as (database, name); not what is staged."""
         with reading(self._engine) as connection:
             databases = connection.scalars(select(DATABASES.c.name).where(DATABASES.c.state != State.ACTIVE)).all()
             tables = connection.execute(
-                select(TABLES.c.database, TABLES.c.name).where(TABLES.c.state != State.ACTIVE)
+                select(TABLES.c.database, TABLES.c.name).where(TABLES.c.state.not_in([State.ACTIVE, State.STAGED]))
             ).all()
         return list(databases), [(row.database, row.name) for row in tables]
 
@@ -197,22 +208,67 @@ class Repository:
             "created_at_ms": row.created_at_ms,
             "connector": connector_of(row.definition),
             "keeps_topic": row.keeps_topic,
+            "folder": row.folder,
         }
         try:
             with writing(self._engine) as connection:
                 _require_active(connection, row.database, to_write=True)
                 connection.execute(insert(TABLES).values(values))
         except IntegrityError as error:
-            raise AlreadyExists(
-                f"table {row.name!r} exists already in database {row.database!r}", code="table-exists"
-            ) from error
+            raise table_exists(row.database, row.name) from error
+
+    def replace_definition(self, row: TableRow, definition: Definition) -> bool:
+        """Replaces what an ACTIVE view is, and returns whether it is still there."""
+        here = (TABLES.c.table_id == row.table_id) & (TABLES.c.state == State.ACTIVE)
+        with writing(self._engine) as connection:
+            values = {"definition": encode_definition(definition)}
+            return connection.execute(update(TABLES).where(here).values(values)).rowcount > 0
+
+    def rename(self, row: TableRow, new_name: str, replaced: TableRow | None, hidden: str) -> None:
+        """Gives an ACTIVE or STAGED table another name, under which it is ACTIVE. REQUIRES: the locks of both names.
+
+        Args:
+            row: The table.
+            new_name: The new name.
+            replaced: The ACTIVE table that has that name. It becomes DROPPING in the same transaction.
+            hidden: The name of `replaced` from then on.
+
+        Raises:
+            NotFound: ``table-not-found``: the table is not there any more.
+            AlreadyExists: ``table-exists``: another table has the name.
+        """
+        movable = [State.ACTIVE, State.STAGED]
+        here = (TABLES.c.table_id == row.table_id) & TABLES.c.state.in_(movable)
+        try:
+            with writing(self._engine) as connection:
+                _require_active(connection, row.database, to_write=True)
+                if replaced is not None:
+                    old = TABLES.c.table_id == replaced.table_id
+                    connection.execute(update(TABLES).where(old).values(name=hidden, state=State.DROPPING))
+                moved = connection.execute(update(TABLES).where(here).values(name=new_name, state=State.ACTIVE))
+                if moved.rowcount == 0:
+                    raise NotFound(f"table {row.table_id} was dropped just now", code="table-not-found")
+        except IntegrityError as error:
+            raise table_exists(row.database, new_name) from error
+
+    def has_folder(self, database: str, folder: str) -> bool:
+        """Whether a table, in any state and of any name, has the folder."""
+        with reading(self._engine) as connection:
+            here = (TABLES.c.database == database) & (TABLES.c.folder == folder)
+            return bool(connection.scalar(select(exists().where(here))))
+
+    def staged_before(self, time_ms: int) -> list[TableRow]:
+        """Returns tables that were staged before a time."""
+        query = select(TABLES).where(TABLES.c.state == State.STAGED, TABLES.c.created_at_ms < time_ms)
+        with reading(self._engine) as connection:
+            return [_table(row) for row in connection.execute(query)]
 
     def set_state(self, row: TableRow, state: State) -> bool:
         """Moves a table to another state, and returns whether it could. REQUIRES: the name's lock.
 
-        A table that another process drops, or has removed, never becomes ACTIVE.
+        A table that another process drops, or has removed, never becomes ACTIVE or STAGED.
         """
-        states = [State.CREATING, State.ACTIVE] if state is State.ACTIVE else list(State)
+        states = list(State) if state is State.DROPPING else [State.CREATING, state]
         here = (TABLES.c.table_id == row.table_id) & TABLES.c.state.in_(states)
         with writing(self._engine) as connection:
             return connection.execute(update(TABLES).where(here).values(state=state)).rowcount > 0
@@ -242,6 +298,7 @@ class Repository:
                         definition=encode_definition(row.definition),
                         created_at_ms=row.created_at_ms,
                         retry_at_ms=debt_due_ms,
+                        folder=row.folder,
                     )
                 )
 
@@ -312,72 +369,26 @@ class Repository:
         with reading(self._engine) as connection:
             return _lease(connection.execute(select(LEASES).where(LEASES.c.table_id == table_id)).one_or_none())
 
-    # ------------------------------------------------------------------------------------------ commits
 
-    def setting(self, name: str) -> str | None:
-        """Returns a setting of the catalog; None if it was not decided yet."""
-        with reading(self._engine) as connection:
-            return connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == name))
-
-    def decide_once(self, name: str, value: str) -> str:
-        """Decides a setting, unless another process has done it; returns its value."""
-        make = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
-        with writing(self._engine) as connection:
-            connection.execute(make(SETTINGS).values(name=name, value=value).on_conflict_do_nothing())
-            return str(connection.scalar(select(SETTINGS.c.value).where(SETTINGS.c.name == name)))
-
-    def newest_claim(self, table_id: str) -> Claim | None:
-        """Returns the newest claim of a table; raises `NotFound` (``table-not-found``) if it was dropped."""
-        with reading(self._engine) as connection:
-            _require_table(connection, table_id)
-            return _newest_claim(connection, table_id)
-
-    def claim_version(self, table_id: str, wanted: Claim, after: Claim | None) -> Claim:
-        """Makes a claim the newest of a table if that is still `after`; returns the newest (`Claims.claim`).
-
-        Raises:
-            NotFound: ``table-not-found``: the table is dropped.
-        """
-        with writing(self._engine) as connection:
-            _require_table(connection, table_id, to_write=True)
-            newest = _newest_claim(connection, table_id)
-            if not _may_follow(wanted, after, newest):
-                assert newest is not None
-                return newest
-            values = {"version": wanted.version, "file": wanted.file, "published": False}
-            if newest is None:
-                connection.execute(insert(COMMITS).values(table_id=table_id, **values))
-            else:
-                connection.execute(update(COMMITS).where(COMMITS.c.table_id == table_id).values(**values))
-            return wanted
-
-    def publish_claim(self, table_id: str, claim: Claim) -> Claim | None:
-        """Notes that the newest claim is published, unless there is a newer one; returns the newest."""
-        here = (COMMITS.c.table_id == table_id) & (COMMITS.c.version == claim.version) & (COMMITS.c.file == claim.file)
-        with writing(self._engine) as connection:
-            connection.execute(update(COMMITS).where(here).values(published=True))
-            return _newest_claim(connection, table_id)
+def table_exists(database: str, name: str) -> AlreadyExists:
+    """The error of a new name that a table or a view has already."""
+    return AlreadyExists(
+        f"{database!r} has a table or a view {name!r} already: choose another name, or drop it first",
+        code="table-exists",
+    )
 
 
-def _may_follow(wanted: Claim, after: Claim | None, newest: Claim | None) -> bool:
-    """Whether a claim becomes the newest one. Pure."""
-    if newest is None:
-        return True
-    known = after is not None and (after.version, after.file) == (newest.version, newest.file)
-    return known and newest.published and wanted.version > newest.version
+def table_not_found(database: str, name: str) -> NotFound:
+    """The error of every operation on a table that does not exist."""
+    return NotFound(
+        f"there is no table {name!r} in database {database!r}: create it, or look at the list of tables",
+        code="table-not-found",
+    )
 
 
-def _newest_claim(connection: Connection, table_id: str) -> Claim | None:
-    row = connection.execute(select(COMMITS).where(COMMITS.c.table_id == table_id)).one_or_none()
-    return None if row is None else Claim(row.version, row.file, row.published)
-
-
-def _require_table(connection: Connection, table_id: str, *, to_write: bool = False) -> None:
-    """Refuses a table that is dropped; PostgreSQL's row lock makes the claims of one table wait for each other."""
-    query = select(TABLES.c.state).where(TABLES.c.table_id == table_id)
-    state = connection.scalar(query.with_for_update() if to_write else query)
-    if state is None or state == State.DROPPING:
-        raise NotFound(f"table {table_id} was dropped: open it again", code="table-not-found")
+def is_view(database: str, name: str) -> NotFound:
+    """The error of an operation on a table if the name is a view's."""
+    return NotFound(f"{database}.{name} is a view, and not a table", code="is-view")
 
 
 def database_not_found(name: str) -> NotFound:
@@ -422,6 +433,7 @@ def _table(row: Row[Any]) -> TableRow:
         decode_definition(row.definition),
         row.created_at_ms,
         row.keeps_topic,
+        row.folder,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
-from fastapi.routing import APIRoute
 
 from catalog_service.answering import (
     answer,
@@ -34,7 +33,7 @@ from catalog_service.wire import (
     TablePage,
 )
 
-__all__ = ["PREFIX", "open_router", "router"]
+__all__ = ["PREFIX", "Database", "IfExists", "IfNotExists", "PageSize", "PageToken", "Table", "open_router", "router"]
 
 PREFIX = "/api/v1"
 
@@ -79,14 +78,12 @@ async def get_ready(request: Request) -> Response:
 async def get_config(request: Request) -> Response:
     """Returns the warehouse, limits, and the endpoints of this version."""
     service = service_of(request)
-    routes = [*open_router.routes, *router.routes]
-    endpoints = [f"{method} {r.path}" for r in routes if isinstance(r, APIRoute) for method in sorted(r.methods or ())]
     config = CatalogConfig(
         version=service.version,
         warehouse=service.warehouse,
         page_size=PAGE_SIZE,
         page_size_max=PAGE_SIZE_MAX,
-        endpoints=sorted(endpoints),
+        endpoints=request.app.state.endpoints,
     )
     return json_response(config.model_dump_json(by_alias=True))
 
@@ -180,7 +177,13 @@ async def list_tables(
     tags=["tables"],
 )
 async def create_table(
-    database: Database, body: CreateTable, request: Request, if_not_exists: IfNotExists = False
+    database: Database,
+    body: CreateTable,
+    request: Request,
+    if_not_exists: IfNotExists = False,
+    staged: Annotated[
+        bool, Query(description="Whether nobody sees it until a rename publishes it; the answer has its hidden name.")
+    ] = False,
 ) -> Response:
     """Creates a table: writes version 0 of its Delta log and creates its change log. After an error nothing is left.
 
@@ -198,7 +201,7 @@ async def create_table(
     service, lanes = service_of(request), lanes_of(request)
     return await answer_created(
         lanes.brokers if service.names_broker(body) else lanes.changes,
-        lambda: service.create_table(database, body, if_not_exists=if_not_exists),
+        lambda: service.create_table(database, body, if_not_exists=if_not_exists, staged=staged),
         lambda info: f"{PREFIX}/databases/{info.database}/tables/{info.name}",
     )
 

@@ -1,8 +1,8 @@
 """The catalog's SQL tables, and their rows as values. `migrations/` creates them; a test compares the two.
 
-A table's location is not stored: it follows from the warehouse and the names (`filestore.layout.table_location`), so a
-warehouse that contains its catalog can be moved or mounted elsewhere. So two rows may never have one name, in any
-state.
+A table's location is not stored: it follows from the warehouse, the database's name and the folder's name
+(`filestore.layout.table_location`), so a warehouse that contains its catalog can be moved or mounted elsewhere. So two
+rows may never have one name, nor one folder, in any state.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, MetaData, String, Table, Text, false
+from sqlalchemy import BigInteger, Boolean, Column, ForeignKey, Index, MetaData, String, Table, Text, false
 
 from catalog_service.names import NAME_LENGTH_MAX
+from catalog_service.view_definition import ViewDefinition
 from filestore.errors import Unsupported
 from filestore.model.definition import TableDefinition
 from log.connector.declaration import KafkaDeclaration
@@ -26,6 +27,7 @@ __all__ = [
     "SETTINGS",
     "TABLES",
     "DatabaseRow",
+    "Definition",
     "LeaseRow",
     "State",
     "TableEntry",
@@ -56,9 +58,11 @@ TABLES = Table(
     Column("state", _STATE, nullable=False),
     Column("definition", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
-    Column("connector", String(32)),  # null for a managed table
+    Column("connector", String(32)),  # null for a managed table; a view has "view"
     # of a managed table: whether its log is a topic that existed before the table
     Column("keeps_topic", Boolean, nullable=False, server_default=false()),
+    Column("folder", _NAME),  # null unless it is a managed table
+    Index("folders", "database", "folder", unique=True),
 )
 
 # Dropped tables whose log could not be deleted, since its server did not answer. They do not block a name: the log's
@@ -72,6 +76,7 @@ LOG_DEBTS = Table(
     Column("definition", Text, nullable=False),
     Column("created_at_ms", BigInteger, nullable=False),
     Column("retry_at_ms", BigInteger, nullable=False),
+    Column("folder", _NAME),  # which the log's name contains
 )
 
 # The process that maintains a table at the moment (such as a compactor), and until when by the database's clock.
@@ -105,11 +110,19 @@ COMMITS = Table(
 
 
 class State(StrEnum):
-    """The state of a database or table. Users see only ACTIVE rows; the others are in work, or left by a crash."""
+    """The state of a database or table. Users see only ACTIVE rows; the others are in work, or left by a crash.
+
+    A STAGED table is complete and has a hidden name, which only the client knows that fills it before it publishes it.
+    """
 
     CREATING = "CREATING"
+    STAGED = "STAGED"
     ACTIVE = "ACTIVE"
     DROPPING = "DROPPING"
+
+
+Definition = TableDefinition | KafkaDeclaration | ViewDefinition
+"""What a row of the tables stands for: a managed table, a topic, or a view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,17 +139,18 @@ class DatabaseRow:
 class TableRow:
     """A table as it was created. The current definition of a managed one is in its Delta log.
 
-    A table with a connector is only its row, so it is DROPPING only together with its database, and never CREATING.
-    With `keeps_topic` its log is a topic that existed before the table, and stays after its drop.
+    A view and a table with a connector are only their rows, so they are DROPPING only together with their database, and
+    never CREATING. With `keeps_topic` its log is a topic that existed before the table, and stays after its drop.
     """
 
     database: str
     name: str
     table_id: str
     state: State
-    definition: TableDefinition | KafkaDeclaration
+    definition: Definition
     created_at_ms: int
     keeps_topic: bool = False
+    folder: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +163,21 @@ class TableEntry:
     connector: str | None
     comment: str | None
     created_at_ms: int
+    folder: str | None
 
 
 def managed(row: TableRow) -> TableDefinition:
     """The definition with which a managed table was created.
 
     Raises:
-        Unsupported: ``connector-table``: the table is not a managed one.
+        Unsupported: ``connector-table``, ``view``: the table is not a managed one.
     """
     if isinstance(row.definition, TableDefinition):
         return row.definition
+    if isinstance(row.definition, ViewDefinition):
+        raise Unsupported(
+            f"{row.database}.{row.name} is a view: it has no rows of its own, no files and no versions", code="view"
+        )
     raise Unsupported(
         f"table {row.database}.{row.name} has connector = {row.definition.connector}: it is the topic "
         f"{row.definition.topic!r}, and has no files, no versions and no columns that could change. To change it drop "

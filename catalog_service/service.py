@@ -14,6 +14,7 @@ from sqlalchemy import Engine
 
 from catalog_service import answers, pages
 from catalog_service.broker_policy import BrokerPolicy, names_broker
+from catalog_service.claim_rows import ClaimRows
 from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.definitions import definition_of, with_log
 from catalog_service.engine import locks_of, migrate, open_engine
@@ -21,10 +22,12 @@ from catalog_service.held_commits import HeldCommits
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.locks import NameLocks
-from catalog_service.names import fold_name
-from catalog_service.repository import Repository, database_not_found
+from catalog_service.names import fold_name, fold_table
+from catalog_service.repository import Repository, database_not_found, is_view, table_exists, table_not_found
 from catalog_service.schema import State, TableEntry, TableRow
 from catalog_service.tables import ManagedTables, TableSteps
+from catalog_service.view_definition import ViewDefinition
+from catalog_service.views import Views
 from catalog_service.wire import (
     AlterTable,
     CreateDatabase,
@@ -98,7 +101,7 @@ def open_service(
     locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
     migrate(engine, locks)
     repository = Repository(engine)
-    held = HeldCommits(repository, commits)
+    held = HeldCommits(ClaimRows(engine), commits)
     steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
     lifecycle = Lifecycle(warehouse, repository, steps, locks, ambient, held)
     for line in lifecycle.recover():
@@ -122,7 +125,13 @@ class CatalogService:
         self._storage_options = dict(storage_options or {})
         self._lifecycle = lifecycle
         self._repository = lifecycle.repository
+        self._claims = ClaimRows(engine)
         self._engine = engine
+
+    @property
+    def views(self) -> Views:
+        """The use cases of views."""
+        return Views(self._lifecycle)
 
     @property
     def warehouse(self) -> str:
@@ -156,7 +165,7 @@ class CatalogService:
         Raises:
             InvalidRequest: ``bad-name``.
         """
-        folded = None if name is None else fold_name("table", name)
+        folded = None if name is None else fold_table(name)
         return self._repository.asks_brokers(fold_name("database", database), folded)
 
     # ------------------------------------------------------------------------------------------ databases
@@ -212,9 +221,15 @@ class CatalogService:
     # ------------------------------------------------------------------------------------------ tables
 
     def create_table(
-        self, database: str, request: CreateTable, *, if_not_exists: bool = False
+        self, database: str, request: CreateTable, *, if_not_exists: bool = False, staged: bool = False
     ) -> tuple[TableInfo, bool]:
         """Creates a table (version 0, and its log); returns it, and whether this call created it.
+
+        Args:
+            database: The name of its database.
+            request: The table.
+            if_not_exists: Whether a table of that name is returned as it is.
+            staged: Whether nobody shall see it until `rename_table` publishes it. The answer has its hidden name.
 
         Raises:
             InvalidRequest: ``bad-name``, ``bad-path``, ``log-location``, and the codes of `definition_of`; with a
@@ -227,7 +242,10 @@ class CatalogService:
         definition = definition_of(self._with_log(request))
         if self._broker_policy is not None:
             self._broker_policy.check(definition)
-        creation = self._lifecycle.create_table(database, name, definition)
+        make = self._lifecycle.stage_table if staged else self._lifecycle.create_table
+        creation = make(database, name, definition)
+        if isinstance(creation.row.definition, ViewDefinition):
+            raise table_exists(database, name)
         if not creation.created and not if_not_exists:
             raise AlreadyExists(
                 f"table {name!r} exists already in database {database!r}: use it, or pass if_not_exists=true",
@@ -284,6 +302,18 @@ class CatalogService:
         page, token = pages.cut(rows, page_size, scope, lambda row: row.name)
         return TablePage(tables=[self._summary(row) for row in page], next_page_token=token)
 
+    def rename_table(self, database: str, name: str, new_name: str, *, replace: bool = False) -> TableInfo:
+        """Gives a table another name in its database; a staged table is published by it. Its folder stays.
+
+        Raises:
+            InvalidRequest: ``bad-name``.
+            NotFound: ``database-not-found``, ``table-not-found``.
+            AlreadyExists: ``table-exists``: another one has the name; a table is dropped with `replace`.
+        """
+        new_name, row = fold_name("table", new_name), self._table(database, name)
+        renamed = self._lifecycle.rename(row.database, row.name, new_name, replaces=replace)
+        return self._info(renamed, with_snapshot=False)
+
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table with its files and its log, or completes a drop. The topic of a table with a connector stays.
 
@@ -292,10 +322,10 @@ class CatalogService:
             Unavailable: ``log-left``: the table is gone, and its topic could not be removed; or the storage does not
                 answer. A retry continues.
         """
-        database, name = fold_name("database", database), fold_name("table", name)
+        database, name = fold_name("database", database), fold_table(name)
         try:
             if not self._lifecycle.drop_table(database, name):
-                raise _table_not_found(database, name)
+                raise table_not_found(database, name)
         except NotFound:
             if not if_exists:
                 raise
@@ -364,35 +394,39 @@ class CatalogService:
     def newest_claim(self, database: str, name: str, table_id: str) -> NewestClaim:
         """Returns the newest claim of a table's versions (`filestore.commit.claims.Claims`).
 
+        The id says which table it is: a writer that has opened a table goes on when the table is renamed.
+
         Raises:
-            NotFound: ``database-not-found``, ``table-not-found``: also if the table is another one by now.
+            InvalidRequest: ``bad-name``.
+            NotFound: ``table-not-found``: the table was dropped.
         """
-        self._same_table(database, name, table_id)
-        return NewestClaim.of(self._repository.newest_claim(table_id))
+        self._check_names(database, name)
+        return NewestClaim.of(self._claims.newest_claim(table_id))
 
     def claim_version(self, database: str, name: str, request: ClaimRequest) -> NewestClaim:
         """Claims a version of a table for one of several writers; raises as `newest_claim`."""
-        self._same_table(database, name, request.table_id)
+        self._check_names(database, name)
         after = None if request.after is None else request.after.claim()
-        return NewestClaim.of(self._repository.claim_version(request.table_id, request.claim(), after))
+        return NewestClaim.of(self._claims.claim_version(request.table_id, request.claim(), after))
 
     def publish_claim(self, database: str, name: str, request: PublishRequest) -> NewestClaim:
         """Notes that a claimed version is in the Delta log; raises as `newest_claim`."""
-        self._same_table(database, name, request.table_id)
-        return NewestClaim.of(self._repository.publish_claim(request.table_id, request.claim()))
+        self._check_names(database, name)
+        return NewestClaim.of(self._claims.publish_claim(request.table_id, request.claim()))
 
     # ------------------------------------------------------------------------------------------ helpers
 
-    def _same_table(self, database: str, name: str, table_id: str) -> None:
-        row = self._table(database, name)
-        if row.table_id != table_id:
-            raise _table_not_found(row.database, row.name)
+    def _check_names(self, database: str, name: str) -> None:
+        fold_name("database", database)
+        fold_table(name)
 
     def _table(self, database: str, name: str) -> TableRow:
-        database, name = fold_name("database", database), fold_name("table", name)
+        database, name = fold_name("database", database), fold_table(name)
         row = self._repository.table(database, name)
-        if row is None or row.state is not State.ACTIVE:
-            raise _table_not_found(database, name)
+        if row is None or row.state not in (State.ACTIVE, State.STAGED):
+            raise table_not_found(database, name)
+        if isinstance(row.definition, ViewDefinition):
+            raise is_view(database, name)
         return row
 
     def _location(self, row: TableRow) -> str:
@@ -400,7 +434,8 @@ class CatalogService:
 
     def _summary(self, entry: TableEntry) -> TableSummary:
         managed = entry.connector is None
-        location = layout.table_location(self.warehouse, entry.database, entry.name) if managed else None
+        folder = entry.folder or entry.name
+        location = layout.table_location(self.warehouse, entry.database, folder) if managed else None
         return answers.table_summary(entry, location)
 
     def _database_location(self, name: str) -> str:
@@ -429,8 +464,8 @@ class CatalogService:
     def _missing(self, row: TableRow, error: NotFound | Corrupt) -> NotFound | Corrupt:
         """The error for an ACTIVE table whose files cannot be read."""
         now = self._repository.table(row.database, row.name)
-        if now is None or now.table_id != row.table_id or now.state is not State.ACTIVE:
-            return _table_not_found(row.database, row.name)  # it was dropped during the read
+        if now is None or now.table_id != row.table_id or now.state not in (State.ACTIVE, State.STAGED):
+            return table_not_found(row.database, row.name)  # it was dropped during the read
         if isinstance(error, Corrupt):
             return error
         return Corrupt(
@@ -438,10 +473,3 @@ class CatalogService:
             f"{self.warehouse} the right warehouse? Restore the files, or drop the table",
             code="table-files-missing",
         )
-
-
-def _table_not_found(database: str, name: str) -> NotFound:
-    return NotFound(
-        f"there is no table {name!r} in database {database!r}: create it, or look at the list of tables",
-        code="table-not-found",
-    )

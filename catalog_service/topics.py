@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from catalog_service.schema import Definition
 from filestore.model.definition import TableDefinition
-from log.connector.declaration import KafkaDeclaration
 from log.connector.properties import named_brokers
 
 __all__ = ["shares_topic"]
 
 
-def shares_topic(one: TableDefinition, other: TableDefinition | KafkaDeclaration) -> bool:
+def shares_topic(one: TableDefinition, other: Definition) -> bool:
     """Whether both name the same topic, and at least one common broker.
 
     A table with a connector may use the topic of a log, too: it is one of the log's readers.
     """
-    if isinstance(other, KafkaDeclaration):
+    if not isinstance(other, TableDefinition):
         return False
     topic = one.options["log.kafka.topic"]
     return topic is not None and topic == other.options["log.kafka.topic"] and bool(_brokers(one) & _brokers(other))

@@ -21,6 +21,7 @@ from catalog_service.page_wire import (
     TableSummary,
     Violation,
 )
+from catalog_service.view_wire import CreateView, Rename, ViewInfo, ViewPage, ViewSummary
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
 from log.connector.declaration import KafkaDeclaration
@@ -34,17 +35,22 @@ __all__ = [
     "ColumnSpec",
     "CreateDatabase",
     "CreateTable",
+    "CreateView",
     "CurrentSnapshot",
     "DatabaseInfo",
     "DatabasePage",
     "Health",
     "Problem",
+    "Rename",
     "RequestModel",
     "SnapshotInfo",
     "SnapshotPage",
     "TableInfo",
     "TablePage",
     "TableSummary",
+    "ViewInfo",
+    "ViewPage",
+    "ViewSummary",
     "Violation",
 ]
 

@@ -106,7 +106,7 @@ class _Plan:
         self._rest: tuple[str, Check] | None = None
         self._by_name: dict[str, Check] = {}
         self._kinds: dict[str, Any] = {}
-        names = _Names(cast(types.FunctionType, function).__globals__)
+        names = _Names(cast(types.FunctionType, inspect.unwrap(function)).__globals__)
         for parameter in inspect.signature(function).parameters.values():
             annotated = parameter.annotation is not parameter.empty and parameter.name not in elsewhere
             kind = parameter.annotation if annotated else Any
@@ -169,6 +169,8 @@ class _Names(dict[str, Any]):
     """A module's names, Python's own, and a substitute for names that the module does not import."""
 
     def __missing__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise KeyError(name)  # a debugger asks for such names, and believes the answer
         return getattr(builtins, name, None) or _Unloaded(name, (), {})
 
 

@@ -14,8 +14,8 @@ __all__ = ["TableIdentity"]
 class TableIdentity:
     """Identifies a managed table by a few strings, which can be sent to any process.
 
-    The names are those of the catalog. No code reads them out of a path: a table that is opened by its location alone
-    is a `filestore.table.FileStore`, which has no name.
+    The names are those of the catalog, which a table's folder need not have: a table that is opened by its location
+    alone is a `filestore.table.FileStore`, which has no name.
 
     Attributes:
         database: Name of the database in the catalog.
@@ -30,6 +30,11 @@ class TableIdentity:
     location: str
 
     @property
+    def folder(self) -> str:
+        """The name of the table's folder, and in its log's topic: unlike its name in the catalog it never changes."""
+        return self.location.rstrip("/").rpartition("/")[2]
+
+    @property
     def identifier(self) -> str:
         """``database.table``."""
         return f"{self.database}.{self.name}"
@@ -41,5 +46,10 @@ class TableIdentity:
             InvalidRequest: ``log-location``, ``log-topic``: see `log.table.store.log_config`.
         """
         return log_config(
-            definition, database=self.database, table=self.name, table_id=self.table_id, location=self.location
+            definition,
+            database=self.database,
+            table=self.name,
+            folder=self.folder,
+            table_id=self.table_id,
+            location=self.location,
         )

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike, fspath
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from catalog_service.client import Catalog, is_service, storage_of_table, warehouse_location
 from catalog_service.client import connect as connect_catalog
-from catalog_service.wire import CreateTable, TableInfo
+from catalog_service.wire import CreateTable, CreateView, TableInfo, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import InvalidRequest, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
@@ -161,16 +162,138 @@ class Store(Closing):
         Raises:
             InvalidRequest: a bad name, type, key or option. Nothing was created.
         """
-        database, table = _split(name)
-        request = CreateTable.of(
-            table,
-            _schema(schema, primary_key),
-            primary_key=primary_key,
-            partition_by=partition_by,
-            options=({} if CONNECTOR in (options or {}) else self._defaults) | dict(options or {}),
+        request = self._request(name, schema, primary_key, partition_by, options, comment)
+        return self._open(self._catalog.create_table(_split(name)[0], request, if_not_exists=if_not_exists))
+
+    @contextmanager
+    def staged_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema | str,
+        *,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        replace: bool = False,
+    ) -> Iterator[Table | KafkaTable]:
+        """Creates a table that others see when the block ends, with all that was written in it.
+
+        If the block raises an error nothing is left, and a table of that name stays as it is.
+
+            with store.staged_table("shop.totals", "id BIGINT, total DOUBLE", replace=True) as table:
+                table.write(rows)
+
+        Args:
+            name: ``database.table``.
+            schema: As in `create_table`, as are the other arguments.
+            primary_key: Key columns.
+            partition_by: Partition columns.
+            options: The table's options.
+            comment: Free text.
+            replace: Whether a table of that name is dropped in the moment in which this one appears. Its followers end
+                with `NotFound`.
+
+        Raises:
+            AlreadyExists: ``table-exists``: a view has the name, or a table has it and `replace` is not set.
+            InvalidRequest, NotFound, Unavailable: as `create_table`.
+        """
+        if not replace:
+            self._require_free(name)
+        table = self.stage_table(name, schema, primary_key, partition_by, options, comment)
+        staged = table.identifier
+        try:
+            yield table
+            self.publish_table(staged, name, replace=replace)
+        except BaseException:
+            self.drop_table(staged, if_exists=True)
+            raise
+
+    def stage_table(
+        self,
+        name: str,
+        schema: pa.Schema | Schema | str,
+        primary_key: Sequence[str] = (),
+        partition_by: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> Table | KafkaTable:
+        """Creates a table with a hidden name, which `publish_table` or `drop_table` takes.
+
+        Prefer `staged_table`: a table that is neither published nor dropped stays for a day.
+        """
+        request = self._request(name, schema, primary_key, partition_by, options, comment)
+        return self._open(self._catalog.create_table(_split(name)[0], request, staged=True))
+
+    def publish_table(self, staged: str, name: str, *, replace: bool = False) -> Table | KafkaTable:
+        """Gives a staged table its name; `AlreadyExists` (``table-exists``) if that is taken, unless `replace`."""
+        return self._open(self._catalog.rename_table(*_in_one_database(staged, name), replace=replace))
+
+    def rename_table(self, name: str, new_name: str) -> Table | KafkaTable:
+        """Gives a table another name in its database, and opens it. Its files and its log stay where they are.
+
+        Whoever has opened the table goes on with it, and the name in his messages is the old one.
+
+        Raises:
+            InvalidRequest: ``bad-name``; ``other-database``: the new name is in another database.
+            NotFound: there is no such table.
+            AlreadyExists: ``table-exists``: a table or a view has the new name.
+        """
+        return self._open(self._catalog.rename_table(*_in_one_database(name, new_name)))
+
+    def list_views(self, database: str) -> list[str]:
+        """Lists the names of a database's views, sorted. `NotFound` if there is no such database."""
+        return self._catalog.list_views(database)
+
+    def view(self, name: str) -> ViewInfo:
+        """Returns a view's query and what belongs to it. `NotFound` (``view-not-found``) if there is none."""
+        return self._catalog.get_view(*_split(name))
+
+    def create_view(
+        self,
+        name: str,
+        query: str,
+        *,
+        columns: str,
+        context: Mapping[str, Any] | None = None,
+        properties: Mapping[str, str] | None = None,
+        comment: str | None = None,
+        or_replace: bool = False,
+    ) -> ViewInfo:
+        """Creates a view as an engine describes it; users write ``CREATE VIEW`` in SQL, which finds out its columns.
+
+        Args:
+            name: ``database.view``.
+            query: The text of its query.
+            columns: Its columns as the engine writes them; Spark writes a ``StructType`` as JSON.
+            context: What the engine needs to understand the text as it was meant.
+            properties: Its properties.
+            comment: Free text.
+            or_replace: Replaces an existing view of that name.
+
+        Raises:
+            InvalidRequest: ``bad-name``, ``empty-query``, ``too-long``, ``bad-text``.
+            NotFound: ``database-not-found``.
+            AlreadyExists: ``table-exists``.
+        """
+        database, short = _split(name)
+        request = CreateView(
+            name=short,
+            query=query,
+            columns=columns,
+            context=dict(context or {}),
+            properties=dict(properties or {}),
             comment=comment,
         )
-        return self._open(self._catalog.create_table(database, request, if_not_exists=if_not_exists))
+        return self._catalog.create_view(database, request, or_replace=or_replace)
+
+    def rename_view(self, name: str, new_name: str) -> ViewInfo:
+        """Gives a view another name in its database; raises as `rename_table`."""
+        return self._catalog.rename_view(*_in_one_database(name, new_name))
+
+    def drop_view(self, name: str, if_exists: bool = False) -> None:
+        """Drops a view. What it reads stays."""
+        self._catalog.drop_view(*_split(name), if_exists=if_exists)
 
     def table(self, name: str) -> Table | KafkaTable:
         """Opens a table. `NotFound` if there is none."""
@@ -248,6 +371,34 @@ class Store(Closing):
         """Closes connections."""
         self._catalog.close()
 
+    def _request(
+        self,
+        name: str,
+        schema: pa.Schema | Schema | str,
+        primary_key: Sequence[str],
+        partition_by: Sequence[str],
+        options: Mapping[str, str] | None,
+        comment: str | None,
+    ) -> CreateTable:
+        return CreateTable.of(
+            _split(name)[1],
+            _schema(schema, primary_key),
+            primary_key=primary_key,
+            partition_by=partition_by,
+            options=({} if CONNECTOR in (options or {}) else self._defaults) | dict(options or {}),
+            comment=comment,
+        )
+
+    def _require_free(self, name: str) -> None:
+        """Refuses a taken name before anything is written."""
+        database, table = _split(name)
+        folded = table.lower()
+        if folded in self.list_tables(database) or folded in self.list_views(database):
+            raise AlreadyExists(
+                f"there is a table or a view {name} already: choose another name, or pass replace=True",
+                code="table-exists",
+            )
+
     def _open(self, info: TableInfo) -> Table | KafkaTable:
         declaration = info.declaration()
         if declaration is not None:
@@ -274,6 +425,16 @@ def _split(name: str) -> tuple[str, str]:
     if not dot or not database or not table or "." in table:
         raise InvalidRequest(f"{name!r} is not a table name: write database.table", code="bad-name")
     return database, table
+
+
+def _in_one_database(name: str, new_name: str) -> tuple[str, str, str]:
+    """The database, and the two names in it."""
+    (database, old), (other, new) = _split(name), _split(new_name)
+    if database.lower() != other.lower():
+        raise InvalidRequest(
+            f"{name} cannot become {new_name}: a table or a view stays in its database", code="other-database"
+        )
+    return database, old, new
 
 
 def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | TableColumns | str:

@@ -88,7 +88,7 @@ class LogConfig:
 
 
 def log_config(
-    definition: TableDefinition, *, database: str, table: str, table_id: str, location: str
+    definition: TableDefinition, *, database: str, table: str, folder: str, table_id: str, location: str
 ) -> LogConfig | None:
     """Returns the log's configuration from a table's definition; None for ``log.system = none``.
 
@@ -96,6 +96,7 @@ def log_config(
         definition: The table's columns, key and options.
         database: Name of the database.
         table: Name of the table in it.
+        folder: Name of the table's folder, which stays when the table is renamed, as the name of its topic does.
         table_id: The table's UUID.
         location: Where the table is: a path or a URL. An embedded log needs it on a local disk.
 
@@ -107,7 +108,7 @@ def log_config(
     system = options["log.system"]
     if system == "none":
         return None
-    topic = (options["log.kafka.topic"] or f"{database}.{table}.{table_id}") if system == "kafka" else None
+    topic = (options["log.kafka.topic"] or f"{database}.{folder}.{table_id}") if system == "kafka" else None
     if topic is not None and len(topic) > TOPIC_NAME_MAX:
         raise InvalidRequest(
             f"topic name {topic!r} has {len(topic)} characters, Kafka takes {TOPIC_NAME_MAX}: "

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import event, select
 
+from catalog_service.claim_rows import ClaimRows
 from catalog_service.engine import default_database_url, locks_of, migrate, open_engine
 from catalog_service.held_commits import HeldCommits
 from catalog_service.lifecycle import Lifecycle
@@ -150,7 +151,7 @@ class TestTables(ManagedTables):
                 yield log
         else:
             topic = definition.options["log.kafka.topic"]
-            yield TopicLog(self.topics, topic or f"{table.identifier}.{table.table_id}")
+            yield TopicLog(self.topics, topic or f"{table.database}.{table.folder}.{table.table_id}")
 
 
 def running_service(
@@ -167,7 +168,7 @@ def running_service(
     migrate(engine, locks)
     striker = Striker(fault)
     repository, steps = Faulty(Repository(engine), striker), Faulty(TestTables(warehouse), striker)
-    commits = HeldCommits(Repository(engine))
+    commits = HeldCommits(ClaimRows(engine))
     service = CatalogService(Lifecycle(warehouse, repository, steps, locks, AMBIENT, commits), engine)
     service.striker = striker
     OPEN.append(service)
@@ -189,6 +190,9 @@ def restarted(warehouse: str) -> tuple[CatalogService, list[str]]:
 
 KAFKA = {"log.system": "kafka", "log.kafka.bootstrap.servers": "broker:9092"}
 OPTIONS = {"embedded": {"bucket": "2"}, "kafka": {"bucket": "2", **KAFKA}, "none": {"log.system": "none"}}
+
+
+REPLACED = "id BIGINT, other STRING"
 
 
 def orders(log: str = "embedded", **changes: Any) -> CreateTable:
@@ -216,6 +220,13 @@ def act(service: CatalogService, action: str, log: str) -> None:
         service.create_table("shop", orders(log))
     elif action == "drop":
         service.drop_table("shop", "orders")
+    elif action == "stage":
+        service.create_table("shop", orders(log), staged=True)
+    elif action == "rename":
+        service.rename_table("shop", "orders", "sales")
+    elif action == "replace":
+        staged, _ = service.create_table("shop", orders(log, sql_schema=REPLACED, name="sales"), staged=True)
+        service.rename_table("shop", staged.name, "orders", replace=True)
     elif action == "drop-database":
         service.drop_database("shop", cascade=True)
     else:
@@ -241,7 +252,7 @@ def _run(warehouse: str, action: str, log: str, fault: Fault) -> None:
 
 
 def check(warehouse: str, database: str | None = None) -> list[str]:
-    """Asserts that every table is whole and that there is nothing else; returns the tables as ``db.table``."""
+    """Asserts that every table is whole and that there is nothing else; returns tables and views as ``db.table``."""
     engine = open_engine(database or default_database_url(warehouse))
     repository = Repository(engine)
     with engine.connect() as connection:
@@ -252,22 +263,24 @@ def check(warehouse: str, database: str | None = None) -> list[str]:
     assert debts == []
     topics = set()
     for row in tables:
-        topics |= _check_table(warehouse, repository.leftover(row.database, row.name))
+        if row.folder is not None:
+            topics |= _check_table(warehouse, repository.leftover(row.database, row.name))
     engine.dispose()
-    _check_folders(Path(warehouse), {row.name for row in databases}, {(t.database, t.name) for t in tables})
+    folders = {(row.database, row.folder) for row in tables if row.folder is not None}
+    _check_folders(Path(warehouse), {row.name for row in databases}, folders)
     assert _names(Path(warehouse) / TOPICS) == topics
     return sorted(f"{row.database}.{row.name}" for row in tables)
 
 
 def _check_table(warehouse: str, row: Any) -> set[str]:
-    location = f"{warehouse}/{row.database}/{row.name}"
+    location = f"{warehouse}/{row.database}/{row.folder}"
     state = FileStore.open(LocalStorage(), location, AMBIENT).state()
     assert state.table_id == row.table_id
     assert state.definition == row.definition
     system = row.definition.options["log.system"]
     assert state.log.identity.get("system", "none") == system
     if system == "kafka":
-        return {row.definition.options["log.kafka.topic"] or f"{row.database}.{row.name}.{row.table_id}"}
+        return {row.definition.options["log.kafka.topic"] or f"{row.database}.{row.folder}.{row.table_id}"}
     config = TableIdentity(row.database, row.name, row.table_id, location).log_config(row.definition)
     if config is not None:
         with open_log(config, AMBIENT) as log:

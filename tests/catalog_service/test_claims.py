@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from catalog_service.claim_rows import ClaimRows
 from catalog_service.claims import CatalogClaims
 from catalog_service.client import Catalog, CreateTable, connect
 from catalog_service.embedded import EmbeddedCatalog
@@ -129,8 +130,8 @@ def test_a_warehouse_of_before_keeps_its_store(tmp_path: Path) -> None:
 def test_of_two_that_make_a_warehouse_one_decides(tmp_path: Path) -> None:
     one, other = (EmbeddedCatalog(str(tmp_path / "w"), commits=commits) for commits in ("catalog", "store"))
     with one, other:
-        repositories = [catalog._open_service()._repository for catalog in (one, other)]
-        first, second = (HeldCommits(*pair) for pair in zip(repositories, ("catalog", "store"), strict=True))
+        rows = [ClaimRows(catalog._open_service()._engine) for catalog in (one, other)]
+        first, second = (HeldCommits(*pair) for pair in zip(rows, ("catalog", "store"), strict=True))
         first.decide()
         with pytest.raises(InvalidRequest, match="commits = catalog"):
             second.decide()

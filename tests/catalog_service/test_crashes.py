@@ -22,7 +22,8 @@ from tests.catalog_service.faults import (
 from tests.depth import sampled
 
 # Methods in the order of their calls, as the docstring of lifecycle.py draws it; `call` numbers calls of one method.
-CREATE = ("table", "check_new", "add_table", "create_log", "create_files", "set_state")
+CREATE = ("table", "has_folder", "check_new", "add_table", "create_log", "create_files", "set_state")
+RENAME = ("table", "table", "table", "leftover", "table", "rename")
 DROP = ("table", "set_state", "drop_log", "delete_files", "remove_table")
 DROP_DATABASE = (
     "mark_database_dropping",
@@ -34,6 +35,7 @@ DROP_DATABASE = (
     "remove_database",
 )
 
+_ROW_IS_ADDED = CREATE.index("add_table") + 1
 LOGS = ("embedded", "kafka")
 STEPS = [
     *(("create", log, method, 1) for log in LOGS for method in CREATE),
@@ -137,7 +139,7 @@ def test_every_step_is_listed_here(warehouse: str) -> None:
     service.close()
 
 
-@pytest.mark.parametrize("method", CREATE[3:])
+@pytest.mark.parametrize("method", CREATE[_ROW_IS_ADDED:])
 def test_another_definition_takes_the_place_of_a_dead_creation(warehouse: str, method: str) -> None:
     with_database(warehouse)
     run_and_die(warehouse, "create", "kafka", Fault(method, crash=True))
@@ -148,7 +150,7 @@ def test_another_definition_takes_the_place_of_a_dead_creation(warehouse: str, m
     assert check(warehouse) == ["shop.orders"]
 
 
-@pytest.mark.parametrize("method", CREATE[3:])
+@pytest.mark.parametrize("method", CREATE[_ROW_IS_ADDED:])
 def test_a_dead_creation_is_completed_with_its_own_id(warehouse: str, method: str) -> None:
     with_database(warehouse)
     run_and_die(warehouse, "create", "kafka", Fault(method, crash=True))
@@ -160,7 +162,7 @@ def test_a_dead_creation_is_completed_with_its_own_id(warehouse: str, method: st
     assert check(warehouse) == ["shop.orders"]
 
 
-@pytest.mark.parametrize("method", CREATE[3:])
+@pytest.mark.parametrize("method", CREATE[_ROW_IS_ADDED:])
 def test_a_dead_creation_is_no_table(warehouse: str, method: str) -> None:
     with_database(warehouse)
     run_and_die(warehouse, "create", "embedded", Fault(method, crash=True))

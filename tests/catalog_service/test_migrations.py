@@ -19,6 +19,7 @@ from catalog_service.engine import MIGRATIONS, default_database_url, downgrade, 
 from catalog_service.lease_wire import LeaseRequest
 from catalog_service.schema import LOG_DEBTS, METADATA
 from catalog_service.service import open_service
+from catalog_service.view_wire import CreateView
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.errors import Corrupt, InvalidRequest, Unsupported
 from tests.catalog_service.faults import AMBIENT
@@ -170,7 +171,7 @@ def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str,
     engine = open_engine(database)
     locks = locks_of(engine, AMBIENT)
     with writing(engine) as connection:
-        debt = {"definition": "{}", "created_at_ms": 1, "retry_at_ms": 2}
+        debt = {"definition": "{}", "created_at_ms": 1, "retry_at_ms": 2, "folder": "gone"}
         connection.execute(insert(LOG_DEBTS).values(table_id="gone", database="shop", name="gone", **debt))
     head = rows_of(engine)
     assert {name: len(rows) for name, rows in head.items()} == {
@@ -232,6 +233,25 @@ def test_a_downgrade_removes_only_what_an_older_version_cannot_read(
     service = open_service(warehouse, database)
     assert [table.name for table in service.list_tables("shop").tables] == ["orders"]
     service.close()
+
+
+def test_a_downgrade_loses_no_table_that_was_renamed(
+    database: str, warehouse: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TABLESTORE_DATABASE", database)
+    service = open_service(warehouse, database)
+    service.create_database(CreateDatabase(name="shop"))
+    service.create_table("shop", CreateTable.of("orders", "id BIGINT", options={"log.system": "none"}))
+    service.views.create("shop", CreateView(name="large", query="SELECT 1", columns="{}"))
+    service.rename_table("shop", "orders", "sales")
+    before = rows_at(database, "tables")
+    with pytest.raises(SystemExit, match=r"shop\.sales \(in orders\)"):
+        downgraded.main(["0005"])
+    assert rows_at(database, "tables") == before
+    service.rename_table("shop", "sales", "orders")
+    service.close()
+    downgraded.main(["0005"])
+    assert [row["name"] for row in rows_at(database, "tables")] == ["orders"]
 
 
 def test_a_downgrade_to_a_revision_that_is_not_there(

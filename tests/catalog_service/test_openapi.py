@@ -22,8 +22,17 @@ ROUTES = {
     "GET /api/v1/databases/{database}/tables": ({200, 400, 404}, {"database", "page_size", "page_token"}),
     "POST /api/v1/databases/{database}/tables": (
         {200, 201, 400, 404, 409, 501},
-        {"database", "if_not_exists"},
+        {"database", "if_not_exists", "staged"},
     ),
+    "POST /api/v1/databases/{database}/tables/{table}/rename": ({200, 400, 404, 409}, {"database", "table"}),
+    "GET /api/v1/databases/{database}/views": ({200, 400, 404}, {"database", "page_size", "page_token"}),
+    "POST /api/v1/databases/{database}/views": (
+        {200, 201, 400, 404, 409},
+        {"database", "if_not_exists", "or_replace"},
+    ),
+    "GET /api/v1/databases/{database}/views/{view}": ({200, 400, 404}, {"database", "view"}),
+    "DELETE /api/v1/databases/{database}/views/{view}": ({204, 400, 404}, {"database", "view", "if_exists"}),
+    "POST /api/v1/databases/{database}/views/{view}/rename": ({200, 400, 404, 409}, {"database", "view"}),
     "GET /api/v1/databases/{database}/tables/{table}": ({200, 400, 404}, {"database", "table", "snapshot"}),
     "PATCH /api/v1/databases/{database}/tables/{table}": ({200, 400, 404, 409, 501}, {"database", "table"}),
     "DELETE /api/v1/databases/{database}/tables/{table}": (

@@ -50,7 +50,9 @@ def make_config(location: str, table_id: str | None = None, **options: str) -> L
     """Returns the configuration of a keyed table's log."""
     definition = TableDefinition.of(Schema.from_arrow(COLUMNS), ["id"], options={"bucket": str(BUCKETS), **options})
     table_id = table_id or str(uuid.uuid4())
-    config = log_config(definition, database="shop", table="orders", table_id=table_id, location=location)
+    config = log_config(
+        definition, database="shop", table="orders", folder="orders", table_id=table_id, location=location
+    )
     assert config is not None
     return config
 

@@ -59,11 +59,16 @@ Deed = Callable[[Table], object]
 class _LoggedOnDisk(TableIdentity):
     """A table in a store of objects, with a log in a folder."""
 
-    folder: str = ""
+    log_folder: str = ""
 
     def log_config(self, definition: TableDefinition) -> LogConfig | None:
         return log_config(
-            definition, database=self.database, table=self.name, table_id=self.table_id, location=self.folder
+            definition,
+            database=self.database,
+            table=self.name,
+            folder=self.folder,
+            table_id=self.table_id,
+            location=self.log_folder,
         )
 
 
@@ -120,7 +125,7 @@ class World:
         self.turns = Turns()
         self.processes: dict[Any, Process] = {}
         self.history: list[str] = []
-        self.identity = _LoggedOnDisk("shop", "t", TABLE_ID, LOCATION, folder=str(folder))
+        self.identity = _LoggedOnDisk("shop", "t", TABLE_ID, LOCATION, log_folder=str(folder))
         (folder / "_delta_log").mkdir(parents=True, exist_ok=True)
         given = {"bucket": "2", "log.system": "embedded", **options}
         definition = TableDefinition.of(parse_columns("id BIGINT, v STRING", ["id"]), ["id"], (), given)

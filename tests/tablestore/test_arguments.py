@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 import catalog_service.client
 import tablestore
 from catalog_service.client import EmbeddedCatalog, HttpCatalog
+from filestore.arguments import _Names
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.life.consumers import Consumer
 from tablestore import Ingestion, KafkaTable, Normalizer, NormalizerSpec, Pace, Store, Table
@@ -304,6 +305,29 @@ def test_a_secret_is_not_shown() -> None:
         with pytest.raises(InvalidRequest) as refused:
             tablestore.connect("warehouse", **given_)  # type: ignore[arg-type]
         assert "geheim" not in refused.value.message
+
+
+def test_regression_annotations_of_a_decorated_method_are_those_of_its_own_module(folder: Path) -> None:
+    """They were looked up in the module of the decorator, where ``Sequence`` is something else."""
+    with tablestore.connect(folder / "warehouse") as store:
+        store.create_database("shop")
+        with store.staged_table("shop.t", "id BIGINT", primary_key=["id"]) as table:
+            assert isinstance(table, Table)
+            table.write([{"id": 1}])
+        with (
+            pytest.raises(InvalidRequest, match="primary_key"),
+            store.staged_table("shop.u", "id INT", primary_key="id"),
+        ):
+            pass
+        assert store.list_tables("shop") == ["t"]
+
+
+def test_regression_a_debugger_finds_no_names_that_are_not_there() -> None:
+    """A frame that evaluates an annotation said that ``__tracebackhide__`` is a class, and pytest called it."""
+    names = _Names({"a": 1})
+    assert (names["a"], names["len"], names["OnlyForTypeCheckers"].__name__) == (1, len, "OnlyForTypeCheckers")
+    with pytest.raises(KeyError):
+        names["__tracebackhide__"]
 
 
 @pytest.mark.slow

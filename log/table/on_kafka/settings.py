@@ -122,8 +122,9 @@ def tail_settings(config: LogConfig) -> dict[str, Any]:
 
 
 def topic_of(config: LogConfig) -> str:
-    """Returns the topic's name."""
-    return config.topic or f"{config.database}.{config.table}.{config.table_id}"
+    """Returns the topic's name. REQUIRES: the log is in Kafka."""
+    assert config.topic is not None, "a log in Kafka has a topic"
+    return config.topic
 
 
 def timeout_seconds(config: LogConfig) -> float:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from filestore import layout
-from filestore.errors import NotFound, Unsupported
+from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.merging import Deletes, MergeEngine
 from filestore.model.schema import Schema
@@ -21,6 +21,7 @@ from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.sql.requests import Request, checked_table, managed_table, name_of
 from tablestore.spark.sql.topics import KIND, described_topic
+from tablestore.spark.sql.views import create_view, drop_view, list_views, load_view, rename_view
 from tablestore.spark.store import SparkStore
 from tablestore.store import Store, table_defaults
 from tablestore.system.names import split_name
@@ -30,6 +31,8 @@ __all__ = ["ANSWERS", "call"]
 
 _OF_SPARK = {"provider", "owner", "external", "is_managed_location", "table_type"}
 """Properties that Spark adds to those of the statement."""
+_KEY = "primary-key"
+"""A property with the columns of the key, as in Paimon: ``CREATE TABLE … AS SELECT`` has no PRIMARY KEY in Spark."""
 _OPTION = "option."
 """Spark gives each option of ``OPTIONS (…)`` twice: with this prefix, and without."""
 
@@ -76,6 +79,15 @@ def _load_table(store: Store, request: Request) -> dict[str, Any]:
     if system is not None:
         return _described_system(table, system, version)
     return _described(table, version)
+
+
+def _load_relation(store: Store, request: Request) -> dict[str, Any]:
+    try:
+        return _load_table(store, request)
+    except NotFound as error:
+        if error.code != "is-view" or split_name(name_of(request))[1] is not None:
+            raise
+        return load_view(store, request)
 
 
 def _version(table: Table, request: Request) -> int | None:
@@ -151,25 +163,59 @@ def _described_system(table: Table, system: str, version: int | None) -> dict[st
 
 
 def _create_table(store: Store, request: Request) -> dict[str, Any]:
+    return _described_any(store.create_table(name_of(request), **_definition(request)))
+
+
+def _stage_table(store: Store, request: Request) -> dict[str, Any]:
+    staged = store.stage_table(name_of(request), **_definition(request))
+    return _described_any(staged) | {"staged": staged.identifier.partition(".")[2]}
+
+
+def _publish_table(store: Store, request: Request) -> None:
+    staged = f"{request['database']}.{request['staged']}"
+    store.publish_table(staged, name_of(request), replace=request["replace"])
+
+
+def _described_any(table: Table | KafkaTable) -> dict[str, Any]:
+    return described_topic(table) if isinstance(table, KafkaTable) else _described(table)
+
+
+def _definition(request: Request) -> dict[str, Any]:
+    """What `Store.create_table` takes, from the parts of a statement.
+
+    Raises:
+        InvalidRequest: ``key-twice``.
+        Unsupported: ``table-location``, ``provider``.
+    """
     properties = dict(request["properties"])
     if "location" in properties:
         raise Unsupported("a managed table is where its warehouse is: leave LOCATION out", code="table-location")
     provider = properties.get("provider", "tablestore")
-    if provider not in ("tablestore", "delta"):
+    if provider not in ("tablestore", "delta", request["default_source"]):
         raise Unsupported(f"tables of this catalog are Delta tables: leave USING {provider} out", code="provider")
     comment = properties.pop("comment", None)
+    key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
     given = {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
     options = given if CONNECTOR in given else table_defaults(request["defaults"]) | given
-    made = store.create_table(
-        name_of(request),
-        schema_from_spark(request["schema"]) if written is None else written,
-        primary_key=request["primary_key"],
-        partition_by=request["partition_by"],
-        options=options,
-        comment=comment,
-    )
-    return described_topic(made) if isinstance(made, KafkaTable) else _described(made)
+    return {
+        "schema": schema_from_spark(request["schema"]) if written is None else written,
+        "primary_key": key,
+        "partition_by": request["partition_by"],
+        "options": options,
+        "comment": comment,
+    }
+
+
+def _primary_key(columns: list[str], named: str | None) -> list[str]:
+    if named is None:
+        return columns
+    if columns:
+        raise InvalidRequest(
+            f"the statement has PRIMARY KEY ({', '.join(columns)}) and the property {_KEY!r}: leave one of them out",
+            code="key-twice",
+        )
+    return [column.strip() for column in named.split(",")]
 
 
 def _alter_table(store: Store, request: Request) -> dict[str, Any]:
@@ -193,11 +239,7 @@ def _drop_table(store: Store, request: Request) -> bool:
 
 
 def _rename_table(store: Store, request: Request) -> None:
-    raise Unsupported(
-        f"tables keep their names: {name_of(request)} cannot be renamed. CREATE TABLE … AS SELECT makes a copy with "
-        "another name",
-        code="rename-table",
-    )
+    store.rename_table(name_of(request), f"{request['new_database']}.{request['new_table']}")
 
 
 def _truncate(store: Store, request: Request) -> None:
@@ -250,11 +292,19 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "create_database": _create_database,
     "drop_database": _drop_database,
     "list_tables": _list_tables,
+    "load_relation": _load_relation,
     "load_table": _load_table,
     "create_table": _create_table,
     "alter_table": _alter_table,
     "drop_table": _drop_table,
+    "stage_table": _stage_table,
+    "publish_table": _publish_table,
     "rename_table": _rename_table,
+    "list_views": list_views,
+    "load_view": load_view,
+    "create_view": create_view,
+    "drop_view": drop_view,
+    "rename_view": rename_view,
     "truncate": _truncate,
     "list_partitions": _list_partitions,
     "drop_partition": _drop_partition,

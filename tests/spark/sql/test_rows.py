@@ -449,19 +449,6 @@ def test_pending_runs_that_others_fold_are_a_conflict(
     assert sql("SELECT v FROM lake.shop.mor ORDER BY id") == [(10,), (2,)]
 
 
-def test_a_table_is_not_replaced_by_what_reads_it(session: SparkSession, sql: Sql, orders: Table) -> None:
-    for replace in (
-        lambda: session.table("lake.shop.orders").write.mode("overwrite").saveAsTable("lake.shop.orders"),
-        lambda: session.table("lake.shop.orders").writeTo("lake.shop.orders").createOrReplace(),
-        lambda: sql("CREATE OR REPLACE TABLE lake.shop.orders AS SELECT 1 AS a"),
-        lambda: sql("CREATE OR REPLACE TABLE lake.shop.orders (a INT)"),
-        lambda: sql("REPLACE TABLE lake.shop.orders (a INT)"),
-    ):
-        with pytest.raises(AnalysisException, match="replace-table"):
-            replace()
-    assert len(everything(sql)) == 3
-
-
 def test_options_that_would_do_nothing_are_refused(session: SparkSession, sql: Sql, orders: Table) -> None:
     rows = session.table("lake.shop.orders")
     with pytest.raises(AnalysisException, match="unknown-option"):

@@ -6,6 +6,7 @@ import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchViewException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -28,6 +29,8 @@ final class Refusals {
     switch (code) {
       case "table-not-found":
         return sneaky(new NoSuchTableException(Identifier.of(new String[] {database}, table)));
+      case "view-not-found":
+        return sneaky(new NoSuchViewException(Identifier.of(new String[] {database}, table)));
       case "table-exists":
         return sneaky(new TableAlreadyExistsException(Identifier.of(new String[] {database}, table)));
       case "database-not-found":

@@ -6,7 +6,6 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.ProjectingInternalRow;
-import org.apache.spark.sql.catalyst.analysis.ResolvedIdentifier;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -27,8 +26,6 @@ import org.apache.spark.sql.catalyst.plans.logical.OverwriteByExpression;
 import org.apache.spark.sql.catalyst.plans.logical.OverwritePartitionsDynamic;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.ReplaceData;
-import org.apache.spark.sql.catalyst.plans.logical.ReplaceTable;
-import org.apache.spark.sql.catalyst.plans.logical.ReplaceTableAsSelect;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
@@ -88,7 +85,6 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       LogicalPlan query = pinned(write.query(), table, options);
       return query == write.query() ? write : append(relation, query, options);
     }
-    refuseReplacement(plan);
     if (plan instanceof OverwriteByExpression write
         && write.table() instanceof DataSourceV2Relation relation
         && relation.table() instanceof TablestoreTable table
@@ -96,20 +92,6 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
       return overwrite(write, table);
     }
     return (LogicalPlan) plan.mapChildren(child -> apply((LogicalPlan) child));
-  }
-
-  /** Spark would drop the table before it reads the rows of the new one, and that drops its log, tags and key, too. */
-  private static void refuseReplacement(LogicalPlan plan) {
-    LogicalPlan name =
-        plan instanceof ReplaceTableAsSelect replaced
-            ? replaced.name()
-            : plan instanceof ReplaceTable replaced ? replaced.name() : null;
-    if (name instanceof ResolvedIdentifier target && target.catalog() instanceof TablestoreCatalog) {
-      throw Refusals.plain(
-          "replace-table",
-          target.identifier() + " cannot be replaced as a whole: INSERT OVERWRITE replaces its rows, ALTER TABLE changes "
-              + "its columns, and DROP TABLE with CREATE TABLE makes another one");
-    }
   }
 
   private LogicalPlan upsert(Changes changes, DataSourceV2Relation relation, TablestoreTable table) {

@@ -17,12 +17,16 @@ import org.apache.spark.sql.connector.catalog.ChangelogContext;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
+import org.apache.spark.sql.connector.catalog.Relation;
+import org.apache.spark.sql.connector.catalog.RelationCatalog;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableInfo;
+import org.apache.spark.sql.connector.catalog.View;
 import org.apache.spark.sql.connector.catalog.constraints.Constraint;
 import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
@@ -32,8 +36,9 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** The databases and tables of a table store, for {@code spark.sql.catalog.<name>}. Python decides; this asks. */
-public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces, ProcedureCatalog {
+/** The databases, tables and views of a table store, for {@code spark.sql.catalog.<name>}. Python decides; this asks. */
+public final class TablestoreCatalog
+    implements RelationCatalog, StagingTableCatalog, SupportsNamespaces, ProcedureCatalog {
   private static final String PROCEDURES = "sys";
 
   /** The prefix of a session's default options of tables (FLIP-188). */
@@ -103,15 +108,68 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
 
   @Override
   public Identifier[] listTables(String[] namespace) {
+    return listed("list_tables", namespace);
+  }
+
+  @Override
+  public Identifier[] listViews(String[] namespace) {
+    return listed("list_views", namespace);
+  }
+
+  private Identifier[] listed(String operation, String[] namespace) {
     List<Identifier> found = new ArrayList<>();
-    JsonNode names = PythonSide.ask(place.request("list_tables").put("database", one(namespace)));
+    JsonNode names = PythonSide.ask(place.request(operation).put("database", one(namespace)));
     names.forEach(name -> found.add(Identifier.of(namespace, name.asText())));
     return found.toArray(new Identifier[0]);
   }
 
   @Override
+  public Relation loadRelation(Identifier ident) {
+    JsonNode found = PythonSide.ask(request("load_relation", ident));
+    return found.has("query")
+        ? Views.of(found, place)
+        : TablestoreTable.of(place, one(ident.namespace()), ident.name(), found);
+  }
+
+  @Override
   public Table loadTable(Identifier ident) {
     return loaded(ident, request("load_table", ident));
+  }
+
+  @Override
+  public View loadView(Identifier ident) {
+    return Views.of(PythonSide.ask(request("load_view", ident)), place);
+  }
+
+  @Override
+  public View createView(Identifier ident, View view) {
+    return stored(ident, view, false);
+  }
+
+  @Override
+  public View replaceView(Identifier ident, View view) {
+    return stored(ident, view, true);
+  }
+
+  @Override
+  public View createOrReplaceView(Identifier ident, View view) {
+    return stored(ident, view, true);
+  }
+
+  private View stored(Identifier ident, View view, boolean replaces) {
+    ObjectNode request = request("create_view", ident).put("replace", replaces);
+    Views.describe(view, place, request);
+    return Views.of(PythonSide.ask(request), place);
+  }
+
+  @Override
+  public boolean dropView(Identifier ident) {
+    return PythonSide.ask(request("drop_view", ident)).asBoolean();
+  }
+
+  @Override
+  public void renameView(Identifier from, Identifier to) {
+    renamed("rename_view", from, to);
   }
 
   @Override
@@ -133,7 +191,28 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
 
   @Override
   public Table createTable(Identifier ident, TableInfo info) {
-    return created(ident, info.schema(), info.partitions(), info.constraints(), info.properties());
+    return loaded(ident, creation("create_table", ident, info));
+  }
+
+  @Override
+  public StagedTable stageCreate(Identifier ident, TableInfo info) {
+    return staged(ident, info, false);
+  }
+
+  @Override
+  public StagedTable stageReplace(Identifier ident, TableInfo info) {
+    loadTable(ident); // which refuses a name that is not there
+    return staged(ident, info, true);
+  }
+
+  @Override
+  public StagedTable stageCreateOrReplace(Identifier ident, TableInfo info) {
+    return staged(ident, info, true);
+  }
+
+  private StagedTable staged(Identifier ident, TableInfo info, boolean replaces) {
+    JsonNode found = PythonSide.ask(creation("stage_table", ident, info));
+    return StagedTablestoreTable.of(place, one(ident.namespace()), ident.name(), replaces, found);
   }
 
   /** {@code CREATE TABLE LIKE}: columns, key, partitions and options of another table, without its rows. */
@@ -149,16 +228,22 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
     }
     properties.putAll(info.properties());
     StructType schema = CatalogV2Util.v2ColumnsToStructType(source.columns());
-    return created(ident, schema, source.partitioning(), source.constraints(), properties);
+    return loaded(
+        ident, creation("create_table", ident, schema, source.partitioning(), source.constraints(), properties));
   }
 
-  private Table created(
+  private ObjectNode creation(String operation, Identifier ident, TableInfo info) {
+    return creation(operation, ident, info.schema(), info.partitions(), info.constraints(), info.properties());
+  }
+
+  private ObjectNode creation(
+      String operation,
       Identifier ident,
       StructType schema,
       Transform[] partitioning,
       Constraint[] constraints,
       Map<String, String> properties) {
-    ObjectNode request = request("create_table", ident);
+    ObjectNode request = request(operation, ident);
     request.put("schema", schema.json());
     ArrayNode partitions = request.putArray("partition_by");
     for (Transform transform : partitioning) {
@@ -171,13 +256,15 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
       }
     }
     put(request.putObject("properties"), properties);
+    // saveAsTable says that a table shall have it, as if the user had
+    request.put("default_source", SparkSession.active().conf().get("spark.sql.sources.default"));
     ObjectNode defaults = request.putObject("defaults");
     for (var setting : CollectionConverters.asJava(SparkSession.active().conf().getAll()).entrySet()) {
       if (setting.getKey().startsWith(DEFAULT)) {
         defaults.put(setting.getKey(), setting.getValue());
       }
     }
-    return loaded(ident, request);
+    return request;
   }
 
   @Override
@@ -202,8 +289,18 @@ public final class TablestoreCatalog implements TableCatalog, SupportsNamespaces
 
   @Override
   public void renameTable(Identifier from, Identifier to) {
-    ObjectNode request = request("rename_table", from);
-    PythonSide.ask(request.put("new_database", one(to.namespace())).put("new_table", to.name()));
+    renamed("rename_table", from, to);
+  }
+
+  private void renamed(String operation, Identifier from, Identifier to) {
+    String[] namespace = to.namespace();
+    if (namespace.length == 0) {
+      namespace = from.namespace(); // ALTER TABLE a.b RENAME TO c
+    } else if (namespace.length == 2 && namespace[0].equals(place.catalog())) {
+      namespace = new String[] {namespace[1]}; // Spark hands the new name over as it is written
+    }
+    ObjectNode request = request(operation, from);
+    PythonSide.ask(request.put("new_database", one(namespace)).put("new_table", to.name()));
   }
 
   @Override

@@ -41,7 +41,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Where a statement reads it, {@link NativeReads} puts Delta's own relation in its place, so it has no scan. Where
  * a statement writes it, the rows go to Python as a DataFrame.
  */
-final class TablestoreTable
+class TablestoreTable
     implements SupportsRead,
         SupportsWrite,
         SupportsRowLevelOperations,
@@ -57,7 +57,7 @@ final class TablestoreTable
   private final JsonNode description;
   private final StructType schema;
 
-  private TablestoreTable(Place place, String database, String table, JsonNode description, StructType schema) {
+  TablestoreTable(Place place, String database, String table, JsonNode description, StructType schema) {
     this.place = place;
     this.database = database;
     this.table = table;
@@ -74,8 +74,11 @@ final class TablestoreTable
    *     version; and {@code plain}, whether Delta's relation of the location has all rows
    */
   static TablestoreTable of(Place place, String database, String table, JsonNode description) {
-    StructType schema = (StructType) DataType.fromJson(description.get("schema").asText());
-    return new TablestoreTable(place, database, table, description, schema);
+    return new TablestoreTable(place, database, table, description, schemaOf(description));
+  }
+
+  static StructType schemaOf(JsonNode description) {
+    return (StructType) DataType.fromJson(description.get("schema").asText());
   }
 
   /** Returns this table as the target of rows that say what each of them does. */
