@@ -1,4 +1,4 @@
-"""Which files a query of Spark reads of a version, where its Parquet files are all there is to the version.
+"""Which files a query of Spark reads of a version, where Parquet files and deletion vectors are all there is to it.
 
 ``PlainScans.java`` asks, each time that a query is planned. Delta's planning would find the same files by Spark jobs.
 """
@@ -76,7 +76,9 @@ def handled(request: Mapping[str, Any]) -> Any:
 
 
 def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, int]:
-    """Says which version a query reads; nothing if its Parquet files are not all there is to it.
+    """Says which version a query reads, its bytes, and whether files have deletion vectors.
+
+    Nothing if there is more to the version than its Parquet files and vectors.
 
     Args:
         files: The table.
@@ -90,7 +92,11 @@ def plain_version(files: FileStore, planned: int, *, pinned: bool) -> dict[str, 
         return {}  # such as an expired version: Delta says what is wrong
     if not _is_plain(state) or state.definition.schema != known.definition.schema:
         return {}
-    return {"version": state.version, "bytes": sum(file.size for file in state.files.values())}
+    return {
+        "version": state.version,
+        "bytes": sum(file.size for file in state.files.values()),
+        "vectors": any(file.vector is not None for file in state.files.values()),
+    }
 
 
 def _state(files: FileStore, version: int) -> TableState:
@@ -106,12 +112,8 @@ def _state(files: FileStore, version: int) -> TableState:
 
 
 def _is_plain(state: TableState) -> bool:
-    """Whether Parquet's own reader returns the version's rows. Pure."""
-    return (
-        not state.definition.features
-        and not state.pending()
-        and all(file.vector is None for file in state.files.values())
-    )
+    """Whether the version's rows are those of its Parquet files without those in its vectors. Pure."""
+    return not state.definition.features and not state.pending()
 
 
 def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -123,7 +125,8 @@ def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str
         conditions: ``column``, ``operator`` and ``values``, as texts in UTC; a wanted row fulfils all of them.
 
     Returns:
-        For each partition ``values``, as Delta writes them, and ``files`` with path, bytes and time in milliseconds.
+        For each partition ``values``, as Delta writes them, and ``files`` with path, bytes, time in milliseconds, and
+        the descriptor of the vector, if there is one.
     """
     state = _state(files, version)
     parts = [part for part in (_expression(c, state.definition.schema) for c in conditions) if part is not None]
@@ -134,10 +137,15 @@ def plain_files(files: FileStore, version: int, conditions: Sequence[Mapping[str
     return [
         {
             "values": [value for _, value in partition],
-            "files": [[file.path, file.size, file.modified_ms] for file in listed],
+            "files": [_described(file) for file in listed],
         }
         for partition, listed in by_partition.items()
     ]
+
+
+def _described(file: DataFile) -> list[Any]:
+    described = [file.path, file.size, file.modified_ms]
+    return described if file.vector is None else [*described, file.vector.to_action()]
 
 
 def _expression(condition: Mapping[str, Any], schema: Schema) -> pl.Expr | None:

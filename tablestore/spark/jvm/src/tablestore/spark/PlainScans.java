@@ -22,11 +22,12 @@ import scala.Option;
 import scala.collection.Seq;
 
 /**
- * Scans a version's Parquet files without Delta's planning, where they are all there is to the version.
+ * Scans a version's files without Delta's planning.
  *
  * <p>Delta finds the files of a query by jobs of Spark, which for a small query take longer than the query. Python has
- * them in memory. A version with deletion vectors, column mapping or widened types is left to Delta. The rule runs each time that a query is optimized, so that a
- * DataFrame that is used again reads the newest version, as Delta's own does.
+ * them in memory. A version without deletion vectors is read as plain Parquet, one with vectors by Delta's Parquet
+ * format; one with column mapping or widened types is left to Delta. The rule runs each time that a query is optimized,
+ * so that a DataFrame that is used again reads the newest version, as Delta's own does.
  */
 public final class PlainScans extends Rule<LogicalPlan> {
   private static final String DELTA = "org.apache.spark.sql.delta.files.TahoeLogFileIndex";
@@ -87,10 +88,13 @@ public final class PlainScans extends Rule<LogicalPlan> {
       return relation;
     }
     JsonNode answer = answer(known, delta);
-    if (!answer.has("version")) {
+    if (!answer.has("version") || (answer.get("vectors").asBoolean() && !VectorScans.areUsual(session))) {
       return relation;
     }
     FileIndex files = new VersionFiles(known, location, answer, delta.partitionSchema());
+    if (answer.get("vectors").asBoolean()) {
+      return VectorScans.plan(relation, files, session);
+    }
     HadoopFsRelation plain =
         new HadoopFsRelation(
             files,

@@ -17,6 +17,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.types.StructType;
+import scala.collection.immutable.Map;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -114,11 +115,17 @@ final class VersionFiles implements FileIndex {
     for (JsonNode partition : PythonSide.ask(request)) {
       List<FileStatusWithMetadata> files = new ArrayList<>();
       for (JsonNode file : partition.get("files")) {
-        files.add(new FileStatusWithMetadata(status(file), Map$.MODULE$.<String, Object>empty()));
+        files.add(new FileStatusWithMetadata(status(file), metadata(file)));
       }
       found.add(new PartitionDirectory(Values.row(partition.get("values"), partitionSchema), seq(files)));
     }
     return found;
+  }
+
+  private static Map<String, Object> metadata(JsonNode file) {
+    return file.has(3)
+        ? Map$.MODULE$.from(CollectionConverters.asScala(VectorScans.metadata(file.get(3))))
+        : Map$.MODULE$.<String, Object>empty();
   }
 
   private FileStatus status(JsonNode file) {
