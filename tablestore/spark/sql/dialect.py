@@ -7,6 +7,7 @@
     INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
     DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
+    SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
 A statement about a table of another catalog stays as it is.
 """
@@ -54,6 +55,7 @@ def rewritten(statement: str, names: Names) -> str:
         Unsupported: a clause that is understood and cannot be done.
     """
     try:
+        statement = _table_changes(statement, names)
         tokens = sqlglot.tokenize(statement, dialect="spark")
     except TokenError:
         return statement  # Spark says what is wrong with it
@@ -86,6 +88,46 @@ def _system_tables(statement: str) -> str:
         parts += [statement[done : table.start], f"`{table.text}${system.text}`"]
         done = system.end + 1
     return "".join([*parts, statement[done:]])
+
+
+def _table_changes(statement: str, names: Names) -> str:
+    """Writes each call of Delta's function with a table of ours as Spark's own clause."""
+    tokens = sqlglot.tokenize(statement, dialect="spark")
+    parts: list[str] = []
+    done = 0
+    for number, token in enumerate(tokens[:-1]):
+        if token.text.upper() != "TABLE_CHANGES" or tokens[number + 1].text != "(":
+            continue
+        close = next((i for i in range(number + 2, len(tokens)) if tokens[i].token_type is TokenType.R_PAREN), None)
+        found = None if close is None else _changes(tokens[number + 2 : close], names)
+        if found is not None and close is not None:
+            parts += [statement[done : token.start], found]
+            done = tokens[close].end + 1
+    return "".join([*parts, statement[done:]])
+
+
+def _changes(arguments: Sequence[Token], names: Names) -> str | None:
+    """The clause for ``name, start[, end]``; None if these are no literals, or the table is not one of ours."""
+    given, commas = arguments[::2], arguments[1::2]
+    if (
+        len(given) not in (2, 3)
+        or len(commas) != len(given) - 1
+        or any(c.token_type is not TokenType.COMMA for c in commas)
+    ):
+        return None
+    words = sqlglot.tokenize(given[0].text, dialect="spark") if given[0].token_type is TokenType.STRING else []
+    table = _table(words, 0, names) if words else None
+    kinds = {token.token_type for token in given[1:]}
+    if table is None or table.end != len(words) or not kinds <= {TokenType.NUMBER, TokenType.STRING}:
+        return None
+    if len(kinds) > 1:
+        raise Unsupported(
+            f"table_changes of {table.name} takes two versions or two times, and not one of each", code="bad-versions"
+        )
+    is_version = kinds == {TokenType.NUMBER}
+    bounds = [f"VERSION {t.text}" if is_version else f"TIMESTAMP {_literal(t.text)}" for t in given[1:]]
+    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (table.catalog, *table.name.split(".")))
+    return f"{quoted} CHANGES FROM {' TO '.join(bounds)}"
 
 
 def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:

@@ -36,6 +36,17 @@ def read(store: SparkStore, request: Request) -> DataFrame:
     return store.read(name_of(request), None if newest else request["version"])
 
 
+def read_fresh(store: SparkStore, request: Request) -> DataFrame:
+    """Reads the newest version of a table with what an eventual log has beyond it."""
+    name, system = split_name(name_of(request))
+    if system is not None or isinstance(same_table(store.store, request), KafkaTable):
+        raise Unsupported(
+            f"{name_of(request)} has no log beyond its rows, so its reads have no option fresh: leave it out",
+            code="unknown-option",
+        )
+    return store.read(name, fresh=True)
+
+
 def changes(store: SparkStore, request: Request) -> DataFrame:
     """Reads the changes of versions of a table."""
     checked_table(store.store, request)
@@ -137,6 +148,7 @@ def _refuse_overwrite(request: Request) -> None:
 
 READS: Mapping[str, Callable[[SparkStore, Request], DataFrame]] = {
     "read": read,
+    "read_fresh": read_fresh,
     "read_stream": read_stream,
     "changes": changes,
 }

@@ -106,6 +106,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "table_id": table.opened.identity.table_id,
         "location": table.location,
         "version": state.version,
+        "named": version is not None,
         # Delta's relation of the newest version may lack runs that others add later
         "pinned": version is not None or definition.merges_on_read,
         "plain": not state.pending(),

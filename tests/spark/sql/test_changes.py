@@ -36,6 +36,7 @@ def test_the_changes_of_versions(sql: Sql, orders: str) -> None:
     found = sql(f"SELECT {columns} FROM lake.shop.orders CHANGES FROM VERSION 2 TO VERSION 3")
     assert found == CHANGED[orders]
     assert sql(f"SELECT {columns} FROM lake.shop.orders CHANGES FROM VERSION 3") == CHANGED[orders][:1]
+    assert sql(f"SELECT {columns} FROM table_changes('lake.shop.orders', 2, 3) c") == CHANGED[orders]
     assert len(sql("SELECT * FROM lake.shop.orders CHANGES FROM VERSION 1 TO VERSION 1")) == 2
     assert sql("SELECT count(_commit_timestamp) FROM lake.shop.orders CHANGES FROM VERSION 1 WHERE id = 2") == [(1,)]
 

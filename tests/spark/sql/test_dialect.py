@@ -21,6 +21,15 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "SELECT 't$files', `t$files` FROM a$snapshots, b$tags",
             "SELECT 't$files', `t$files` FROM `a$snapshots`, `b$tags`",
         ),
+        (
+            "SELECT * FROM table_changes('lake.shop.t', 2, 5) c JOIN TABLE_CHANGES ( 'lake.s.`u`' , '2026-01-01' ) d",
+            "SELECT * FROM `lake`.`shop`.`t` CHANGES FROM VERSION 2 TO VERSION 5 c "
+            "JOIN `lake`.`s`.`u` CHANGES FROM TIMESTAMP '2026-01-01' d",
+        ),
+        ("SELECT * FROM table_changes('other.t', 2)", "SELECT * FROM table_changes('other.t', 2)"),
+        ("SELECT * FROM table_changes(x, 2)", "SELECT * FROM table_changes(x, 2)"),
+        ("SELECT * FROM table_changes('lake.s.t', 2 + 1)", "SELECT * FROM table_changes('lake.s.t', 2 + 1)"),
+        ("SELECT table_changes FROM t", "SELECT table_changes FROM t"),
         ("SELECT * FROM events_${env}, t$x1", "SELECT * FROM events_${env}, `t$x1`"),
         ("ALTER TABLE lake.s.t RENAME COLUMN note TO compact", "ALTER TABLE lake.s.t RENAME COLUMN note TO compact"),
         ("ALTER TABLE lake.s.t SET TBLPROPERTIES ('compact')", "ALTER TABLE lake.s.t SET TBLPROPERTIES ('compact')"),
@@ -104,3 +113,8 @@ WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "CO
 def test_what_it_does_not_know_stays(verb: str, parts: list[str]) -> None:
     statement = f"{verb} {' '.join(parts)}"
     assert rewritten(statement, ELSEWHERE) == statement
+
+
+def test_the_bounds_of_changes_are_of_one_kind() -> None:
+    with pytest.raises(Unsupported, match="two versions or two times"):
+        rewritten("SELECT * FROM table_changes('lake.shop.t', 2, '2026-01-01')", ELSEWHERE)

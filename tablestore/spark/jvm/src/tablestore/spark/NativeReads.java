@@ -35,6 +35,9 @@ final class NativeReads extends Rule<LogicalPlan> {
   /** Spark itself reads these, as what VERSION AS OF says. */
   private static final Set<String> TIME_TRAVEL = Set.of("versionasof", "timestampasof");
 
+  /** Whether a read shows what an eventual log has beyond the newest version. */
+  private static final String FRESH = "fresh";
+
   private final SparkSession session;
 
   NativeReads(SparkSession session) {
@@ -99,9 +102,15 @@ final class NativeReads extends Rule<LogicalPlan> {
   private LogicalPlan read(
       DataSourceV2Relation relation, TablestoreTable table, boolean pinned, Set<ExprId> lost) {
     for (String option : relation.options().keySet()) {
-      if (!TIME_TRAVEL.contains(option)) {
-        throw Refusals.plain("unknown-option", "a read of a table has no option " + option);
+      if (!TIME_TRAVEL.contains(option) && !option.equals(FRESH)) {
+        throw Refusals.plain("unknown-option", "a read of a table has no option " + option + "; it has " + FRESH);
       }
+    }
+    if (relation.options().getBoolean(FRESH, false)) {
+      if (table.isNamedVersion()) {
+        throw Refusals.plain("bad-time-travel", "a read of one version cannot be fresh: leave one of the two out");
+      }
+      return named(PythonReads.fresh(table, session), relation.output(), hidden(relation));
     }
     if (!table.isPlain()) {
       return named(PythonReads.plan(table, session), relation.output(), hidden(relation));

@@ -16,6 +16,11 @@ final class PythonReads {
     return analyzed(request, session);
   }
 
+  /** Returns the plan of the newest version with what an eventual log has beyond it. */
+  static LogicalPlan fresh(TablestoreTable table, SparkSession session) {
+    return analyzed(table.request("read_fresh"), session);
+  }
+
   /**
    * Returns the plan of the table's changes as a stream.
    *

@@ -21,7 +21,7 @@ import scala.jdk.javaapi.CollectionConverters;
 final class StatementParser implements ParserInterface {
   /** What such a statement contains, so that Python is not asked for each of the others. */
   private static final Pattern MAYBE =
-      Pattern.compile("\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA)\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b", Pattern.CASE_INSENSITIVE);
+      Pattern.compile("\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA|TABLE_CHANGES)\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b", Pattern.CASE_INSENSITIVE);
 
   private static final String SETTING = "spark.sql.catalog.";
 

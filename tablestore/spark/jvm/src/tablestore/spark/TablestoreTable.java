@@ -102,6 +102,11 @@ class TablestoreTable
     return description.get("pinned").asBoolean();
   }
 
+  /** Returns whether the statement has named this version. */
+  boolean isNamedVersion() {
+    return description.path("named").asBoolean();
+  }
+
   boolean isPlain() {
     return description.get("plain").asBoolean();
   }
