@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Schema
+from tablestore import Store
 from tablestore.spark.batch.writing import each_once
 from tests.spark.sql.conftest import Sql
 
@@ -106,3 +107,26 @@ def test_repeated_keys_are_found_at_the_seams_of_batches(batches: list[list[int]
 def test_keys_that_are_there_once_are_left_as_they_are() -> None:
     rows = [pa.record_batch({"id": pa.array(ids, pa.int64())}) for ids in ([], [1, 2], [3], [4, 9])]
     assert [batch.to_pydict()["id"] for batch in each_once(rows, DEFINITION)] == [[1, 2], [3], [4, 9]]
+
+
+def test_columns_are_added_by_a_merge_and_an_insert_that_say_so(sql: Sql, store: Store) -> None:
+    sql("CREATE TABLE lake.shop.e (id BIGINT, n INT, PRIMARY KEY (id))")
+    sql("INSERT INTO lake.shop.e VALUES (1, 1), (2, 2)")
+    source = "(SELECT * FROM VALUES (1L, 10, 'x'), (3L, 30, 'y') AS s(id, n, extra))"
+    merge = (
+        f"INTO lake.shop.e t USING {source} s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    sql(f"MERGE {merge}")  # without the words a column that the table lacks is left out, as Spark does
+    assert sql("SELECT * FROM lake.shop.e") == [(1, 10), (2, 2), (3, 30)]
+    sql(f"MERGE WITH SCHEMA EVOLUTION {merge}")
+    assert sql("SELECT * FROM lake.shop.e") == [(1, 10, "x"), (2, 2, None), (3, 30, "y")]
+    sql("INSERT WITH SCHEMA EVOLUTION INTO lake.shop.e BY NAME SELECT 4L AS id, 40 AS n, 'z' AS extra, 7L AS more")
+    assert (4, 40, "z", 7) in sql("SELECT * FROM lake.shop.e")
+    with pytest.raises(AnalysisException, match="FAILED_EVOLUTION"):
+        sql(
+            "MERGE WITH SCHEMA EVOLUTION INTO lake.shop.e t USING (SELECT 'a' AS id, 5 AS n) s ON t.n = s.n "
+            "WHEN MATCHED THEN UPDATE SET *"
+        )
+    assert store.managed_table("shop.e").schema.names == ["id", "n", "extra", "more"]
+    assert store.managed_table("shop.e").examine().problems == ()

@@ -213,7 +213,8 @@ class TablestoreTable
         TableCapability.STREAMING_WRITE,
         TableCapability.TRUNCATE,
         TableCapability.OVERWRITE_BY_FILTER,
-        TableCapability.OVERWRITE_DYNAMIC);
+        TableCapability.OVERWRITE_DYNAMIC,
+        TableCapability.AUTOMATIC_SCHEMA_EVOLUTION);
   }
 
   @Override
