@@ -3,11 +3,12 @@
     app        the commands and their order; how errors end a command
     arguments  options that several commands share          opening   opens a store or a table by these options
     output     prints lines, tables, JSON, errors           text      formats rows as lines (imports Arrow and polars)
-    start      serve, demo                                  catalog   databases, tables, create, drop
+    start      serve, demo                                  catalog   databases, tables, views, create, rename, drop
     describe   describe, snapshots                          rows      scan, get, write
     follow     follow                                       care      doctor, compact
     ingest     ingest                                       alter     alter
     show       show                                         partitions  list, drop, expire
+    sql        sql                                      prompt   its prompt: history, completion, commands
     settings   parses NAME=VALUE
     files      reads rows for write (imports Arrow and polars)
     life       tags, tag, rollback, consumers, maintain, expire, orphans

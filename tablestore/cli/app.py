@@ -24,6 +24,7 @@ from tablestore.cli import (
     rows,
     show,
     spark,
+    sql,
     start,
 )
 from tablestore.cli.output import complain
@@ -87,14 +88,23 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
     "Databases and tables": {
         "databases": catalog.databases,
         "tables": catalog.tables,
+        "views": catalog.views,
         "create": catalog.create,
+        "rename": catalog.rename,
         "drop": catalog.drop,
         "alter": alter.alter,
         "describe": describe.describe,
         "snapshots": describe.snapshots,
         "show": show.show,
     },
-    "Rows": {"scan": rows.scan, "get": rows.get, "write": rows.write, "follow": follow.follow, "ingest": ingest.ingest},
+    "Rows": {
+        "sql": sql.sql,
+        "scan": rows.scan,
+        "get": rows.get,
+        "write": rows.write,
+        "follow": follow.follow,
+        "ingest": ingest.ingest,
+    },
     "Versions": {
         "tags": life.tags,
         "tag": life.tag,

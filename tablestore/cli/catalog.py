@@ -1,4 +1,4 @@
-"""The commands ``databases``, ``tables``, ``create`` and ``drop``."""
+"""The commands ``databases``, ``tables``, ``views``, ``create``, ``rename`` and ``drop``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from filestore.errors import InvalidRequest
+from filestore.errors import InvalidRequest, NotFound
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Defaults, Format, OutputFormat, Token
 from tablestore.cli.opening import open_catalog, open_store
 from tablestore.cli.output import confirm, note, print_json, print_lines
@@ -14,9 +14,10 @@ from tablestore.cli.settings import defaults_of, options_of
 
 if TYPE_CHECKING:
     from tablestore.kafka_table import KafkaTable
+    from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["create", "databases", "drop", "names_of", "tables"]
+__all__ = ["create", "databases", "drop", "names_of", "rename", "tables", "views"]
 
 _Name = Annotated[str, typer.Argument(metavar="DB[.TABLE]", help="A database, or a table with its database.")]
 
@@ -37,6 +38,40 @@ def tables(
     with open_catalog(catalog, token) as opened:
         wanted = opened.list_databases() if database is None else [database]
         _print_names([f"{d}.{table}" for d in wanted for table in opened.list_tables(d)], output)
+
+
+def views(
+    database: Annotated[str | None, typer.Argument(metavar="DB", help="Only the views of this database.")] = None,
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+    output: OutputFormat = Format.TABLE,
+) -> None:
+    """List the views, as DB.VIEW. SQL creates them: [dim]tablestore sql "CREATE VIEW …"[/dim]."""
+    with open_catalog(catalog, token) as opened:
+        wanted = opened.list_databases() if database is None else [database]
+        _print_names([f"{d}.{view}" for d in wanted for view in opened.list_views(d)], output)
+
+
+def rename(
+    name: Annotated[str, typer.Argument(metavar="DB.NAME", help="A table or a view, with its database.")],
+    new_name: Annotated[str, typer.Argument(metavar="NEW", help="The new name, in the same database.")],
+    catalog: Catalog = DEFAULT_WAREHOUSE,
+    token: Token = None,
+) -> None:
+    """Give a table or a view another name in its database. Files and log stay where they are.
+
+    [dim]tablestore rename shop.orders purchases[/dim]
+    """
+    database, _, short = name.partition(".")
+    if not short:
+        raise InvalidRequest(f"{name!r} is a database, which keeps its name: write DB.TABLE", code="bad-name")
+    new = new_name if "." in new_name else f"{database}.{new_name}"
+    with open_store(catalog, token) as store:
+        if _is_view(store, name):
+            store.rename_view(name, new)
+        else:
+            store.rename_table(name, new)
+    note(f"{name} is now {new}")
 
 
 def create(  # noqa: PLR0913  # a command's options are its arguments
@@ -108,22 +143,32 @@ def _log_of(table: Table | KafkaTable) -> str:
 
 
 def drop(
-    name: _Name,
+    name: Annotated[str, typer.Argument(metavar="DB[.NAME]", help="A database, or a table or view of one.")],
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Also drop the tables of a database.")] = False,
     if_exists: Annotated[bool, typer.Option("--if-exists", help="No error if it does not exist.")] = False,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Drop a table with its files and its log, or a database. The topic of a table with a connector stays."""
+    """Drop a table with its files and its log, a view, or a database. The topic of a table with a connector stays."""
     with open_store(catalog, token) as store:
         if not yes:
             confirm(f"Drop {name} permanently?")
-        if "." in name:
+        if "." in name and _is_view(store, name):
+            store.drop_view(name, if_exists=if_exists)
+        elif "." in name:
             store.drop_table(name, if_exists=if_exists)
         else:
             store.drop_database(name, if_exists=if_exists, cascade=cascade)
     note(f"{name} is gone" if if_exists else f"dropped {name}")
+
+
+def _is_view(store: Store, name: str) -> bool:
+    try:
+        store.view(name)
+    except (InvalidRequest, NotFound):
+        return False  # what it is, or that it is nothing, says the next request
+    return True
 
 
 def names_of(text: str | None) -> list[str]:

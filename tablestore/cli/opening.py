@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tablestore.store import Store
     from tablestore.table import Table
 
-__all__ = ["open_any_table", "open_catalog", "open_store", "open_table", "storage_settings"]
+__all__ = ["open_any_table", "open_catalog", "open_store", "open_table", "spark_settings", "storage_settings"]
 
 
 @contextmanager
@@ -61,6 +61,29 @@ def open_catalog(catalog: str, token: str | None) -> Iterator[Catalog]:
 def storage_settings() -> dict[str, str]:
     """Returns the storage options of ``$TABLESTORE_STORAGE``."""
     return storage_options(os.environ.get("TABLESTORE_STORAGE"))
+
+
+def spark_settings(catalog: str, token: str | None, *, s3: bool = False) -> dict[str, Any]:
+    """What Spark needs to reach a catalog: the arguments of `tablestore.shell.spark_engine.SparkPlace`.
+
+    Args:
+        catalog: The URL or path that the user gave.
+        token: The token that the user gave.
+        s3: Whether the tables of a service are in S3.
+    """
+    from catalog_service.client import is_service, warehouse_location
+
+    service = is_service(catalog)
+    found = _of_warehouse(catalog)
+    storage = found.pop("storage_options", None) or {}
+    secrets = {"token-file": token if service else None, "database-file": found.pop("database", None)}
+    in_s3 = s3 or bool(storage) or not (service or is_local(catalog))
+    return {
+        "uri": catalog if service else warehouse_location(catalog),
+        "settings": {n: v for n, v in found.items() if v} | {f"storage.{n}": v for n, v in storage.items()},
+        "secrets": {name: value for name, value in secrets.items() if value is not None},
+        "storage_options": storage if in_s3 else None,
+    }
 
 
 def _of_warehouse(catalog: str) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest
 from log.json_rows import encode_rows
 
-__all__ = ["Aligned", "chosen", "json_lines"]
+__all__ = ["Aligned", "cells", "chosen", "json_lines", "numbers"]
 
 _GAP = "  "
 _WIDEST = 32
@@ -21,6 +21,16 @@ _NULL = "null"
 def json_lines(rows: pa.Table) -> list[str]:
     """Formats each row as a JSON object, in the format of the log (log/table/PROTOCOL.md, section 3.2)."""
     return encode_rows(rows).to_list()
+
+
+def cells(rows: pa.Table) -> list[list[str]]:
+    """The texts of the values, column by column; the columns have different names."""
+    return [_text(rows, name).to_list() for name in rows.column_names]
+
+
+def numbers(rows: pa.Table) -> list[str]:
+    """The names of the columns of numbers, which people expect to be aligned right."""
+    return [field.name for field in rows.schema if _is_number(field.type)]
 
 
 def chosen(available: Sequence[str], columns: str | None) -> list[str]:

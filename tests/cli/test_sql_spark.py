@@ -1,0 +1,137 @@
+"""What Spark runs, and that polars returns what Spark does. One Spark session serves all of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from filestore.errors import TableStoreError
+from tablestore import Store
+from tablestore.shell.engines import Engine
+from tablestore.shell.session import Session
+from tablestore.shell.spark_engine import SparkEngine, SparkPlace
+from tests.cli.conftest import Run
+from tests.cli.sql_cases import COLUMNS, FOR_POLARS, ROWS
+from tests.depth import Depth
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture
+def sessions(spark: SparkSession, store: Store) -> Iterator[dict[str, Session]]:
+    """A session that only uses polars, and one that only uses Spark."""
+    table = store.create_table("shop.t", COLUMNS, primary_key=["id"], options={"bucket": "2", "log.system": "none"})
+    table.write(ROWS)
+
+    def start(database: str | None) -> SparkEngine:
+        return SparkEngine(SparkPlace("lake", store.target), database)
+
+    with (
+        Session(store, start, database="shop", engine=Engine.POLARS) as polars,
+        Session(store, start, database="shop", engine=Engine.SPARK) as of_spark,
+    ):
+        yield {"polars": polars, "spark": of_spark}
+
+
+def rows(session: Session, statement: str) -> tuple[list[tuple[str, str]], list[str]]:
+    """Names and types of the columns, and the rows as texts, so that NaN equals itself; in order if there is one."""
+    result = session.run(statement)
+    assert result.schema is not None
+    found = [repr(list(row.values())) for part in result.batches for row in part.to_pylist()]
+    types = [(field.name, str(field.type)) for field in result.schema]
+    return types, found if "ORDER BY" in statement else sorted(found)
+
+
+def test_polars_returns_what_spark_returns(sessions: dict[str, Session], depth: Depth) -> None:
+    for statement in depth.sample(FOR_POLARS, 16):
+        assert rows(sessions["polars"], statement) == rows(sessions["spark"], statement), statement
+
+
+def error_of(session: Session, statement: str) -> tuple[str, str]:
+    with pytest.raises(TableStoreError) as raised:
+        session.run(statement)
+    return raised.value.code, raised.value.message
+
+
+def test_errors_of_spark_are_one_sentence(sessions: dict[str, Session]) -> None:
+    session = sessions["spark"]
+    code, message = error_of(session, "SELECT * FROM nothere")
+    assert code == "TABLE_OR_VIEW_NOT_FOUND"
+    assert "`nothere` cannot be found" in message
+    code, message = error_of(session, "SELECT none FROM t")
+    assert code.startswith("UNRESOLVED_COLUMN")
+    code, message = error_of(session, "SELEC 1")
+    assert (code, message.startswith("Syntax error")) == ("PARSE_SYNTAX_ERROR", True)
+    assert error_of(session, "CALL lake.sys.create_tag('shop.none', 'x')")[0] == "table-not-found"
+    assert error_of(session, "SELECT 1 / 0")[0] == "DIVIDE_BY_ZERO"
+    code, _ = error_of(session, "SELECT sum(id) FROM (SELECT 9223372036854775807 AS id UNION ALL SELECT 1 AS id)")
+    assert code == "ARITHMETIC_OVERFLOW"
+    for statement in ("SELECT none FROM t", "SELECT 1 / 0", "SELECT * FROM nothere"):
+        message = error_of(session, statement)[1]
+        assert "JVM" not in message
+        assert "\n" not in message
+        assert "\tat " not in message
+
+
+def test_the_command_runs_what_spark_has_to_run(run: Run, spark: SparkSession, store: Store) -> None:
+    script = """
+        CREATE TABLE shop.orders (id BIGINT, v STRING, PRIMARY KEY (id) NOT ENFORCED);
+        INSERT INTO lake.shop.orders VALUES (1, 'a;b'), (2, 'c'); -- ; two
+        CREATE VIEW lake.shop.second AS SELECT id, upper(v) AS v FROM orders WHERE id = 2;
+        SELECT * FROM second;
+        SELECT id FROM orders WHERE id = 1;
+    """
+    done = run("sql", "--database", "shop", "--file", "-", stdin=script)
+    assert done.exit_code == 0, done.stderr
+    assert [line.split() for line in done.stdout.splitlines()] == [["id", "v"], ["2", "C"], ["id"], ["1"]]
+    assert done.stderr.count("Spark starts: ") == 1
+    assert done.stderr.splitlines()[-2:] == ["Spark: 1 row", "polars: 1 row"]
+
+    odd = "INTERVAL '1' DAY AS i, map('a', 1) AS m, array(struct(1.50 AS p)) AS s, NULL AS n, X'00' AS r, 1 AS i"
+    done = run("sql", "--format", "json", f"SELECT {odd}, TIMESTAMP '2026-01-01 12:00:00' AS ts")
+    assert json.loads(done.stdout, object_pairs_hook=list) == [
+        ["i", "INTERVAL '1' DAY"],
+        ["m", [[["key", "a"], ["value", 1]]]],
+        ["s", [[["p", "1.50"]]]],
+        ["n", None],
+        ["r", "AA=="],
+        ["i_2", 1],
+        ["ts", "2026-01-01T12:00:00.000000Z"],
+    ]
+    shown = run("sql", "SELECT id, id FROM range(2) WHERE id > 5").stdout
+    assert shown.split() == ["id", "id"]
+
+    many = run("sql", "-f", "json", "SELECT id FROM range(0, 3000, 1, 3) ORDER BY id")
+    assert [json.loads(line)["id"] for line in many.stdout.splitlines()] == list(range(3000))
+    cut = run("sql", "-n", 5, "SELECT id FROM range(3000)")
+    assert len(cut.stdout.splitlines()) == 6
+    assert cut.stderr.endswith("Spark: 5 rows; there are more, which --rows prints\n")
+
+    failed = run("sql", "-d", "shop", "INSERT INTO orders VALUES (3, 'd'); SELEC; INSERT INTO orders VALUES (4, 'e')")
+    assert failed.exit_code == 1
+    assert failed.stderr.splitlines()[-1].startswith("statement 2 of 3: error[PARSE_SYNTAX_ERROR]: Syntax error")
+    assert sorted(store.managed_table("shop.orders").scan(["id"]).to_arrow()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_settings_and_temporary_views_make_all_statements_sparks(run: Run, spark: SparkSession, store: Store) -> None:
+    store.create_table("shop.orders", "id BIGINT")
+    hidden = "CREATE TEMPORARY VIEW orders AS SELECT 7 AS id; SELECT * FROM orders"
+    done = run("sql", "-d", "shop", hidden)
+    assert done.stdout.split() == ["id", "7"], done.stderr
+    piped = "USE shop;\nSELECT 1;\nUSE lake.shop;\n\\d\nSELECT id FROM orders\n"
+    talk = run("sql", stdin=piped)
+    assert talk.exit_code == 0, talk.stderr
+    assert talk.stderr.endswith("Spark: 0 rows\n")
+    assert "orders" in talk.stdout
+
+
+def test_spark_follows_the_current_database(sessions: dict[str, Session]) -> None:
+    session = sessions["spark"]
+    session.store.create_database("other")
+    session.run("USE lake.other")
+    assert session.database == "other"
+    session.run("USE spark_catalog.default")
+    assert session.database is None
