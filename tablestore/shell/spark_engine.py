@@ -6,6 +6,7 @@ This module imports Spark, so `tablestore.shell.session` imports it when it is n
 from __future__ import annotations
 
 import itertools
+import logging
 import os
 import re
 import sys
@@ -20,6 +21,7 @@ import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  # as everybody writes it
 from pyspark.sql.types import (
@@ -125,6 +127,8 @@ class SparkEngine:
             file.write_text(secret, encoding="utf-8")
             settings[f"{prefix}.{name}"] = str(file)
         conf = {"spark.sql.warehouse.dir": f"{self._folder.name}/warehouse", **place.conf}
+        # PySpark logs each error as JSON with stacks of Java, beside raising it
+        PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
         find_java()
         delta_jars()  # fetched while messages can still be seen
         with _unheard(Path(self._folder.name, "log")) if self._owns else nullcontext():

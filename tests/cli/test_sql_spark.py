@@ -52,7 +52,7 @@ def test_polars_returns_what_spark_returns(sessions: dict[str, Session], depth: 
 
 def error_of(session: Session, statement: str) -> tuple[str, str]:
     with pytest.raises(TableStoreError) as raised:
-        session.run(statement)
+        list(session.run(statement).batches)
     return raised.value.code, raised.value.message
 
 
@@ -92,15 +92,15 @@ def test_the_command_runs_what_spark_has_to_run(run: Run, spark: SparkSession, s
 
     odd = "INTERVAL '1' DAY AS i, map('a', 1) AS m, array(struct(1.50 AS p)) AS s, NULL AS n, X'00' AS r, 1 AS i"
     done = run("sql", "--format", "json", f"SELECT {odd}, TIMESTAMP '2026-01-01 12:00:00' AS ts")
-    assert json.loads(done.stdout, object_pairs_hook=list) == [
-        ["i", "INTERVAL '1' DAY"],
-        ["m", [[["key", "a"], ["value", 1]]]],
-        ["s", [[["p", "1.50"]]]],
-        ["n", None],
-        ["r", "AA=="],
-        ["i_2", 1],
-        ["ts", "2026-01-01T12:00:00.000000Z"],
-    ]
+    assert json.loads(done.stdout) == {
+        "i": "INTERVAL '1' DAY",
+        "m": [{"key": "a", "value": 1}],
+        "s": [{"p": "1.50"}],
+        "n": None,
+        "r": "AA==",
+        "i_2": 1,
+        "ts": "2026-01-01T12:00:00.000000Z",
+    }
     shown = run("sql", "SELECT id, id FROM range(2) WHERE id > 5").stdout
     assert shown.split() == ["id", "id"]
 
