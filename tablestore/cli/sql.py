@@ -41,15 +41,26 @@ _Place = Annotated[
     ),
 ]
 
+_Statements = Annotated[
+    str | None, typer.Argument(metavar="STATEMENT[;…]", help="Default: a prompt, or standard input of a pipe.")
+]
+_File = Annotated[
+    typer.FileText | None,
+    typer.Option("--file", encoding="utf-8", metavar="FILE", help="A script; - is standard input."),
+]
+_Rows = Annotated[
+    int | None,
+    typer.Option("--rows", "-n", min=0, help=f"Print at most so many; default: {_ROWS_SHOWN} as a table, else all."),
+]
+_Conf = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
+]
+
 
 def sql(  # noqa: PLR0913  # a command's options are its arguments
-    statements: Annotated[
-        str | None, typer.Argument(metavar="STATEMENT[;…]", help="Default: a prompt, or standard input of a pipe.")
-    ] = None,
-    file: Annotated[
-        typer.FileText | None,
-        typer.Option("--file", encoding="utf-8", metavar="FILE", help="A script; - is standard input."),
-    ] = None,
+    statements: _Statements = None,
+    file: _File = None,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The catalog's name in statements.")] = "lake",
     database: Annotated[
         str | None, typer.Option("--database", "-d", metavar="DB", help="The database of names without one.")
@@ -57,16 +68,8 @@ def sql(  # noqa: PLR0913  # a command's options are its arguments
     engine: Annotated[
         Engine, typer.Option("--engine", help="What runs statements; auto: polars if it can do so as Spark would.")
     ] = Engine.AUTO,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            "--rows", "-n", min=0, help=f"Print at most so many; default: {_ROWS_SHOWN} as a table, else all."
-        ),
-    ] = None,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option("--conf", metavar="NAME=VALUE", help="A setting of Spark; may be repeated."),
-    ] = None,
+    rows: _Rows = None,
+    conf: _Conf = None,
     s3: Annotated[
         bool, typer.Option("--s3", help="The tables of a catalog service are in S3, and Spark has to read them there.")
     ] = False,

@@ -106,6 +106,8 @@ class Session(Closing):
         try:
             table = self.store.table(name)
         except InvalidRequest as error:
+            if error.code != "bad-name":
+                raise
             raise not_plain(error.message) from error
         except NotFound as error:
             if error.code == "database-not-found":

@@ -63,9 +63,9 @@ def test_a_statement_goes_on_until_its_semicolon(talk: Talk) -> None:
 def test_errors_do_not_end_a_talk(talk: Talk, capsys: pytest.CaptureFixture[str]) -> None:
     well, shown, _ = talk("fail; SELECT 1;", "\\nothing", "SELECT 2;", "\\q", "SELECT 3;")
     assert (well, shown) == (True, ["fail", "SELECT 1", "SELECT 2"])
-    said = capsys.readouterr().err
-    assert "error[unavailable]: it failed" in said
-    assert "error[no-command]" in said
+    printed = capsys.readouterr().err
+    assert "error[unavailable]: it failed" in printed
+    assert "error[no-command]" in printed
 
 
 def test_an_error_ends_what_is_piped(talk: Talk) -> None:
