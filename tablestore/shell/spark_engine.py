@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.java_gateway import JavaObject
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
@@ -263,19 +264,22 @@ def error_of_statement(error: Exception) -> TableStoreError:
         return InvalidRequest(_sentence(found["message"]), code=found["code"])
     if (ours := failure_of(error)) is not None:
         return ours
-    if isinstance(error, Py4JJavaError):
-        text = _thrown(error.java_exception)
-    if found := _CONDITION.search(text):
-        return InvalidRequest(_sentence(found["message"]), code=found["code"])
-    return InvalidRequest(f"Spark refused the statement: {_sentence(text)}", code="spark-failed")
+    messages = [text, *_thrown(error)]
+    for message in messages:
+        if found := _CONDITION.search(message):
+            return InvalidRequest(_sentence(found["message"]), code=found["code"])
+    # Py4J's own text is about its call, and Java's first message may be about a thread that waited
+    return InvalidRequest(f"Spark refused the statement: {_sentence(messages[-1])}", code="spark-failed")
 
 
-def _thrown(java: Any) -> str:
-    """The message of an exception of Java, or of its innermost cause if it has none."""
-    for cause in itertools.islice(_causes(java), 20):
-        if message := cause.getMessage():
-            return str(message)
-    return str(java.toString())
+def _thrown(error: Exception) -> list[str]:
+    """The messages of the exceptions of Java behind an error of Python, the innermost last."""
+    java = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    if isinstance(java, Py4JJavaError):
+        java = java.java_exception
+    if not isinstance(java, JavaObject):
+        return []
+    return [str(cause.getMessage() or cause.toString()) for cause in itertools.islice(_causes(java), 20)]
 
 
 def _causes(java: Any) -> Iterator[Any]:
@@ -288,5 +292,5 @@ def _sentence(text: str) -> str:
     """The beginning of a message, up to what is for developers of Spark; with the place in the statement."""
     message = _BEHIND_MESSAGE.split(text, maxsplit=1)[0]
     place = _PLACE.search(text) or re.search(r"\(line (?P<line>\d+), pos(?:ition)? (?P<at>\d+)\)", text)
-    message = _PLACE.sub("", message).strip().rstrip(";").strip()
+    message = " ".join(_PLACE.sub("", message).split()).rstrip(";").rstrip()
     return f"{message} (line {place['line']}, position {place['at']})" if place else message
