@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import psutil
 import pyspark
 
-from tablestore.spark.settings import TUNED, catalog_settings, program_settings
-from tests.servers.spark import SHORT_LIVED_JVM
+from tablestore.spark.settings import TUNED, program_settings
+from tests.servers.spark import SETTINGS, SHORT_LIVED_JVM
 
 __all__ = ["environment", "has_ended", "listed_settings", "program", "python_processes"]
+
+# Statements of few rows: without code that is generated and compiled for each.
+QUICK = {name: value for name, value in SETTINGS.items() if "codegen" in name or "snapshotPartitions" in name}
 
 _HOME = Path(pyspark.__file__).parent
 
@@ -27,9 +31,9 @@ def environment() -> dict[str, str]:
     return {**os.environ, **SHORT_LIVED_JVM, "SPARK_HOME": str(_HOME), "PYSPARK_PYTHON": sys.executable}
 
 
-def listed_settings(warehouse: Path) -> list[str]:
-    """Returns the arguments with which such a program has a catalog ``lake``."""
-    settings = {**program_settings(), **TUNED, **catalog_settings({"lake": str(warehouse)})}
+def listed_settings(catalogs: Mapping[str, str]) -> list[str]:
+    """Returns the arguments with which such a program has catalogs, as these settings name them."""
+    settings = {**program_settings(), **TUNED, **QUICK, **catalogs}
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.log.level": "OFF"}
     settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     settings |= {"spark.sql.catalogImplementation": "in-memory", "spark.master": "local[2]"}

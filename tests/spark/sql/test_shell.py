@@ -5,7 +5,8 @@ from __future__ import annotations
 import queue
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,11 +14,20 @@ import psutil
 import pytest
 
 import tablestore
+from tablestore.spark.settings import catalog_settings
 from tests.servers.spark_programs import environment, has_ended, listed_settings, program, python_processes
+from tests.servers.sql_client import text_of
+from tests.spark.sql.conftest import Catalogs
+from tests.spark.sql.deaths import killed_within_a_write
+from tests.spark.sql.statements import differences
 from tests.tables import assert_healthy
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+GO_ON = ("--hiveconf", "hive.cli.errors.ignore=true")
+"""The shell's option by which a script goes on after a statement that fails."""
 
 
 class Shell:
@@ -52,14 +62,14 @@ class Shell:
 
 
 @contextmanager
-def shell(warehouse: Path) -> Iterator[Shell]:
+def shell(settings: Mapping[str, str], folder: Path) -> Iterator[Shell]:
     with subprocess.Popen(
-        [program("spark-sql"), *listed_settings(warehouse)],
+        [program("spark-sql"), *listed_settings(settings)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        cwd=warehouse.parent,
+        cwd=folder,
         env=environment(),
     ) as process:
         opened = Shell(process)
@@ -72,22 +82,49 @@ def shell(warehouse: Path) -> Iterator[Shell]:
             opened.reader.join()
 
 
-def test_a_shell_and_the_death_of_its_python_process(folder: Path) -> None:
-    with shell(folder / "warehouse") as opened:
+def run_script(statements: list[str], settings: Mapping[str, str], folder: Path) -> list[list[str]]:
+    """Runs statements as one script, and returns what the shell prints for each."""
+    marked = [f"SELECT 'the statement {number}';\n{statement};" for number, statement in enumerate(statements)]
+    (folder / "script.sql").write_text("\n".join(marked))
+    ended = subprocess.run(
+        [program("spark-sql"), "-S", *listed_settings(settings), "-f", "script.sql", *GO_ON],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=True,
+        cwd=folder,
+        env=environment(),
+    )
+    found: list[list[str]] = []
+    for line in ended.stdout.splitlines():
+        if line == f"the statement {len(found)}":
+            found.append([])
+        elif found and line:
+            found[-1] += text_of(line.split("\t"))
+    return found
+
+
+@pytest.mark.parametrize("catalog", ["lake", pytest.param("served", marks=pytest.mark.deep)])
+def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str) -> None:
+    assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder)) == []
+
+
+def test_the_death_of_the_python_process_within_a_write(folder: Path) -> None:
+    warehouse = str(folder / "warehouse")
+    with shell(catalog_settings({"lake": warehouse}), folder) as opened:
         opened.run("CREATE DATABASE lake.shop")
         opened.run("CREATE TABLE lake.shop.t (id BIGINT PRIMARY KEY, v INT) WITH ('bucket' = '1')")
         opened.run("INSERT INTO lake.shop.t VALUES (1, 10), (2, 20)")
-        opened.run("UPDATE lake.shop.t SET v = v + 1 WHERE id = 2")
-        assert opened.run("SELECT * FROM lake.shop.t ORDER BY id") == ["1\t10", "2\t21"]
         first = opened.python
-        first.kill()
-        until(lambda: has_ended(first), what="the death of the Python process")
-        refused = opened.run("INSERT INTO lake.shop.t VALUES (3, 30)")
-        assert any("Python process ended" in line for line in refused), refused
-        opened.run("INSERT INTO lake.shop.t VALUES (4, 40)")
-        assert opened.run("SELECT * FROM lake.shop.t ORDER BY id") == ["1\t10", "2\t21", "4\t40"]
-        second = opened.python
-        assert second.pid != first.pid
+        with tablestore.connect(warehouse) as store, ThreadPoolExecutor(1) as beside:
+            table = store.managed_table("shop.t")
+            with killed_within_a_write(table, opened.process.pid):
+                write = beside.submit(opened.run, "INSERT INTO lake.shop.t VALUES (3, 30)")
+            refused = write.result()
+            assert any("Python process ended" in line for line in refused), refused
+            opened.run("INSERT INTO lake.shop.t VALUES (4, 40)")
+            assert opened.run("SELECT * FROM lake.shop.t ORDER BY id") == ["1\t10", "2\t20", "4\t40"]
+            second = opened.python
+            assert second.pid != first.pid
+            assert_healthy(table.filestore)
     until(lambda: has_ended(second), what="the end of the Python process with its shell")
-    with tablestore.connect(str(folder / "warehouse")) as store:
-        assert_healthy(store.managed_table("shop.t").filestore)

@@ -1,0 +1,80 @@
+"""A program with a session in a Thrift server or in Spark Connect, as others write them: it imports nothing of ours.
+
+    python sql_client.py thrift://127.0.0.1:10000
+    python sql_client.py sc://127.0.0.1:15002
+
+It reads statements as JSON texts, one a line, and answers each with a line: a list of rows, or the text of the error.
+With ``{"unset": name}`` it removes a setting of its session.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = ["OURS", "plain", "text_of"]
+
+OURS = {"tablestore", "filestore", "catalog_service", "log", "managed_table", "compaction", "tests"}
+
+
+def plain(value: object) -> Any:
+    """Returns a value as JSON has it: numbers with a fraction, times and what is nested are texts."""
+    return value if value is None or isinstance(value, bool) else str(value)
+
+
+def text_of(values: Iterable[object]) -> list[str]:
+    """Returns a row's text, as lines without the padding that some clients add."""
+    texts = ["NULL" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in values]
+    return [line.rstrip() for line in " | ".join(text.strip() for text in texts).split("\n")]
+
+
+class ThriftClient:
+    def __init__(self, host: str, port: int) -> None:
+        from pyhive import hive
+
+        self._cursor = hive.connect(host=host, port=port, username="anybody").cursor()
+
+    def run(self, statement: str) -> list[Any]:
+        self._cursor.execute(statement)
+        return list(self._cursor.fetchall()) if self._cursor.description else []
+
+    def unset(self, setting: str) -> None:
+        raise NotImplementedError
+
+
+class ConnectClient:
+    def __init__(self, url: str) -> None:
+        from pyspark.sql.connect.session import SparkSession
+
+        self._session = SparkSession.builder.remote(url).create()
+
+    def run(self, statement: str) -> list[Any]:
+        return list(self._session.sql(statement).collect())
+
+    def unset(self, setting: str) -> None:
+        self._session.conf.unset(setting)
+
+
+def main(url: str) -> None:
+    place = urlsplit(url)
+    client = ConnectClient(url) if place.scheme == "sc" else ThriftClient(str(place.hostname), int(place.port or 0))
+    strange = OURS & {name.partition(".")[0] for name in sys.modules}
+    assert not strange, f"the client imports {strange}"
+    for line in sys.stdin:
+        request = json.loads(line)
+        answer: Any = []
+        try:
+            if isinstance(request, str):
+                answer = [[plain(value) for value in row] for row in client.run(request)]
+            else:
+                client.unset(request["unset"])
+        except Exception as error:  # noqa: BLE001 - whoever has sent the statement judges it
+            answer = str(error)
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

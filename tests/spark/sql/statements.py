@@ -1,0 +1,355 @@
+"""The statements that docs/sql.md documents for managed tables, in an order in which they run, with their results.
+
+Every client runs this one list: the Python driver, the shell, and those of the Thrift server and of Spark Connect. What
+a statement returns is text: a line for each row (`tests.servers.sql_client.text_of`). In an expected line ``…`` stands
+for any text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+__all__ = ["STATEMENTS", "Statement", "differences", "statements_in"]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement, and what it does.
+
+    Attributes:
+        sql: The statement; its catalog is ``lake``, and its database ``stock``.
+        lines: What it returns; None if that is not compared.
+        refused: A part of the error's message, if it is refused.
+    """
+
+    sql: str
+    lines: tuple[str, ...] | None = ()
+    refused: str | None = None
+
+    def accepts(self, found: Sequence[str]) -> bool:
+        """Whether a client that got these lines has done what the statement says."""
+        if self.refused is not None:
+            return self.refused in "\n".join(found)
+        if self.lines is None:
+            return bool(found)
+        return len(found) == len(self.lines) and all(map(_matches, self.lines, found))
+
+
+def _matches(expected: str, found: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, expected.split("…"))), found) is not None
+
+
+def statements_in(catalog: str) -> list[Statement]:
+    """Returns the list with another name of the catalog."""
+
+    def renamed(text: str) -> str:
+        return re.sub(r"\blake\b", catalog, text)
+
+    return [
+        replace(s, sql=renamed(s.sql), lines=None if s.lines is None else tuple(map(renamed, s.lines)))
+        for s in STATEMENTS
+    ]
+
+
+def differences(catalog: str, run: Callable[[list[str]], list[list[str]]]) -> list[str]:
+    """Has a client run the list; returns a text for each statement that did something else than the list says."""
+    statements = statements_in(catalog)
+    found = run([statement.sql for statement in statements])
+    assert len(found) == len(statements), found
+    return [
+        f"{statement.sql}\n    expected: {statement.refused or statement.lines}\n    found:    {tuple(lines)}"
+        for statement, lines in zip(statements, found, strict=True)
+        if not statement.accepts(lines)
+    ]
+
+
+def does(*statements: str) -> list[Statement]:
+    """Statements that return no rows."""
+    return [Statement(sql) for sql in statements]
+
+
+def gives(sql: str, *lines: str) -> list[Statement]:
+    return [Statement(sql, lines)]
+
+
+def shows(sql: str) -> list[Statement]:
+    """A statement whose rows depend on more than the statements before it."""
+    return [Statement(sql, None)]
+
+
+def refuses(sql: str, message: str) -> list[Statement]:
+    return [Statement(sql, refused=message)]
+
+
+DATABASES = [
+    *does("CREATE DATABASE lake.stock", "CREATE DATABASE IF NOT EXISTS lake.stock"),
+    *refuses("CREATE DATABASE lake.stock", "already exists"),
+    *refuses("CREATE DATABASE lake.more COMMENT 'x'", "[tablestore: database-property]"),
+    *gives("SHOW DATABASES IN lake LIKE 'sto*'", "stock"),
+    *does("USE lake.stock"),
+    *gives("SELECT current_catalog(), current_database()", "lake | stock"),
+]
+
+TABLES = [
+    *does(
+        "CREATE TABLE lake.stock.items (id BIGINT, name STRING COMMENT 'on its label', price DECIMAL(10,2), "
+        "PRIMARY KEY (id) NOT ENFORCED) COMMENT 'what is sold' TBLPROPERTIES ('bucket' = '2')",
+        "CREATE TABLE IF NOT EXISTS lake.stock.items (x INT)",
+        "CREATE TABLE days (day DATE, total DOUBLE) PARTITIONED BY (day)",
+        "CREATE TABLE lake.stock.small (k INT PRIMARY KEY, v STRING) WITH ('bucket' = '1')",
+        "CREATE TABLE lake.stock.alike LIKE lake.stock.items TBLPROPERTIES ('bucket' = '1')",
+    ),
+    *refuses("CREATE TABLE lake.stock.items (x INT)", "already exists"),
+    *refuses("CREATE TABLE lake.stock.t (x INT DEFAULT 5)", "default"),
+    *refuses("CREATE TABLE lake.stock.t (x VARCHAR(5))", "neither lengths nor collations"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) LOCATION '/tmp/x'", "[tablestore: table-location]"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) USING csv", "[tablestore: provider]"),
+    *refuses("CREATE TABLE lake.stock.t (x INT, UNIQUE (x))", "[tablestore: unsupported]"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) CLUSTER BY (x)", "[tablestore: unsupported]"),
+    *refuses("CREATE TABLE lake.stock.t (x INT) TBLPROPERTIES ('bucketz' = '1')", "bucketz"),
+    *gives("SHOW COLUMNS IN lake.stock.alike", "id", "name", "price"),
+    *gives("SHOW TBLPROPERTIES lake.stock.items ('bucket')", "bucket | 2"),
+    *shows("SHOW TBLPROPERTIES lake.stock.items"),
+    *gives(
+        "SHOW CREATE TABLE lake.stock.alike",
+        "CREATE TABLE lake.stock.alike (",
+        "  id BIGINT NOT NULL,",
+        "  name STRING… COMMENT 'on its label',",
+        "  price DECIMAL(10,2),",
+        "  CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED NORELY)",
+        "USING tablestore",
+        "COMMENT 'what is sold'",
+        "TBLPROPERTIES (",
+        "  'bucket' = '1')",
+    ),
+    *gives(
+        "DESCRIBE lake.stock.items",
+        "id | bigint | NULL",
+        "name | string | on its label",
+        "price | decimal(10,2) | NULL",
+    ),
+    *shows("DESCRIBE EXTENDED lake.stock.items"),
+    *does("DROP TABLE lake.stock.alike", "DROP TABLE IF EXISTS lake.stock.alike"),
+    *refuses("DROP TABLE lake.stock.alike", "cannot be found"),
+]
+
+CHANGED_TABLES = [
+    *does(
+        "ALTER TABLE lake.stock.small ADD COLUMN note STRING COMMENT 'free' AFTER k",
+        "ALTER TABLE lake.stock.small ADD COLUMNS (x INT FIRST, y BIGINT)",
+        "ALTER TABLE lake.stock.small RENAME COLUMN y TO z",
+        "ALTER TABLE lake.stock.small ALTER COLUMN x TYPE BIGINT",
+        "ALTER TABLE lake.stock.small ALTER COLUMN z COMMENT 'last'",
+        "ALTER TABLE lake.stock.small ALTER COLUMN v AFTER x",
+        "ALTER TABLE lake.stock.small DROP COLUMN note",
+        "ALTER TABLE lake.stock.small SET TBLPROPERTIES ('snapshot.num-retained.min' = '3')",
+        "COMMENT ON TABLE lake.stock.small IS 'other'",
+    ),
+    *gives("SHOW COLUMNS IN lake.stock.small", "x", "v", "k", "z"),
+    *gives("SHOW TBLPROPERTIES lake.stock.small ('snapshot.num-retained.min')", "snapshot.num-retained.min | 3"),
+    *does("ALTER TABLE lake.stock.small UNSET TBLPROPERTIES ('snapshot.num-retained.min')"),
+    *refuses("ALTER TABLE lake.stock.small ALTER COLUMN k TYPE STRING", "k"),
+    *refuses("ALTER TABLE lake.stock.small RENAME TO lake.other.small", "other"),
+    *does("ALTER TABLE lake.stock.small RENAME TO lake.stock.tiny"),
+    *gives("SELECT * FROM lake.stock.tiny"),
+    *refuses("SELECT * FROM lake.stock.small", "cannot be found"),
+]
+
+INSERTS = [
+    *does(
+        "INSERT INTO lake.stock.items VALUES (1, 'pen', 1.5), (2, 'ink', 7), (3, 'old', 1)",
+        "INSERT INTO lake.stock.items BY NAME SELECT 2L AS id, 8.25 AS price, 'ink' AS name",
+        "INSERT INTO lake.stock.items (name, id) VALUES ('cap', 4)",
+    ),
+    *gives(
+        "SELECT * FROM lake.stock.items ORDER BY id",
+        "1 | pen | 1.50",
+        "2 | ink | 8.25",
+        "3 | old | 1.00",
+        "4 | cap | NULL",
+    ),
+    *refuses("INSERT INTO lake.stock.items VALUES (1, 'pen')", "INSERT_COLUMN_ARITY_MISMATCH"),
+    *does(
+        "INSERT INTO lake.stock.days VALUES (DATE'2026-01-01', 1.0), (DATE'2026-01-02', 2.0)",
+        "INSERT INTO lake.stock.days PARTITION (day = DATE'2026-01-03') VALUES (3.0)",
+    ),
+    *gives("SHOW PARTITIONS lake.stock.days", "day=2026-01-01", "day=2026-01-02", "day=2026-01-03"),
+    *does("INSERT OVERWRITE lake.stock.days PARTITION (day = DATE'2026-01-02') VALUES (20.0)"),
+    *gives("SELECT * FROM lake.stock.days ORDER BY day", "2026-01-01 | 1.0", "2026-01-02 | 20.0", "2026-01-03 | 3.0"),
+    *does("INSERT INTO lake.stock.days REPLACE WHERE day = DATE'2026-01-03' VALUES (DATE'2026-01-03', 4.0)"),
+    *refuses("INSERT INTO lake.stock.days REPLACE WHERE total > 1 VALUES (DATE'2026-01-03', 4.0)", "whole partitions"),
+    *gives(
+        "SET spark.sql.sources.partitionOverwriteMode = dynamic", "spark.sql.sources.partitionOverwriteMode | dynamic"
+    ),
+    *does("INSERT OVERWRITE lake.stock.days VALUES (DATE'2026-01-01', 10.0)"),
+    *gives(
+        "SET spark.sql.sources.partitionOverwriteMode = static", "spark.sql.sources.partitionOverwriteMode | static"
+    ),
+    *gives("SELECT * FROM lake.stock.days ORDER BY day", "2026-01-01 | 10.0", "2026-01-02 | 20.0", "2026-01-03 | 4.0"),
+    *does("ALTER TABLE lake.stock.days DROP PARTITION (day = DATE'2026-01-01')"),
+    *refuses("ALTER TABLE lake.stock.days ADD PARTITION (day = DATE'2026-01-01')", "tablestore"),
+    *does("INSERT OVERWRITE lake.stock.days SELECT day, total + 1 FROM lake.stock.days"),
+    *gives("SELECT * FROM lake.stock.days ORDER BY day", "2026-01-02 | 21.0", "2026-01-03 | 5.0"),
+]
+
+ROWS = [
+    *does(
+        "UPDATE lake.stock.items SET name = upper(name), price = price + 1 WHERE id = 1",
+        "DELETE FROM lake.stock.items WHERE name = 'old'",
+        "MERGE INTO lake.stock.items t USING (SELECT * FROM VALUES (2, 'INK', 9.5), (5, 'pad', 2.5) "
+        "AS s(id, name, price)) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET name = s.name "
+        "WHEN NOT MATCHED THEN INSERT *",
+    ),
+    *gives(
+        "SELECT * FROM lake.stock.items ORDER BY id",
+        "1 | PEN | 2.50",
+        "2 | INK | 8.25",
+        "4 | cap | NULL",
+        "5 | pad | 2.50",
+    ),
+    *does(
+        "MERGE INTO lake.stock.items t USING (SELECT 4L AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE "
+        "WHEN NOT MATCHED BY SOURCE AND t.id = 5 THEN UPDATE SET price = 3",
+        "UPDATE lake.stock.items SET price = (SELECT max(price) FROM lake.stock.items) WHERE id = 1",
+        "UPDATE lake.stock.days SET total = total * 2 WHERE day < DATE'2026-01-03'",
+        "DELETE FROM lake.stock.days WHERE total < 10",
+    ),
+    *gives("SELECT * FROM lake.stock.items ORDER BY id", "1 | PEN | 8.25", "2 | INK | 8.25", "5 | pad | 3.00"),
+    *gives("SELECT * FROM lake.stock.days", "2026-01-02 | 42.0"),
+    *refuses("UPDATE lake.stock.items SET id = id + 1", "primary key"),
+    *refuses(
+        "MERGE INTO lake.stock.items t USING (SELECT * FROM VALUES (1L, 'a', 1.0), (1L, 'b', 1.0) "
+        "AS s(id, name, price)) s ON t.id = s.id WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *",
+        "repeated-key",
+    ),
+    *refuses("INSERT INTO lake.stock.items VALUES (NULL, 'x', 1)", "id"),
+]
+
+QUERIES = [
+    *does(
+        "CREATE TABLE lake.stock.totals TBLPROPERTIES ('primary-key' = 'day') AS "
+        "SELECT day, total FROM lake.stock.days",
+        "CREATE OR REPLACE TABLE lake.stock.totals AS SELECT day, total / 2 AS half FROM lake.stock.totals",
+    ),
+    *gives("SELECT * FROM lake.stock.totals", "2026-01-02 | 21.0"),
+    *refuses("CREATE TABLE lake.stock.broken AS SELECT 1 / (id - 2) AS x FROM range(4)", "DIVIDE_BY_ZERO"),
+    *refuses("CREATE TABLE lake.stock.totals AS SELECT 1 AS x", "already exists"),
+    *does(
+        "CREATE OR REPLACE TABLE lake.stock.totals (a STRING, PRIMARY KEY (a)) COMMENT 'empty'",
+        "REPLACE TABLE lake.stock.totals AS SELECT 1 AS x",
+    ),
+    *gives("SELECT * FROM lake.stock.totals", "1"),
+    *gives("SHOW TABLES IN lake.stock LIKE 't*'", "stock | tiny | false", "stock | totals | false"),
+    *does("DROP TABLE lake.stock.totals"),
+]
+
+VIEWS = [
+    *does(
+        "CREATE VIEW lake.stock.cheap (number COMMENT 'of the item', price) COMMENT 'for many' AS "
+        "SELECT id, price FROM lake.stock.items WHERE price < 5",
+        "CREATE VIEW IF NOT EXISTS cheap AS SELECT 1 AS x",
+    ),
+    *gives("SELECT number, price FROM lake.stock.cheap", "5 | 3.00"),
+    *gives("DESCRIBE lake.stock.cheap", "number | bigint | of the item", "price | decimal(10,2) | NULL"),
+    *shows("SHOW CREATE TABLE lake.stock.cheap"),
+    *refuses("CREATE VIEW lake.stock.cheap AS SELECT 1 AS x", "already exists"),
+    *refuses("INSERT INTO lake.stock.cheap VALUES (9, 9)", "is a view"),
+    *does(
+        "CREATE OR REPLACE VIEW lake.stock.cheap AS SELECT name FROM lake.stock.items WHERE price < 5",
+        "ALTER VIEW lake.stock.cheap AS SELECT upper(name) AS name FROM lake.stock.items WHERE price < 5",
+        "ALTER VIEW lake.stock.cheap SET TBLPROPERTIES ('team' = 'sales')",
+    ),
+    *gives("SHOW TBLPROPERTIES lake.stock.cheap ('team')", "team | sales"),
+    *does(
+        "ALTER VIEW lake.stock.cheap UNSET TBLPROPERTIES ('team')",
+        "ALTER VIEW lake.stock.cheap RENAME TO lake.stock.bargains",
+    ),
+    *gives("SHOW VIEWS IN lake.stock", "stock | bargains | false"),
+    *gives("SELECT * FROM lake.stock.bargains", "PAD"),
+    *does("DROP VIEW lake.stock.bargains", "DROP VIEW IF EXISTS lake.stock.bargains"),
+]
+
+VERSIONS = [
+    *does(
+        "CREATE TABLE lake.stock.t (id BIGINT PRIMARY KEY, v STRING) "
+        "WITH ('bucket' = '1', 'log.system' = 'embedded', 'changelog-producer' = 'lookup')"
+    ),
+    *does(
+        "INSERT INTO lake.stock.t VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO lake.stock.t VALUES (1, 'A'), (3, 'c')",
+        "DELETE FROM lake.stock.t WHERE id = 2",
+    ),
+    *gives("SELECT * FROM lake.stock.t VERSION AS OF 1 ORDER BY id", "1 | a", "2 | b"),
+    *gives("CALL lake.sys.create_tag('stock.t', 'second', 2)", "second | 2"),
+    *gives("SELECT count(v) FROM lake.stock.t VERSION AS OF 'second'", "3"),
+    *gives("SELECT count(v) FROM lake.stock.t TIMESTAMP AS OF current_timestamp()", "2"),
+    *refuses("SELECT * FROM lake.stock.t TIMESTAMP AS OF '2999-01-01 00:00:00'", "[tablestore: no-such-version]"),
+    *gives(
+        "SELECT version, operation FROM lake.stock.t$snapshots WHERE version < 3 ORDER BY version DESC LIMIT 2",
+        "2 | …",
+        "1 | …",
+    ),
+    *gives("SELECT tag_name FROM lake.stock.t$tags", "second"),
+    *gives(
+        "SELECT _change_type, id, v, _commit_version FROM lake.stock.t CHANGES FROM VERSION 2 TO VERSION 3 "
+        "ORDER BY id, _change_type",
+        "update_postimage | 1 | A | 2",
+        "update_preimage | 1 | a | 2",
+        "delete | 2 | b | 3",
+        "insert | 3 | c | 2",
+    ),
+    *gives(
+        "SELECT _change_type, id FROM lake.stock.t CHANGES FROM VERSION 1 TO VERSION 2 "
+        "WITH (deduplicationMode = 'netChanges') ORDER BY id",
+        "insert | 1",
+        "insert | 2",
+        "insert | 3",
+    ),
+    *gives("SELECT count(id) FROM lake.stock.t CHANGES FROM TIMESTAMP '1999-01-01 00:00:00'", "6"),
+    *gives(
+        "DESCRIBE HISTORY lake.stock.t",
+        "4 | … | TAG | …",
+        "3 | … | WRITE | …",
+        "2 | … | WRITE | …",
+        "1 | … | WRITE | …",
+        "0 | … | CREATE TABLE | …",
+    ),
+    *shows("DESCRIBE DETAIL lake.stock.t"),
+    *refuses("SELECT * FROM lake.stock.t VERSION AS OF 99", "[tablestore: "),
+    *refuses("SELECT * FROM lake.stock.t CHANGES FROM VERSION 99", "no-such-version"),
+    *refuses("SELECT * FROM lake.stock.t$nothing", "no system table"),
+]
+
+PROCEDURES = [
+    *does("TRUNCATE TABLE lake.stock.t"),
+    *gives("SELECT * FROM lake.stock.t"),
+    *gives("CALL lake.sys.rollback(table => 'stock.t', tag => 'second')", "6 | ROLLBACK"),
+    *gives("SELECT * FROM lake.stock.t ORDER BY id", "1 | A", "2 | b", "3 | c"),
+    *gives("CALL lake.sys.delete_tag('stock.t', 'second')", "second"),
+    *shows("ALTER TABLE lake.stock.t COMPACT"),
+    *gives("CALL lake.sys.compact('stock.t')"),
+    *gives("CALL lake.sys.fold('stock.t')"),
+    *gives("CALL lake.sys.expire_snapshots('stock.t', dry_run => true)", "0 | 0 | 0"),
+    *gives("CALL lake.sys.remove_orphans('stock.t')"),
+    *does("ALTER TABLE lake.stock.days SET TBLPROPERTIES ('partition.expiration-time' = '36500 d')"),
+    *gives("CALL lake.sys.expire_partitions('stock.days')"),
+    *refuses("CALL lake.sys.reset_consumer('stock.t', 'nobody')", "[tablestore: no-such-consumer]"),
+    *gives("CALL lake.sys.list_streams()"),
+    *refuses("CALL lake.sys.stop_stream('none')", "[tablestore: no-stream]"),
+    *refuses("CALL lake.sys.nothing()", "nothing"),
+    *gives("CALL lake.sys.doctor('stock.t')"),
+    *gives("CALL lake.sys.doctor('stock.items')"),
+    *gives("CALL lake.sys.doctor(table => 'stock.days')"),
+]
+
+END = [
+    *refuses("DROP DATABASE lake.stock", "contains objects"),
+    *does("USE spark_catalog.default", "DROP DATABASE lake.stock CASCADE", "DROP DATABASE IF EXISTS lake.stock"),
+    *refuses("DROP DATABASE lake.stock", "cannot be found"),
+]
+
+STATEMENTS: Sequence[Statement] = [
+    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *VERSIONS, *PROCEDURES, *END,
+]  # fmt: skip

@@ -1,0 +1,38 @@
+"""SQL by Spark Connect, with clients that are not ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.sql_servers import SqlServer, connect_server, remote_session
+from tests.spark.sql.conftest import Catalogs
+from tests.spark.sql.remote_checks import check_sessions_are_apart
+from tests.spark.sql.statements import differences
+
+pytestmark = [pytest.mark.slow, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def server(catalogs: Catalogs) -> Iterator[SqlServer]:
+    with connect_server(catalogs.folder, catalogs.settings, {"TABLESTORE_TOKEN": catalogs.token}) as running:
+        yield running
+
+
+@pytest.mark.parametrize("catalog", ["served", pytest.param("lake", marks=pytest.mark.deep)])
+def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str) -> None:
+    with remote_session(server, catalogs.folder) as session:
+        assert differences(catalog, session.run_all) == []
+
+
+def test_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:
+    check_sessions_are_apart(server, catalogs)
+
+
+def test_a_session_that_takes_a_setting_away_gets_no_other_token(server: SqlServer, catalogs: Catalogs) -> None:
+    """Without the file the token would be that of the server's environment, which may have other rights."""
+    with remote_session(server, catalogs.folder) as session:
+        session.unset("spark.sql.catalog.served.token-file")
+        refused = "\n".join(session.run("SHOW DATABASES IN served"))
+        assert "this service requires a token" in refused
