@@ -50,10 +50,17 @@ public final class TablestoreCatalog
   public void initialize(String name, CaseInsensitiveStringMap options) {
     Map<String, String> settings = Map.copyOf(options.asCaseSensitiveMap());
     SparkConf started = SparkSession.active().sparkContext().getConf();
-    boolean byProgram =
-        settings.entrySet().stream()
-            .allMatch(e -> e.getValue().equals(started.get("spark.sql.catalog." + name + "." + e.getKey(), null)));
+    // exactly those: one that is missing may be what names the token of this catalog
+    boolean byProgram = settings.equals(settingsOf(started, "spark.sql.catalog." + name + "."));
     place = new Place(name, settings, byProgram);
+  }
+
+  private static Map<String, String> settingsOf(SparkConf conf, String prefix) {
+    Map<String, String> found = new HashMap<>();
+    for (var setting : conf.getAllWithPrefix(prefix)) {
+      found.put(setting._1(), setting._2());
+    }
+    return found;
   }
 
   @Override
