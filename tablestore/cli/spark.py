@@ -51,7 +51,7 @@ def settings(
         raise Unavailable("Spark is not installed: pip install 'lakehouse-tablestore[spark]'", code="spark-missing")
     # imported here because Arrow loads slowly, and `--help` should not wait for it
     from catalog_service.client import is_service, warehouse_location
-    from tablestore.spark.settings import TUNED, catalog_settings, program_settings
+    from tablestore.spark.settings import TUNED, catalog_settings, in_class_path, program_settings
     from tablestore.spark.sql.jar import sql_jar
 
     named = {
@@ -62,7 +62,7 @@ def settings(
         sql_jar()
     reached = storage_options(storage)
     needed = program_settings(packages, reached if s3 or reached else None)
-    listed = {**TUNED, **needed, **catalog_settings(named)}
+    listed = {**TUNED, **needed, **(in_class_path(needed) if named else {}), **catalog_settings(named)}
     print_lines([f"{name} {_property(value)}" for name, value in listed.items()])
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "TUNED",
     "archive_settings",
     "catalog_settings",
+    "in_class_path",
     "joined",
     "program_settings",
     "refuse_secrets",
@@ -99,6 +100,11 @@ def catalog_settings(catalogs: Mapping[str, str]) -> dict[str, str]:
     for name, uri in catalogs.items():
         found |= {f"spark.sql.catalog.{name}": CATALOG, f"spark.sql.catalog.{name}.uri": uri}
     return found
+
+
+def in_class_path(settings: Mapping[str, str]) -> dict[str, str]:
+    """Puts the jars of settings into the driver's class path: a Thrift server's sessions see no others."""
+    return {"spark.driver.extraClassPath": settings["spark.jars"].replace(",", os.pathsep)}
 
 
 def s3_settings(settings: S3Settings) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +11,13 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from tablestore.spark.settings import TUNED, program_settings
+from tablestore.spark.settings import TUNED, in_class_path, program_settings
 from tests.servers.spark import SETTINGS, SHORT_LIVED_JVM
 
 __all__ = ["environment", "has_ended", "listed_settings", "program", "python_processes"]
 
 # Statements of few rows: without code that is generated and compiled for each.
-QUICK = {name: value for name, value in SETTINGS.items() if "codegen" in name or "snapshotPartitions" in name}
+QUICK = {name: value for name, value in SETTINGS.items() if re.search("codegen|snapshotPartitions|JavaOptions", name)}
 
 _HOME = Path(pyspark.__file__).parent
 
@@ -37,8 +38,7 @@ def listed_settings(catalogs: Mapping[str, str]) -> list[str]:
     settings |= {"spark.sql.shuffle.partitions": "2", "spark.ui.enabled": "false", "spark.log.level": "OFF"}
     settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
     settings |= {"spark.sql.catalogImplementation": "in-memory", "spark.master": "local[2]"}
-    # the Thrift server's sessions do not see what spark.jars adds
-    settings["spark.driver.extraClassPath"] = settings["spark.jars"].replace(",", os.pathsep)
+    settings |= in_class_path(settings)
     return [part for name, value in settings.items() for part in ("--conf", f"{name}={value}")]
 
 

@@ -70,7 +70,7 @@ def _running(
     ):
         left = []
         try:
-            until(lambda: _listens(port) or process.poll() is not None, what="the server")
+            until(lambda: _listens(port) or process.poll() is not None, 600, what="the server")
             assert process.poll() is None, output.read_text()
             yield process
             left = python_processes(process.pid)

@@ -175,6 +175,7 @@ def test_the_command_names_catalogs_for_sql(monkeypatch: pytest.MonkeyPatch, tmp
     assert "spark.sql.catalog.lake tablestore.spark.TablestoreCatalog" in found
     assert f"spark.sql.catalog.lake.uri {tmp_path}/warehouse" in found
     assert "spark.sql.catalog.far.uri http://127.0.0.1:8080" in found
+    assert f"spark.driver.extraClassPath {tmp_path}/sql.jar" in found  # else sessions of a Thrift server lack the jar
 
 
 def test_settings_name_no_secret_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
