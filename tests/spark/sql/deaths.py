@@ -11,7 +11,10 @@ from tablestore import Table
 from tests.servers.spark_programs import has_ended, python_processes
 from tests.waiting import until
 
-__all__ = ["killed_within_a_write"]
+__all__ = ["FORGET", "killed_within_a_write"]
+
+FORGET = ("SELECT reflect('java.lang.System', 'gc')", "SELECT reflect('java.lang.System', 'runFinalization')")
+"""Statements with which a JVM collects what it had of a process that died. The next process must not suffer from it."""
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import tablestore
 from tests.servers.spark_programs import environment, program, python_processes
 from tests.servers.sql_servers import SqlServer, remote_session, thrift_server
 from tests.spark.sql.conftest import Catalogs
-from tests.spark.sql.deaths import killed_within_a_write
+from tests.spark.sql.deaths import FORGET, killed_within_a_write
 from tests.spark.sql.remote_checks import check_sessions_are_apart
 from tests.spark.sql.statements import differences
 from tests.tables import assert_healthy
@@ -75,6 +75,7 @@ def test_the_death_of_the_python_process_within_a_write(server: SqlServer, catal
             for client in (session, other):
                 assert client.run("SELECT * FROM lake.dying.t ORDER BY id") == ["1 | 10"]
             assert session.run("INSERT INTO lake.dying.t VALUES (2, 21)") == []
+            assert session.run_all([*FORGET]) == [["NULL"], ["NULL"]]
             assert other.run("SELECT * FROM lake.dying.t ORDER BY id") == ["1 | 10", "2 | 21"]
             assert len(python_processes(server.process.pid)) == 1
             assert_healthy(table.filestore)

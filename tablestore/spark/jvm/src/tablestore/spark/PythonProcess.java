@@ -14,6 +14,7 @@ final class PythonProcess {
   private static final Duration START = Duration.ofSeconds(60);
   private static Process process;
   private static Py4JServer server;
+  private static int started;
 
   private PythonProcess() {}
 
@@ -32,6 +33,7 @@ final class PythonProcess {
     builder.environment().put("PYSPARK_GATEWAY_PORT", Integer.toString(server.getListeningPort()));
     builder.environment().put("PYSPARK_GATEWAY_SECRET", server.secret());
     builder.environment().put("PYSPARK_PYTHON", python);
+    builder.environment().put("TABLESTORE_PYTHON_SIDE", Integer.toString(++started));
     builder.redirectOutput(ProcessBuilder.Redirect.INHERIT).redirectError(ProcessBuilder.Redirect.INHERIT);
     try {
       process = builder.start();
