@@ -99,7 +99,7 @@ def run_script(statements: list[str], settings: Mapping[str, str], folder: Path)
     for line in ended.stdout.splitlines():
         if line == f"the statement {len(found)}":
             found.append([])
-        elif found and line:
+        elif found and line and not line.startswith("Time taken: "):
             found[-1] += text_of(line.split("\t"))
     return found
 

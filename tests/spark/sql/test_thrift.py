@@ -75,7 +75,7 @@ def test_the_death_of_the_python_process_within_a_write(server: SqlServer, catal
             for client in (session, other):
                 assert client.run("SELECT * FROM lake.dying.t ORDER BY id") == ["1 | 10"]
             assert session.run("INSERT INTO lake.dying.t VALUES (2, 21)") == []
-            assert session.run_all([*FORGET]) == [["NULL"], ["NULL"]]
+            assert session.run_all([*FORGET]) == [["null"], ["null"]]
             assert other.run("SELECT * FROM lake.dying.t ORDER BY id") == ["1 | 10", "2 | 21"]
             assert len(python_processes(server.process.pid)) == 1
             assert_healthy(table.filestore)
