@@ -26,9 +26,9 @@ def plain(value: object) -> Any:
 
 
 def text_of(values: Iterable[object]) -> list[str]:
-    """Returns a row's text, as lines without the padding that some clients add."""
+    """Returns a row's text, as lines without the padding and the indentation that some clients show."""
     texts = ["NULL" if v is None else str(v).lower() if isinstance(v, bool) else str(v) for v in values]
-    return [line.rstrip() for line in " | ".join(text.strip() for text in texts).split("\n")]
+    return [line.strip() for line in " | ".join(text.strip() for text in texts).split("\n")]
 
 
 class ThriftClient:

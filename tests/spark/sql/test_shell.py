@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import re
 import subprocess
 import threading
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
 GO_ON = ("--hiveconf", "hive.cli.errors.ignore=true")
 """The shell's option by which a script goes on after a statement that fails."""
+
+
+NO_ROW = re.compile(r"Time taken: |[\d/]+ [\d:]+ WARN ")
+"""What the shell prints beside rows and errors."""
 
 
 class Shell:
@@ -99,7 +104,7 @@ def run_script(statements: list[str], settings: Mapping[str, str], folder: Path)
     for line in ended.stdout.splitlines():
         if line == f"the statement {len(found)}":
             found.append([])
-        elif found and line and not line.startswith("Time taken: "):
+        elif found and line and not NO_ROW.match(line):
             found[-1] += text_of(line.split("\t"))
     return found
 
