@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-__all__ = ["STATEMENTS", "Statement", "differences", "statements_in"]
+from tests.depth import Depth
+
+__all__ = ["CORE", "STATEMENTS", "Statement", "differences", "statements_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +43,21 @@ def _matches(expected: str, found: str) -> bool:
     return re.fullmatch(".*".join(map(re.escape, expected.split("…"))), found) is not None
 
 
-def statements_in(catalog: str) -> list[Statement]:
-    """Returns the list with another name of the catalog."""
+def statements_in(catalog: str, depth: Depth) -> list[Statement]:
+    """Returns the list with another name of the catalog; but for a deep run what the clients may do differently."""
 
     def renamed(text: str) -> str:
         return re.sub(r"\blake\b", catalog, text)
 
     return [
         replace(s, sql=renamed(s.sql), lines=None if s.lines is None else tuple(map(renamed, s.lines)))
-        for s in STATEMENTS
+        for s in (STATEMENTS if depth is Depth.DEEP else CORE)
     ]
 
 
-def differences(catalog: str, run: Callable[[list[str]], list[list[str]]]) -> list[str]:
+def differences(catalog: str, run: Callable[[list[str]], list[list[str]]], depth: Depth = Depth.DEEP) -> list[str]:
     """Has a client run the list; returns a text for each statement that did something else than the list says."""
-    statements = statements_in(catalog)
+    statements = statements_in(catalog, depth)
     found = run([statement.sql for statement in statements])
     assert len(found) == len(statements), found
     return [
@@ -353,3 +355,6 @@ END = [
 STATEMENTS: Sequence[Statement] = [
     *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *VERSIONS, *PROCEDURES, *END,
 ]  # fmt: skip
+
+CORE: Sequence[Statement] = [*DATABASES, *TABLES, *INSERTS, *ROWS, *END]
+"""What other clients than the driver run but for a deep run: each kind of answer, and what writes."""

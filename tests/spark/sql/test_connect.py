@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.depth import Depth
 from tests.servers.sql_servers import SqlServer, connect_server, remote_session
 from tests.spark.sql.conftest import Catalogs
 from tests.spark.sql.remote_checks import check_sessions_are_apart
@@ -21,9 +22,9 @@ def server(catalogs: Catalogs) -> Iterator[SqlServer]:
 
 
 @pytest.mark.parametrize("catalog", ["served", pytest.param("lake", marks=pytest.mark.deep)])
-def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str) -> None:
+def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     with remote_session(server, catalogs.folder) as session:
-        assert differences(catalog, session.run_all) == []
+        assert differences(catalog, session.run_all, depth) == []
 
 
 def test_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:

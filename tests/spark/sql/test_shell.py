@@ -16,6 +16,7 @@ import pytest
 
 import tablestore
 from tablestore.spark.settings import catalog_settings
+from tests.depth import Depth
 from tests.servers.spark_programs import environment, has_ended, listed_settings, program, python_processes
 from tests.servers.sql_client import text_of
 from tests.spark.sql.conftest import Catalogs
@@ -110,8 +111,8 @@ def run_script(statements: list[str], settings: Mapping[str, str], folder: Path)
 
 
 @pytest.mark.parametrize("catalog", ["lake", pytest.param("served", marks=pytest.mark.deep)])
-def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str) -> None:
-    assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder)) == []
+def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str, depth: Depth) -> None:
+    assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder), depth) == []
 
 
 def test_the_death_of_the_python_process_within_a_write(folder: Path) -> None:

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tablestore
+from tests.depth import Depth
 from tests.servers.spark_programs import environment, program, python_processes
 from tests.servers.sql_servers import SqlServer, remote_session, thrift_server
 from tests.spark.sql.conftest import Catalogs
@@ -27,9 +28,9 @@ def server(catalogs: Catalogs) -> Iterator[SqlServer]:
 
 
 @pytest.mark.parametrize("catalog", ["served", pytest.param("lake", marks=pytest.mark.deep)])
-def test_pyhive_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str) -> None:
+def test_pyhive_runs_all_statements(server: SqlServer, catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     with remote_session(server, catalogs.folder) as session:
-        assert differences(catalog, session.run_all) == []
+        assert differences(catalog, session.run_all, depth) == []
 
 
 @pytest.mark.deep
