@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from tablestore import Store
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.spark.sql.conftest import Sql
 from tests.tables import assert_healthy
 
@@ -78,7 +78,7 @@ def statement(chance: random.Random) -> str:
     return f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id AND t.p = s.p {' '.join(actions)}"
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("name", sampled(TABLES, len(TABLES), test=2))
 def test_statements_do_what_they_do_to_a_delta_table(
     sql: Sql, store: Store, folder: Path, name: str, depth: Depth
 ) -> None:

@@ -110,7 +110,8 @@ def run_script(statements: list[str], settings: Mapping[str, str], folder: Path)
     return found
 
 
-@pytest.mark.parametrize("catalog", ["lake", pytest.param("served", marks=pytest.mark.deep)])
+@pytest.mark.deep
+@pytest.mark.parametrize("catalog", ["lake", "served"])
 def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str, depth: Depth) -> None:
     assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder), depth) == []
 

@@ -59,6 +59,7 @@ def test_beeline(server: SqlServer, catalogs: Catalogs) -> None:
     assert len(python_processes(server.process.pid)) == 1
 
 
+@pytest.mark.deep  # Connect has its sessions in the same way
 def test_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:
     check_sessions_are_apart(server, catalogs)
 
