@@ -60,6 +60,7 @@ NO_COLUMNS = {
     "_columns",
     "_by_name",
     "_opened",
+    "_origin",
     "_texts",
 }
 

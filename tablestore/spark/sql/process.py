@@ -1,7 +1,7 @@
 """A Python process for a JVM that has no Python driver: it answers until its standard input ends.
 
-``PythonProcess.java`` starts it, with the port and the secret of a Py4J server in the environment, and the number of
-processes that were started so far.
+``PythonProcess.java`` starts it, with the port and the secret of a Py4J server in the environment. Its argument is the
+number of processes that were started so far.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     """Takes over the JVM's SparkContext, and answers."""
     gateway = launch_gateway()  # type: ignore[no-untyped-call]
     # when the JVM collects an object of a process that died, it says so to this one, by the number that it had there
-    gateway.gateway_property.pool.next_id = int(os.environ["TABLESTORE_PYTHON_SIDE"]) << 32
+    gateway.gateway_property.pool.next_id = int(sys.argv[1]) << 32
     jvm = gateway.jvm
     assert jvm is not None
     session = jvm.org.apache.spark.sql.classic.SparkSession.active()

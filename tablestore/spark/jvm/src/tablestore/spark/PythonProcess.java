@@ -29,11 +29,11 @@ final class PythonProcess {
       server.start();
     }
     String python = pythonOf(conf);
-    ProcessBuilder builder = new ProcessBuilder(List.of(python, "-m", "tablestore.spark.sql.process"));
+    String number = Integer.toString(++started);
+    ProcessBuilder builder = new ProcessBuilder(List.of(python, "-m", "tablestore.spark.sql.process", number));
     builder.environment().put("PYSPARK_GATEWAY_PORT", Integer.toString(server.getListeningPort()));
     builder.environment().put("PYSPARK_GATEWAY_SECRET", server.secret());
     builder.environment().put("PYSPARK_PYTHON", python);
-    builder.environment().put("TABLESTORE_PYTHON_SIDE", Integer.toString(++started));
     builder.redirectOutput(ProcessBuilder.Redirect.INHERIT).redirectError(ProcessBuilder.Redirect.INHERIT);
     try {
       process = builder.start();
