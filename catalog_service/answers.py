@@ -9,18 +9,30 @@ from catalog_service.column_wire import column_infos
 from catalog_service.definitions import connector_of, effective_options
 from catalog_service.lease_wire import LeaseInfo
 from catalog_service.schema import DatabaseRow, LeaseRow, TableEntry, TableRow, managed
+from catalog_service.view_definition import ViewDefinition
 from catalog_service.wire import (
     CurrentSnapshot,
     DatabaseInfo,
     SnapshotInfo,
     TableInfo,
     TableSummary,
+    ViewInfo,
+    ViewSummary,
 )
 from filestore.delta.state import TableState
 from filestore.model.snapshot import Snapshot
 from log.connector.declaration import KafkaDeclaration
 
-__all__ = ["database_info", "kafka_table_info", "lease_info", "snapshot_info", "table_info", "table_summary"]
+__all__ = [
+    "database_info",
+    "kafka_table_info",
+    "lease_info",
+    "snapshot_info",
+    "table_info",
+    "table_summary",
+    "view_info",
+    "view_summary",
+]
 
 
 def database_info(row: DatabaseRow, location: str) -> DatabaseInfo:
@@ -104,6 +116,32 @@ def snapshot_info(snapshot: Snapshot) -> SnapshotInfo:
         log_offsets=dict(snapshot.log_offsets),
         metrics=dict(snapshot.metrics),
         notes=list(snapshot.notes),
+    )
+
+
+def view_info(row: TableRow, definition: ViewDefinition) -> ViewInfo:
+    """Describes a view in full."""
+    return ViewInfo(
+        database=row.database,
+        name=row.name,
+        view_id=row.table_id,
+        query=definition.query,
+        columns=definition.columns,
+        context=dict(definition.context),
+        properties=dict(definition.properties),
+        comment=definition.comment,
+        created_at=_time(row.created_at_ms),
+    )
+
+
+def view_summary(entry: TableEntry) -> ViewSummary:
+    """Describes a view in a list."""
+    return ViewSummary(
+        database=entry.database,
+        name=entry.name,
+        view_id=entry.table_id,
+        comment=entry.comment,
+        created_at=_time(entry.created_at_ms),
     )
 
 

@@ -92,6 +92,15 @@ class EmbeddedCatalog(Closing):
             raise database_not_found(fold_name("database", database))
         return service
 
+    def _service_to_drop(self, database: str, *, if_exists: bool) -> CatalogService | None:
+        """Returns the service to drop something of a database; None if there is no catalog, and nothing need be."""
+        try:
+            return self._service_with(database)
+        except NotFound:
+            if not if_exists:
+                raise
+            return None
+
     def create_database(self, name: str, *, if_not_exists: bool = False, comment: str | None = None) -> None:
         """Creates a database."""
         request = CreateDatabase(name=name, comment=comment)
@@ -100,12 +109,7 @@ class EmbeddedCatalog(Closing):
 
     def drop_database(self, name: str, *, if_exists: bool = False, cascade: bool = False) -> None:
         """Drops a database."""
-        try:
-            service = self._service_with(name)
-        except NotFound:
-            if not if_exists:
-                raise
-        else:
+        if (service := self._service_to_drop(name, if_exists=if_exists)) is not None:
             service.drop_database(name, if_exists=if_exists, cascade=cascade)
 
     def list_databases(self) -> list[str]:
@@ -162,22 +166,12 @@ class EmbeddedCatalog(Closing):
 
     def drop_view(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a view."""
-        try:
-            service = self._service_with(database)
-        except NotFound:
-            if not if_exists:
-                raise
-        else:
+        if (service := self._service_to_drop(database, if_exists=if_exists)) is not None:
             service.views.drop(database, name, if_exists=if_exists)
 
     def drop_table(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a table."""
-        try:
-            service = self._service_with(database)
-        except NotFound:
-            if not if_exists:
-                raise
-        else:
+        if (service := self._service_to_drop(database, if_exists=if_exists)) is not None:
             service.drop_table(database, name, if_exists=if_exists)
 
     def acquire_lease(self, database: str, name: str, request: LeaseRequest) -> LeaseInfo:

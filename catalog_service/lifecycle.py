@@ -170,25 +170,18 @@ class Lifecycle:
             InvalidRequest: ``bad-path``; or the brokers or the topic of a table with a connector are not as declared.
             Unavailable: a server or the storage does not answer.
         """
-        begun: TableRow | None = None
-        try:
-            with self.locks.hold(key_of(database, name)):
-                row = self.repository.table(database, name)
-                if row is not None and row.state is State.ACTIVE:
-                    return Creation(row, created=False)
-                if row is not None and (row.state is State.DROPPING or row.definition != definition):
-                    self.construction.discard(row)
-                    row = None
-                new = self.construction.new_row(database, name, definition, staged=False)
-                if isinstance(definition, KafkaDeclaration):
-                    return Creation(self.construction.declare(new, definition), created=True)
-                begun = row or self.construction.begin(new)
-                state = self.construction.build(begun, State.ACTIVE)
-                return Creation(replace(begun, state=State.ACTIVE), created=True, state=state)
-        except Unavailable as error:
-            if begun is not None and error.code == LOCK_LOST:
-                self.construction.remove_late_writes(begun)
-            raise
+        with self._creating(database, name) as begun:
+            row = self.repository.table(database, name)
+            if row is not None and row.state is State.ACTIVE:
+                return Creation(row, created=False)
+            if row is not None and (row.state is State.DROPPING or row.definition != definition):
+                self.construction.discard(row)
+                row = None
+            new = self.construction.new_row(database, name, definition, staged=False)
+            if isinstance(definition, KafkaDeclaration):
+                return Creation(self.construction.declare(new, definition), created=True)
+            begun.append(row or self.construction.begin(new))
+            return self._built(begun[0], State.ACTIVE)
 
     def stage_table(self, database: str, name: str, definition: TableDefinition | KafkaDeclaration) -> Creation:
         """Creates a table that nobody sees until `rename` publishes it. The row in the result has its hidden name.
@@ -201,15 +194,30 @@ class Lifecycle:
         Raises:
             NotFound, AlreadyExists, InvalidRequest, Unavailable: as `create_table`.
         """
-        with self.locks.hold(key_of(database, name)):  # for the folder of that name
+        with self._creating(database, name) as begun:  # holds the name for the folder that has it
             self.repository.table(database, name)  # raises if there is no such database
             row = self.construction.new_row(database, name, definition, staged=True)
             with self.locks.hold(key_of(database, row.name)):
                 if isinstance(definition, KafkaDeclaration):
                     return Creation(self.construction.declare(row, definition), created=True)
-                begun = self.construction.begin(row)
-                state = self.construction.build(begun, State.STAGED)
-                return Creation(replace(begun, state=State.STAGED), created=True, state=state)
+                begun.append(self.construction.begin(row))
+                return self._built(begun[0], State.STAGED)
+
+    @contextmanager
+    def _creating(self, database: str, name: str) -> Iterator[list[TableRow]]:
+        """Holds a name while a table is created; if its lock is lost, removes what the row in the list wrote late."""
+        begun: list[TableRow] = []
+        try:
+            with self.locks.hold(key_of(database, name)):
+                yield begun
+        except Unavailable as error:
+            if begun and error.code == LOCK_LOST:
+                self.construction.remove_late_writes(begun[0])
+            raise
+
+    def _built(self, row: TableRow, target: State) -> Creation:
+        state = self.construction.build(row, target)
+        return Creation(replace(row, state=target), created=True, state=state)
 
     def rename(self, database: str, name: str, new_name: str, *, replaces: bool = False) -> TableRow:
         """Gives a table or a view another name; a staged table is published by it.
@@ -242,7 +250,7 @@ class Lifecycle:
         """Drops a table, or completes a drop; returns whether there was anything to drop.
 
         Raises:
-            NotFound: ``database-not-found``; ``table-not-found``: it is a view.
+            NotFound: ``database-not-found``; ``is-view``.
             Unavailable: ``log-left``: the table is gone and its topic is left; else its files could not be removed. A
                 retry continues.
         """
@@ -275,11 +283,11 @@ class Lifecycle:
     def _rename(self, row: TableRow, new_name: str, other: TableRow | None) -> None:
         """Renames in one transaction, and then removes the table that had the name. REQUIRES: the names' locks."""
         if other is None:
-            self.repository.rename(row, new_name, None, "")
+            self.repository.rename(row, new_name, None)
             return
         hidden = replace(other, name=hidden_name(new_name, other.table_id), state=State.DROPPING)
         with self.locks.hold(key_of(hidden.database, hidden.name)):  # nobody else can know this name yet
-            self.repository.rename(row, new_name, other, hidden.name)
+            self.repository.rename(row, new_name, hidden)
             try:
                 self.construction.discard(hidden)
             except TableStoreError as error:  # it is renamed all the same

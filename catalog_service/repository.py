@@ -224,14 +224,13 @@ class Repository:
             values = {"definition": encode_definition(definition)}
             return connection.execute(update(TABLES).where(here).values(values)).rowcount > 0
 
-    def rename(self, row: TableRow, new_name: str, replaced: TableRow | None, hidden: str) -> None:
+    def rename(self, row: TableRow, new_name: str, replaced: TableRow | None) -> None:
         """Gives an ACTIVE or STAGED table another name, under which it is ACTIVE. REQUIRES: the locks of both names.
 
         Args:
             row: The table.
             new_name: The new name.
-            replaced: The ACTIVE table that has that name. It becomes DROPPING in the same transaction.
-            hidden: The name of `replaced` from then on.
+            replaced: The ACTIVE table that has that name, as it is afterwards: with a hidden name, and DROPPING.
 
         Raises:
             NotFound: ``table-not-found``: the table is not there any more.
@@ -244,7 +243,7 @@ class Repository:
                 _require_active(connection, row.database, to_write=True)
                 if replaced is not None:
                     old = TABLES.c.table_id == replaced.table_id
-                    connection.execute(update(TABLES).where(old).values(name=hidden, state=State.DROPPING))
+                    connection.execute(update(TABLES).where(old).values(name=replaced.name, state=replaced.state))
                 moved = connection.execute(update(TABLES).where(here).values(name=new_name, state=State.ACTIVE))
                 if moved.rowcount == 0:
                     raise NotFound(f"table {row.table_id} was dropped just now", code="table-not-found")

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
-from catalog_service import pages
+from catalog_service import answers, pages
 from catalog_service.construction import key_of
 from catalog_service.lifecycle import Lifecycle
 from catalog_service.names import fold_name
 from catalog_service.repository import table_exists
-from catalog_service.schema import State, TableEntry, TableRow
+from catalog_service.schema import State, TableRow
 from catalog_service.view_definition import ViewDefinition
-from catalog_service.view_wire import CreateView, ViewInfo, ViewPage, ViewSummary
+from catalog_service.view_wire import CreateView, ViewInfo, ViewPage
 from filestore.errors import NotFound
 
 __all__ = ["Views", "view_in"]
@@ -50,18 +49,18 @@ class Views:
             if row is None:
                 row = lifecycle.construction.new_row(database, name, definition, staged=False)
                 lifecycle.repository.add_table(row)
-                return _info(row, definition), True
+                return answers.view_info(row, definition), True
             if not isinstance(row.definition, ViewDefinition) or not (if_not_exists or or_replace):
                 raise table_exists(database, name)
             if not or_replace:
-                return _info(row, row.definition), False
+                return answers.view_info(row, row.definition), False
             lifecycle.repository.replace_definition(row, definition)
-            return _info(replace(row, definition=definition), definition), False
+            return answers.view_info(replace(row, definition=definition), definition), False
 
     def get(self, database: str, name: str) -> ViewInfo:
         """Returns a view; raises `NotFound` (``database-not-found``, ``view-not-found``)."""
         row, definition = self._view(database, name)
-        return _info(row, definition)
+        return answers.view_info(row, definition)
 
     def list(self, database: str, page_size: int = pages.PAGE_SIZE, page_token: str | None = None) -> ViewPage:
         """Returns a page of views by name; raises `NotFound`, or `InvalidRequest` (``bad-page-token``)."""
@@ -70,7 +69,7 @@ class Views:
         after = pages.decode_token(scope, page_token)
         rows = self.lifecycle.repository.tables(database, after, page_size + 1, views=True)
         page, token = pages.cut(rows, page_size, scope, lambda row: row.name)
-        return ViewPage(views=[_summary(row) for row in page], next_page_token=token)
+        return ViewPage(views=[answers.view_summary(row) for row in page], next_page_token=token)
 
     def rename(self, database: str, name: str, new_name: str, *, replaces: bool = False) -> ViewInfo:
         """Gives a view another name, in the same database; returns it.
@@ -82,7 +81,7 @@ class Views:
         """
         new_name = fold_name("view", new_name)
         row, definition = self._view(database, name)
-        return _info(self.lifecycle.rename(row.database, row.name, new_name, replaces=replaces), definition)
+        return answers.view_info(self.lifecycle.rename(row.database, row.name, new_name, replaces=replaces), definition)
 
     def drop(self, database: str, name: str, *, if_exists: bool = False) -> None:
         """Drops a view; raises `NotFound` (``database-not-found``, ``view-not-found``), unless `if_exists`."""
@@ -110,31 +109,3 @@ def view_in(row: TableRow | None, database: str, name: str) -> tuple[TableRow, V
     if not isinstance(row.definition, ViewDefinition):
         raise NotFound(f"{database}.{name} is a table, and not a view", code="view-not-found")
     return row, row.definition
-
-
-def _info(row: TableRow, definition: ViewDefinition) -> ViewInfo:
-    return ViewInfo(
-        database=row.database,
-        name=row.name,
-        view_id=row.table_id,
-        query=definition.query,
-        columns=definition.columns,
-        context=dict(definition.context),
-        properties=dict(definition.properties),
-        comment=definition.comment,
-        created_at=_time(row.created_at_ms),
-    )
-
-
-def _summary(entry: TableEntry) -> ViewSummary:
-    return ViewSummary(
-        database=entry.database,
-        name=entry.name,
-        view_id=entry.table_id,
-        comment=entry.comment,
-        created_at=_time(entry.created_at_ms),
-    )
-
-
-def _time(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)

@@ -16,7 +16,7 @@ from catalog_service.wire import CreateTable, CreateView, TableInfo, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import AlreadyExists, InvalidRequest, Unsupported
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
@@ -391,13 +391,16 @@ class Store(Closing):
 
     def _require_free(self, name: str) -> None:
         """Refuses a taken name before anything is written."""
-        database, table = _split(name)
-        folded = table.lower()
-        if folded in self.list_tables(database) or folded in self.list_views(database):
-            raise AlreadyExists(
-                f"there is a table or a view {name} already: choose another name, or pass replace=True",
-                code="table-exists",
-            )
+        try:
+            self._catalog.get_table(*_split(name))
+        except NotFound as error:
+            if error.code == "table-not-found":
+                return
+            if error.code != "is-view":
+                raise
+        raise AlreadyExists(
+            f"there is a table or a view {name} already: choose another name, or pass replace=True", code="table-exists"
+        )
 
     def _open(self, info: TableInfo) -> Table | KafkaTable:
         declaration = info.declaration()

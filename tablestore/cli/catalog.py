@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -36,8 +37,7 @@ def tables(
 ) -> None:
     """List the tables, as DB.TABLE."""
     with open_catalog(catalog, token) as opened:
-        wanted = opened.list_databases() if database is None else [database]
-        _print_names([f"{d}.{table}" for d in wanted for table in opened.list_tables(d)], output)
+        _print_qualified(opened.list_databases() if database is None else [database], opened.list_tables, output)
 
 
 def views(
@@ -48,8 +48,7 @@ def views(
 ) -> None:
     """List the views, as DB.VIEW. SQL creates them: [dim]tablestore sql "CREATE VIEW …"[/dim]."""
     with open_catalog(catalog, token) as opened:
-        wanted = opened.list_databases() if database is None else [database]
-        _print_names([f"{d}.{view}" for d in wanted for view in opened.list_views(d)], output)
+        _print_qualified(opened.list_databases() if database is None else [database], opened.list_views, output)
 
 
 def rename(
@@ -174,6 +173,11 @@ def _is_view(store: Store, name: str) -> bool:
 def names_of(text: str | None) -> list[str]:
     """Splits names at commas."""
     return [name.strip() for name in text.split(",") if name.strip()] if text else []
+
+
+def _print_qualified(databases: list[str], listed: Callable[[str], list[str]], output: Format) -> None:
+    """Prints what a list of each database has, with the database's name."""
+    _print_names([f"{database}.{name}" for database in databases for name in listed(database)], output)
 
 
 def _print_names(names: list[str], output: Format) -> None:

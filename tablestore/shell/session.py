@@ -112,9 +112,8 @@ class Session(Closing):
         except NotFound as error:
             if error.code == "database-not-found":
                 raise not_plain(f"{parts[0]} is not a database of the catalog {self.catalog}") from error
-            others = [*self.store.list_tables(parts[0]), *self.store.list_views(parts[0])]
-            if parts[1].lower() in {other.lower() for other in others}:
-                raise not_plain(f"{name} is a view, or is written otherwise") from error
+            if error.code == "is-view":
+                raise not_plain(f"{name} is a view") from error
             raise
         if not isinstance(table, Table):
             raise not_plain(f"{name} is a Kafka topic")

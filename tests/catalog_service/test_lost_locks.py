@@ -86,6 +86,30 @@ def test_a_lock_is_lost_at_a_step_and_another_service_takes_over(
     assert check(warehouse, database) == sorted({*seen, "shop.next"})
 
 
+@pytest.mark.parametrize("log", ["none", "embedded", "kafka"])
+def test_regression_a_staged_table_whose_lock_was_lost_leaves_nothing(
+    server: PostgresServer, database: str, warehouse: str, log: str
+) -> None:
+    """Its files were written after another process had undone it, and stayed in the folder of the name."""
+    Path(warehouse).mkdir()
+    other = running_service(warehouse, database=database)
+    other.create_database(CreateDatabase(name="shop"))
+    service = running_service(warehouse, Fault("create_files"), database=database)
+
+    def lose_and_recover() -> None:
+        service.striker.struck = True
+        assert end_sessions_with_locks(server) >= 1
+        assert len(other._lifecycle.recover()) == 1
+
+    service.striker.strike = lose_and_recover
+    with pytest.raises(Unavailable) as caught:
+        service.create_table("shop", orders(log), staged=True)
+    assert caught.value.code == "lock-lost"
+    assert check(warehouse, database) == []
+    assert other.create_table("shop", orders(log))[1]
+    assert check(warehouse, database) == ["shop.orders"]
+
+
 def take(other: CatalogService, taker: str, log: str) -> list[str]:
     """What another service does with the name, if it can; returns the UUID of a table that it has created."""
     different = orders(log, sql_schema="id BIGINT, total BIGINT")

@@ -7,15 +7,11 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 
 /** A table that a statement fills before anybody sees it: {@code CREATE TABLE … AS SELECT} and {@code REPLACE}. */
 final class StagedTablestoreTable extends TablestoreTable implements StagedTable {
-  private final Place place;
-  private final String database;
   private final String name;
   private final boolean replaces;
 
   private StagedTablestoreTable(Place place, String database, String name, boolean replaces, JsonNode description) {
     super(place, database, description.get("staged").asText(), description, schemaOf(description));
-    this.place = place;
-    this.database = database;
     this.name = name;
     this.replaces = replaces;
   }
@@ -40,20 +36,16 @@ final class StagedTablestoreTable extends TablestoreTable implements StagedTable
   @Override
   public void commitStagedChanges() {
     ObjectNode request = place.request("publish_table", database, name);
-    PythonSide.ask(request.put("staged", staged()).put("replace", replaces));
+    PythonSide.ask(request.put("staged", table).put("replace", replaces));
   }
 
   @Override
   public void abortStagedChanges() {
-    PythonSide.ask(place.request("drop_table", database, staged()));
+    PythonSide.ask(place.request("drop_table", database, table));
   }
 
   @Override
   public CustomTaskMetric[] reportDriverMetrics() {
     return new CustomTaskMetric[0];
-  }
-
-  private String staged() {
-    return request("").get("table").asText();
   }
 }

@@ -51,9 +51,12 @@ class TablestoreTable
   /** What a row does: one of {@code +I}, {@code -U}, {@code +U}, {@code -D}. */
   static final String KIND = "_kind";
 
-  private final Place place;
-  private final String database;
-  private final String table;
+  final Place place;
+  final String database;
+
+  /** The name by which Python finds it. */
+  final String table;
+
   private final JsonNode description;
   private final StructType schema;
 

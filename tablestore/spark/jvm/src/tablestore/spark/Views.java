@@ -1,6 +1,7 @@
 package tablestore.spark;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.HashMap;
 import java.util.Map;
@@ -50,7 +51,7 @@ final class Views {
         .build();
   }
 
-  private static void put(com.fasterxml.jackson.databind.node.ArrayNode node, String[] values) {
+  private static void put(ArrayNode node, String[] values) {
     for (String value : values == null ? new String[0] : values) {
       node.add(value);
     }
