@@ -12,7 +12,8 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     stopping     ends running requests at a stop         answering    runs a request in a lane and answers it
     refusals     errors as HTTP answers                  documented_errors: the same in the OpenAPI document
     connecting   a client's connections, TLS             paths        warehouses' paths
-    wire, claim_wire, column_wire, lease_wire, page_wire, view_wire, messages: pydantic models of requests and answers
+    wire, claim_wire, column_wire, lease_wire, page_wire, service_wire, view_wire, messages: pydantic models of requests
+    and answers                                          bearer_token  the rule for the token, for both sides
     problems     errors as RFC 9457 documents, and back  pages        page tokens
     request_metrics  metrics and access log of requests
     service      the use cases                           lifecycle    their steps, made safe against crashes
@@ -21,7 +22,8 @@ Other packages import only `catalog_service.client` and `catalog_service.wire`; 
     topics       whether two tables would share a topic  view_routes  FastAPI, for views and names
     held_commits  who keeps commits apart                claims       a client's claims of versions
     locks        locks of databases' and tables' names   names        the rule for names of databases and tables
-    definitions  requests and stored rows as table definitions; answers: stored rows as wire models
+    definitions  requests as definitions of tables       stored_definitions  definitions as JSON, and back
+    answers      stored rows as wire models              opening      opens a catalog, with its parts
     repository, claim_rows: the only SQL                 schema       its tables
     engine       connections, migrations, SQL errors     downgrade    takes migrations back, as a command
     database_url  reads and shows the URL of its database

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from catalog_service.column_wire import column_infos
-from catalog_service.definitions import connector_of, effective_options
+from catalog_service.definitions import effective_options
 from catalog_service.lease_wire import LeaseInfo
 from catalog_service.schema import DatabaseRow, LeaseRow, TableEntry, TableRow, managed
+from catalog_service.stored_definitions import connector_of
 from catalog_service.view_definition import ViewDefinition
 from catalog_service.wire import (
     CurrentSnapshot,

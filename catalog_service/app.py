@@ -18,8 +18,7 @@ from starlette.exceptions import HTTPException
 from catalog_service.bodies import BoundedBodies
 from catalog_service.guard import GuardedRequests
 from catalog_service.lanes import Lanes
-from catalog_service.page_wire import Problem
-from catalog_service.problems import INTERNAL_ERROR, invalid_body, problem_of
+from catalog_service.problems import INTERNAL_ERROR, Problem, invalid_body, problem_of
 from catalog_service.refusals import problem_response, refusal
 from catalog_service.request_metrics import METRICS_PATH, MeasuredRequests
 from catalog_service.routes import PREFIX, open_router, router

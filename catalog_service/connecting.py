@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from catalog_service.security import checked_token
+from catalog_service.bearer_token import checked_token
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 
 __all__ = ["CA_FILE", "checked_url", "connection_error", "http_client", "is_tls_error"]

@@ -8,22 +8,21 @@ from functools import partial
 from typing import Self
 
 from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
-from catalog_service.engine import default_database_url, is_there
+from catalog_service.engine import is_there
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name
+from catalog_service.opening import open_service, warehouse_and_database
 from catalog_service.pages import PAGE_SIZE_MAX, every_page
-from catalog_service.paths import warehouse_location
 from catalog_service.repository import database_not_found
-from catalog_service.service import CatalogService, open_service
+from catalog_service.service import CatalogService
 from catalog_service.view_wire import CreateView, ViewInfo
 from catalog_service.wire import AlterTable, CreateDatabase, CreateTable, SnapshotInfo, TableInfo
 from filestore.arguments import checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import InvalidRequest, NotFound
+from filestore.errors import NotFound
 from filestore.storage.locations import storage_of
-from filestore.storage.schemes import is_local
 
-__all__ = ["EmbeddedCatalog", "warehouse_and_database"]
+__all__ = ["EmbeddedCatalog"]
 
 
 @checks_arguments()
@@ -37,7 +36,7 @@ class EmbeddedCatalog(Closing):
         warehouse: The folder of the databases: a path, or a URL such as ``s3://bucket/folder``.
         database: The URL of the catalog's database. ``<warehouse>/catalog.db`` if None, which needs a local disk.
         storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`.
-        brokers: Kafka's brokers for logs of tables that name none: `catalog_service.service.open_service`.
+        brokers: Kafka's brokers for logs of tables that name none: `catalog_service.opening.open_service`.
         commits: Who keeps commits apart: `catalog_service.held_commits.HeldCommits`.
     """
 
@@ -202,20 +201,3 @@ class EmbeddedCatalog(Closing):
         """Closes the database's connections."""
         if self._service is not None:
             self._service.close()
-
-
-def warehouse_and_database(warehouse: str, database: str | None) -> tuple[str, str]:
-    """The warehouse's location, and the URL of its catalog's database.
-
-    Raises:
-        InvalidRequest: ``bad-path``; ``database-needed``: SQLite cannot work in a store of objects.
-    """
-    location = warehouse_location(warehouse)
-    if database is None and not is_local(location):
-        raise InvalidRequest(
-            f"the catalog of {location} needs a database, which cannot be in the warehouse itself, because that is no "
-            "local disk: name one with --database, $TABLESTORE_DATABASE or connect(…, database=…), such as "
-            "postgresql://user@host/name, or sqlite:////path/catalog.db for processes of one machine",
-            code="database-needed",
-        )
-    return location, database or default_database_url(location)

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 
+from catalog_service.bearer_token import checked_token
 from catalog_service.broker_policy import ANY_BROKER, BrokerPolicy
-from catalog_service.security import check_exposure, checked_token
+from catalog_service.security import check_exposure
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.process_log import LogFormat
 

@@ -1,4 +1,4 @@
-"""Requests and answers about databases, lists, errors and the service; a part of `catalog_service.wire`.
+"""Requests and answers about databases, and the lists of databases and tables; a part of `catalog_service.wire`.
 
 This module does not import Arrow, so that a client that only lists tables loads in a fraction of the time.
 """
@@ -6,22 +6,17 @@ This module does not import Arrow, so that a client that only lists tables loads
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
 
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from catalog_service.messages import AnswerModel, RequestModel, with_examples
 
 __all__ = [
-    "CatalogConfig",
     "CreateDatabase",
     "DatabaseInfo",
     "DatabasePage",
-    "Health",
-    "Problem",
     "TablePage",
     "TableSummary",
-    "Violation",
 ]
 
 _TABLE_ID = "6f1c2f0e-9d3b-4c39-8a53-0c7f0a2d7c11"
@@ -91,49 +86,3 @@ class TablePage(AnswerModel):
 
     tables: list[TableSummary]
     next_page_token: str | None = Field(None, description="The token of the next page; null on the last.")
-
-
-class CatalogConfig(AnswerModel):
-    """The service's limits and endpoints, which a client may read before its first request."""
-
-    version: str = Field(description="The version of Tablestore.", examples=["0.1.0"])
-    warehouse: str = Field(description="The folder that contains the databases.", examples=["/data/warehouse"])
-    page_size: int = Field(description="The entries of a page if the request names no other number.", examples=[100])
-    page_size_max: int = Field(examples=[1000])
-    endpoints: list[str] = Field(examples=[["GET /api/v1/databases"]])
-
-
-class Health(AnswerModel):
-    """Says that the service answers, and for `/ready` that its database does, too."""
-
-    status: Literal["ok"] = "ok"
-
-
-class Violation(BaseModel):
-    """A part of a request that does not fit the schema."""
-
-    pointer: str = Field(description="The place, as a JSON pointer that begins with body, query or path.")
-    detail: str
-
-
-class Problem(BaseModel):
-    """An error in the format of RFC 9457. Programs check `code`; people read `detail`, which may change."""
-
-    model_config = with_examples(
-        {
-            "type": "urn:tablestore:problem:not-found",
-            "title": "Not found",
-            "status": 404,
-            "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
-            "instance": "/api/v1/databases/shop/tables/orders",
-            "code": "table-not-found",
-        }
-    )
-
-    type: str = Field(description="The class of the error; it says what the client can do next.")
-    title: str
-    status: int
-    detail: str = Field(description="What is wrong with which value, and what to do.")
-    instance: str = Field(description="The path of the request.")
-    code: str = Field(description="The stable code of the error.")
-    errors: list[Violation] | None = Field(None, description="Each violation, for `invalid-request`.")

@@ -1,4 +1,4 @@
-"""Converts errors to RFC 9457 problem documents, and back, by one table.
+"""Problem documents of RFC 9457: how an error looks in an answer. One table converts errors to them, and back.
 
 A document's ``type`` names the class of the error (what the caller can do next), its ``code`` the error itself.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from catalog_service.page_wire import Problem, Violation
+from pydantic import BaseModel, Field
+
+from catalog_service.messages import with_examples
 from filestore.errors import (
     AlreadyExists,
     CommitUnknown,
@@ -24,6 +26,8 @@ from filestore.errors import (
 __all__ = [
     "INTERNAL_ERROR",
     "MEDIA_TYPE",
+    "Problem",
+    "Violation",
     "error_of",
     "invalid_body",
     "problem_of",
@@ -62,6 +66,36 @@ _BY_STATUS: Mapping[int, type[TableStoreError]] = {
     503: Unavailable,
     504: Unavailable,
 }
+
+
+class Violation(BaseModel):
+    """A part of a request that does not fit the schema."""
+
+    pointer: str = Field(description="The place, as a JSON pointer that begins with body, query or path.")
+    detail: str
+
+
+class Problem(BaseModel):
+    """An error in the format of RFC 9457. Programs check `code`; people read `detail`, which may change."""
+
+    model_config = with_examples(
+        {
+            "type": "urn:tablestore:problem:not-found",
+            "title": "Not found",
+            "status": 404,
+            "detail": "there is no table 'orders' in database 'shop': create it, or look at the list of tables",
+            "instance": "/api/v1/databases/shop/tables/orders",
+            "code": "table-not-found",
+        }
+    )
+
+    type: str = Field(description="The class of the error; it says what the client can do next.")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong with which value, and what to do.")
+    instance: str = Field(description="The path of the request.")
+    code: str = Field(description="The stable code of the error.")
+    errors: list[Violation] | None = Field(None, description="Each violation, for `invalid-request`.")
 
 
 def problem_of(error: TableStoreError, instance: str, status: int | None = None) -> Problem:

@@ -8,8 +8,7 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from catalog_service.page_wire import Problem
-from catalog_service.problems import MEDIA_TYPE, problem_of
+from catalog_service.problems import MEDIA_TYPE, Problem, problem_of
 from catalog_service.security import TokenMissing, TokenWrong
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 

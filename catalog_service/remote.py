@@ -13,9 +13,9 @@ from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.connecting import checked_url, connection_error, http_client, is_tls_error
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.names import fold_name, fold_table
-from catalog_service.page_wire import CreateDatabase, DatabasePage, Problem, TablePage
+from catalog_service.page_wire import CreateDatabase, DatabasePage, TablePage
 from catalog_service.pages import PAGE_SIZE_MAX, every_page
-from catalog_service.problems import MEDIA_TYPE, error_of
+from catalog_service.problems import MEDIA_TYPE, Problem, error_of
 from catalog_service.view_wire import CreateView, Rename, ViewInfo, ViewPage
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checks_arguments

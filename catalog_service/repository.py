@@ -12,7 +12,6 @@ from sqlalchemy import Connection, Engine, Row, String, bindparam, delete, exist
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError
 
-from catalog_service.definitions import VIEW, comment_in, connector_of, decode_definition, encode_definition
 from catalog_service.engine import now_ms, reading, writing
 from catalog_service.schema import (
     DATABASES,
@@ -26,6 +25,7 @@ from catalog_service.schema import (
     TableEntry,
     TableRow,
 )
+from catalog_service.stored_definitions import VIEW, comment_in, connector_of, decode_definition, encode_definition
 from filestore.errors import AlreadyExists, Conflict, NotFound
 
 __all__ = ["Repository", "database_not_found", "is_view", "table_exists", "table_not_found"]

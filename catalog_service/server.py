@@ -17,11 +17,10 @@ import uvicorn
 
 from catalog_service.app import create_app
 from catalog_service.broker_policy import BrokerPolicy
-from catalog_service.embedded import warehouse_and_database
 from catalog_service.heads import BoundedHeads
 from catalog_service.listening import DEFAULT_HOST, DEFAULT_PORT, Settings, bound, check_settings
+from catalog_service.opening import open_service, warehouse_and_database
 from catalog_service.request_metrics import REQUEST_METRICS
-from catalog_service.service import open_service
 from catalog_service.stopping import RunningRequests
 from filestore.errors import TableStoreError, Unavailable
 from filestore.process_log import LogFormat, fields, log_to

@@ -5,9 +5,7 @@ The HTTP routes use `CatalogService`, and the embedded catalog does in its own p
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 
 from sqlalchemy import Engine
@@ -17,15 +15,11 @@ from catalog_service.broker_policy import BrokerPolicy, names_broker
 from catalog_service.claim_rows import ClaimRows
 from catalog_service.claim_wire import ClaimRequest, NewestClaim, PublishRequest
 from catalog_service.definitions import definition_of, with_log
-from catalog_service.engine import locks_of, migrate, open_engine
-from catalog_service.held_commits import HeldCommits
 from catalog_service.lease_wire import LeaseInfo, LeaseRequest
 from catalog_service.lifecycle import Lifecycle
-from catalog_service.locks import NameLocks
 from catalog_service.names import fold_name, fold_table
-from catalog_service.repository import Repository, database_not_found, is_view, table_exists, table_not_found
+from catalog_service.repository import database_not_found, is_view, table_exists, table_not_found
 from catalog_service.schema import State, TableEntry, TableRow
-from catalog_service.tables import ManagedTables, TableSteps
 from catalog_service.view_definition import ViewDefinition
 from catalog_service.views import Views
 from catalog_service.wire import (
@@ -41,72 +35,16 @@ from catalog_service.wire import (
     TableSummary,
 )
 from filestore import layout
-from filestore.ambient import Ambient, system_ambient
 from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, Corrupt, InvalidRequest, NotFound
 from filestore.model.bounds import check_comment
 from filestore.model.change_text import parse_change
 from filestore.model.changes import SetOption
 from filestore.model.snapshot import Snapshot
-from filestore.storage.locations import storage_of
 from filestore.storage.schemes import is_local
 from log.connector.declaration import KafkaDeclaration
 
-__all__ = ["CatalogService", "open_service"]
-
-logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """The replaceable parts of a service; tests replace single ones."""
-
-    ambient: Ambient
-    steps: TableSteps
-    locks: NameLocks | None = None
-
-
-def open_service(
-    warehouse: str,
-    database_url: str,
-    parts: Parts | None = None,
-    broker_policy: BrokerPolicy | None = None,
-    storage_options: Mapping[str, str] | None = None,
-    brokers: str | None = None,
-    commits: str | None = None,
-) -> CatalogService:
-    """Opens a catalog: migrates its schema, then finishes what crashes left.
-
-    Args:
-        warehouse: The folder of the databases: an absolute path or a URL.
-        database_url: The catalog's database, as SQLAlchemy writes it.
-        parts: They replace the real clock, storage and logs.
-        broker_policy: Which brokers tables may name; None: any, for a process that opens a warehouse by its path.
-        storage_options: How to reach the warehouse: `filestore.storage.s3_settings.S3Settings.of`. Clients get them
-            with each table.
-        brokers: Kafka's brokers for tables whose log is in Kafka and that name none; in a store of objects tables have
-            such a log by default, if this is given.
-        commits: Who keeps commits apart: `HeldCommits`.
-
-    Raises:
-        InvalidRequest: ``bad-database-url``, ``bad-storage-option``, ``broker-not-allowed``, ``bad-commits``,
-            ``commits-fixed``.
-        Unsupported: ``database-driver``, ``catalog-newer``.
-        Unavailable: the catalog's database is locked, read-only or away.
-    """
-    if brokers is not None and broker_policy is not None:
-        broker_policy.check_options({"log.kafka.bootstrap.servers": brokers})
-    storage, ambient = storage_of(warehouse, storage_options), system_ambient() if parts is None else parts.ambient
-    engine = open_engine(database_url)
-    locks = locks_of(engine, ambient) if parts is None or parts.locks is None else parts.locks
-    migrate(engine, locks)
-    repository = Repository(engine)
-    held = HeldCommits(ClaimRows(engine), commits)
-    steps = ManagedTables(storage, ambient, held.claims) if parts is None else parts.steps
-    lifecycle = Lifecycle(warehouse, repository, steps, locks, ambient, held)
-    for line in lifecycle.recover():
-        logger.warning("after a crash: %s", line)
-    return CatalogService(lifecycle, engine, broker_policy, storage_options, brokers)
+__all__ = ["CatalogService"]
 
 
 class CatalogService:

@@ -11,16 +11,14 @@ from pydantic import ConfigDict, Field, model_validator
 from catalog_service.column_wire import ColumnInfo, ColumnSpec, column_specs, table_columns
 from catalog_service.messages import AnswerModel, OptionText, RequestModel, with_examples
 from catalog_service.page_wire import (
-    CatalogConfig,
     CreateDatabase,
     DatabaseInfo,
     DatabasePage,
-    Health,
-    Problem,
     TablePage,
     TableSummary,
-    Violation,
 )
+from catalog_service.problems import Problem, Violation
+from catalog_service.service_wire import CatalogConfig, Health
 from catalog_service.view_wire import CreateView, Rename, ViewInfo, ViewPage, ViewSummary
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns

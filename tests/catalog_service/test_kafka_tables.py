@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from catalog_service.client import Catalog, CreateTable, EmbeddedCatalog
 from catalog_service.definitions import definition_of
 from catalog_service.engine import default_database_url
-from catalog_service.service import Parts, open_service
+from catalog_service.opening import Parts, open_service
 from catalog_service.tables import ManagedTables, TableSteps
 from catalog_service.topics import shares_topic
 from catalog_service.wire import CreateDatabase

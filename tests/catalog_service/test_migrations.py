@@ -17,8 +17,8 @@ from sqlalchemy import Engine, insert, inspect, text
 from catalog_service import downgrade as downgraded
 from catalog_service.engine import MIGRATIONS, default_database_url, downgrade, locks_of, migrate, open_engine, writing
 from catalog_service.lease_wire import LeaseRequest
+from catalog_service.opening import open_service
 from catalog_service.schema import LOG_DEBTS, METADATA
-from catalog_service.service import open_service
 from catalog_service.view_wire import CreateView
 from catalog_service.wire import CreateDatabase, CreateTable
 from filestore.errors import Corrupt, InvalidRequest, Unsupported

@@ -18,8 +18,9 @@ import pytest
 from catalog_service.client import AlterTable, Catalog, CreateTable, LeaseRequest, connect
 from catalog_service.engine import locks_of, open_engine
 from catalog_service.locks import AdvisoryLocks
+from catalog_service.opening import Parts, open_service
 from catalog_service.server import serving
-from catalog_service.service import CatalogService, Parts, open_service
+from catalog_service.service import CatalogService
 from catalog_service.tables import ManagedTables
 from catalog_service.wire import CreateDatabase
 from filestore.ambient import system_ambient
