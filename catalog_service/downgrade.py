@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from catalog_service.engine import downgrade, locks_of, open_engine
+from catalog_service.database.engine import downgrade, locks_of, open_engine
 from filestore.ambient import system_ambient
 from filestore.errors import InvalidRequest, TableStoreError
 from filestore.secrets import secret

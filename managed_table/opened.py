@@ -2,8 +2,8 @@
 
 Its constructor takes a `TableIdentity`. Each source of tables has one function that returns an identity:
 
-    a catalog's response    `catalog_service.wire.TableInfo.identity`
-    a row of the catalog    `catalog_service.lifecycle.Lifecycle.identity`
+    a catalog's response    `catalog_service.wire.tables.TableInfo.identity`
+    a row of the catalog    `catalog_service.tables.lifecycle.Lifecycle.identity`
     Spark's options         `tablestore.spark.opened.opened`
 
 It is fast to import, since every process that Spark starts opens tables with it.

@@ -12,7 +12,8 @@ import pyarrow as pa
 
 from catalog_service.client import Catalog, is_service, storage_of_table, warehouse_location
 from catalog_service.client import connect as connect_catalog
-from catalog_service.wire import CreateTable, CreateView, TableInfo, ViewInfo
+from catalog_service.wire.tables import CreateTable, TableInfo
+from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
 from filestore.contexts import Closing

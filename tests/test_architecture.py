@@ -76,7 +76,22 @@ def test_every_package_says_what_it_is() -> None:
 
 @pytest.mark.parametrize(
     "package",
-    ["catalog_service", "compaction", "log", "managed_table", "tablestore.cli", "tablestore.demo", "tablestore.system"],
+    [
+        "catalog_service",
+        "catalog_service.client",
+        "catalog_service.database",
+        "catalog_service.model",
+        "catalog_service.server",
+        "catalog_service.tables",
+        "catalog_service.use_cases",
+        "catalog_service.wire",
+        "compaction",
+        "log",
+        "managed_table",
+        "tablestore.cli",
+        "tablestore.demo",
+        "tablestore.system",
+    ],
 )
 def test_a_package_that_lists_its_modules_lists_all(package: str) -> None:
     found = importlib.import_module(package)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 import tablestore
-from catalog_service.engine import CATALOG_FILE
+from catalog_service.database.engine import CATALOG_FILE
 from tablestore import Table
 from tests.folders import memory_folder
 from tests.tables import assert_healthy, in_order, read_deltalake, read_polars

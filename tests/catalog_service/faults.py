@@ -11,16 +11,17 @@ from typing import Any
 
 from sqlalchemy import event, select
 
-from catalog_service.claim_rows import ClaimRows
-from catalog_service.engine import default_database_url, locks_of, migrate, open_engine
-from catalog_service.held_commits import HeldCommits
-from catalog_service.lifecycle import Lifecycle
-from catalog_service.locks import FileLocks, NameLocks
-from catalog_service.repository import Repository
-from catalog_service.schema import DATABASES, LOG_DEBTS, TABLES, State
-from catalog_service.service import CatalogService
-from catalog_service.tables import ManagedTables
-from catalog_service.wire import CreateDatabase, CreateTable
+from catalog_service.database.claims import ClaimRows
+from catalog_service.database.engine import default_database_url, locks_of, migrate, open_engine
+from catalog_service.database.held_commits import HeldCommits
+from catalog_service.database.locks import FileLocks, NameLocks
+from catalog_service.database.repository import Repository
+from catalog_service.database.schema import DATABASES, LOG_DEBTS, TABLES, State
+from catalog_service.tables.lifecycle import Lifecycle
+from catalog_service.tables.steps import ManagedTables
+from catalog_service.use_cases.service import CatalogService
+from catalog_service.wire.databases import CreateDatabase
+from catalog_service.wire.tables import CreateTable
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable
 from filestore.model.definition import TableDefinition

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from catalog_service.client import connect
-from catalog_service.definitions import definition_of
 from catalog_service.server import serving
-from catalog_service.wire import CreateTable
+from catalog_service.use_cases.definitions import definition_of
+from catalog_service.wire.tables import CreateTable
 from filestore.errors import InvalidRequest
 from tests.catalog_service.faults import check
 from tests.depth import sampled

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog_service.bodies import BODY_BYTES_MAX, JSON_DEPTH_MAX, BoundedBodies, json_depth
+from catalog_service.server.bodies import BODY_BYTES_MAX, JSON_DEPTH_MAX, BoundedBodies, json_depth
 
 JSON = {"Content-Type": "application/json"}
 

@@ -233,7 +233,7 @@ def test_another_tables_files_are_neither_shown_nor_removed(catalog: Catalog, wa
 
 def test_lists_follow_pages(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("embedded", "remote"):
-        monkeypatch.setattr(f"catalog_service.{module}.PAGE_SIZE_MAX", 2)
+        monkeypatch.setattr(f"catalog_service.client.{module}.PAGE_SIZE_MAX", 2)
     names = [f"d{i}" for i in range(5)]
     for name in names:
         catalog.create_database(name)

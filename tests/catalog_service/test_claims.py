@@ -9,11 +9,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from catalog_service.claim_rows import ClaimRows
-from catalog_service.claims import CatalogClaims
 from catalog_service.client import Catalog, CreateTable, connect
-from catalog_service.embedded import EmbeddedCatalog
-from catalog_service.held_commits import HeldCommits
+from catalog_service.client.claims import CatalogClaims
+from catalog_service.client.embedded import EmbeddedCatalog
+from catalog_service.database.claims import ClaimRows
+from catalog_service.database.held_commits import HeldCommits
 from catalog_service.server import serving
 from filestore import layout
 from filestore.ambient import system_ambient

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog_service.client import AlterTable, Catalog, CreateTable, EmbeddedCatalog
-from catalog_service.definitions import definition_of
-from catalog_service.engine import default_database_url, locks_of, migrate, open_engine, writing
-from catalog_service.stored_definitions import decode_definition, encode_definition
+from catalog_service.database.definitions import decode_definition, encode_definition
+from catalog_service.database.engine import default_database_url, locks_of, migrate, open_engine, writing
+from catalog_service.use_cases.definitions import definition_of
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable, Unsupported
 from filestore.model.table_columns import TableColumns
 from log.connector.declaration import KafkaDeclaration

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from catalog_service.wire import CreateDatabase
+from catalog_service.wire.databases import CreateDatabase
 from filestore.errors import AlreadyExists, NotFound, TableStoreError
 from tests.catalog_service.faults import (
     Fault,

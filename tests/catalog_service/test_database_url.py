@@ -13,10 +13,10 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 import tablestore
-from catalog_service.database_url import parse_database_url, shown_url
-from catalog_service.engine import open_engine, reading
-from catalog_service.listening import Settings
-from catalog_service.paths import warehouse_location
+from catalog_service.database.engine import open_engine, reading
+from catalog_service.database.url import parse_database_url, shown_url
+from catalog_service.model.paths import warehouse_location
+from catalog_service.server.listening import Settings
 from filestore.errors import InvalidRequest, TableStoreError, Unavailable
 from tests.servers.system import free_ports
 

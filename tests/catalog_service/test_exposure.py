@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from catalog_service.broker_policy import BrokerPolicy
-from catalog_service.listening import Settings, check_settings
-from catalog_service.security import check_exposure
 from catalog_service.server import run, serving
+from catalog_service.server.listening import Settings, check_settings
+from catalog_service.server.security import check_exposure
+from catalog_service.use_cases.broker_policy import BrokerPolicy
 from filestore.errors import InvalidRequest
 from tablestore.cli import app
 

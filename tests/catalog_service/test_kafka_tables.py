@@ -11,12 +11,12 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from catalog_service.client import Catalog, CreateTable, EmbeddedCatalog
-from catalog_service.definitions import definition_of
-from catalog_service.engine import default_database_url
-from catalog_service.opening import Parts, open_service
-from catalog_service.tables import ManagedTables, TableSteps
-from catalog_service.topics import shares_topic
-from catalog_service.wire import CreateDatabase
+from catalog_service.database.engine import default_database_url
+from catalog_service.tables.steps import ManagedTables, TableSteps
+from catalog_service.tables.topics import shares_topic
+from catalog_service.use_cases.definitions import definition_of
+from catalog_service.use_cases.opening import Parts, open_service
+from catalog_service.wire.databases import CreateDatabase
 from filestore.errors import AlreadyExists, InvalidRequest, TableStoreError, Unavailable
 from filestore.model.definition import TableDefinition
 from filestore.storage.local import LocalStorage

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 import httpx
 import pytest
 
-from catalog_service.lanes import Lane
-from catalog_service.refusals import Busy
-from catalog_service.service import CatalogService
+from catalog_service.server.lanes import Lane
+from catalog_service.server.refusals import Busy
+from catalog_service.use_cases.service import CatalogService
 from tests.catalog_service.test_server import process
 from tests.waiting import until
 

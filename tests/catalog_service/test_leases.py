@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from catalog_service.client import Catalog, CreateTable, LeaseRequest, connect
-from catalog_service.engine import default_database_url, now_ms, open_engine, reading
+from catalog_service.database.engine import default_database_url, now_ms, open_engine, reading
 from filestore.ambient import system_ambient
 from filestore.errors import Conflict, InvalidRequest, NotFound
 from tests.processes import PROCESSES

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from catalog_service.lifecycle import DEBT_RETRY_MS
-from catalog_service.wire import CreateDatabase, CreateTable
+from catalog_service.tables.lifecycle import DEBT_RETRY_MS
+from catalog_service.wire.databases import CreateDatabase
+from catalog_service.wire.tables import CreateTable
 from filestore.ambient import Ambient
 from filestore.errors import AlreadyExists, Unavailable
 from filestore.model.definition import TableDefinition

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import tablestore
-from catalog_service.broker_policy import BrokerPolicy
-from catalog_service.definitions import with_log
 from catalog_service.server import serving
-from catalog_service.wire import CreateTable
+from catalog_service.use_cases.broker_policy import BrokerPolicy
+from catalog_service.use_cases.definitions import with_log
+from catalog_service.wire.tables import CreateTable
 from filestore.errors import InvalidRequest, Unsupported
 from filestore.storage.race_probe import require_conditions
 from tests.simulation.memory import MemoryStorage

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from catalog_service.engine import locks_of, open_engine
-from catalog_service.locks import AdvisoryLocks
-from catalog_service.service import CatalogService
-from catalog_service.wire import CreateDatabase, CreateTable
+from catalog_service.database.engine import locks_of, open_engine
+from catalog_service.database.locks import AdvisoryLocks
+from catalog_service.use_cases.service import CatalogService
+from catalog_service.wire.databases import CreateDatabase
+from catalog_service.wire.tables import CreateTable
 from filestore.ambient import system_ambient
 from filestore.errors import NotFound, TableStoreError, Unavailable
 from tests.catalog_service.faults import Fault, act, check, orders, running_service

@@ -15,12 +15,21 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import Engine, insert, inspect, text
 
 from catalog_service import downgrade as downgraded
-from catalog_service.engine import MIGRATIONS, default_database_url, downgrade, locks_of, migrate, open_engine, writing
-from catalog_service.lease_wire import LeaseRequest
-from catalog_service.opening import open_service
-from catalog_service.schema import LOG_DEBTS, METADATA
-from catalog_service.view_wire import CreateView
-from catalog_service.wire import CreateDatabase, CreateTable
+from catalog_service.database.engine import (
+    MIGRATIONS,
+    default_database_url,
+    downgrade,
+    locks_of,
+    migrate,
+    open_engine,
+    writing,
+)
+from catalog_service.database.schema import LOG_DEBTS, METADATA
+from catalog_service.use_cases.opening import open_service
+from catalog_service.wire.databases import CreateDatabase
+from catalog_service.wire.leases import LeaseRequest
+from catalog_service.wire.tables import CreateTable
+from catalog_service.wire.views import CreateView
 from filestore.errors import Corrupt, InvalidRequest, Unsupported
 from tests.catalog_service.faults import AMBIENT
 from tests.processes import PROCESSES

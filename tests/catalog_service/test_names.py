@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from catalog_service.client import Catalog, CreateTable, CreateView
-from catalog_service.lifecycle import STAGED_MAX_MS
-from catalog_service.names import NAME_LENGTH_MAX, fold_table, hidden_name
-from catalog_service.service import CatalogService
+from catalog_service.model.names import NAME_LENGTH_MAX, fold_table, hidden_name
+from catalog_service.tables.lifecycle import STAGED_MAX_MS
+from catalog_service.use_cases.service import CatalogService
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, TableStoreError, Unavailable
 from tests.catalog_service.faults import (
     REPLACED,
@@ -453,7 +453,7 @@ def test_a_long_list_of_views_has_pages(catalog: Catalog, monkeypatch: pytest.Mo
     catalog.create_table("shop", CreateTable.of("v3x", "id BIGINT"))
     for number in range(5):
         catalog.create_view("shop", view(f"v{number}"))
-    for module in ("catalog_service.remote", "catalog_service.embedded"):
+    for module in ("catalog_service.client.remote", "catalog_service.client.embedded"):
         monkeypatch.setattr(f"{module}.PAGE_SIZE_MAX", 2)
     assert catalog.list_views("shop") == [f"v{number}" for number in range(5)]
     assert catalog.list_tables("shop") == ["v3x"]

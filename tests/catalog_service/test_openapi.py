@@ -7,8 +7,8 @@ from typing import Any
 import httpx
 import pytest
 
-from catalog_service.app import create_app
-from catalog_service.opening import open_service
+from catalog_service.server.app import create_app
+from catalog_service.use_cases.opening import open_service
 
 # What the API promises: change it here on purpose, or not at all.
 ROUTES = {

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from catalog_service.names import fold_name
-from catalog_service.pages import cut, decode_token, encode_token
+from catalog_service.model.names import fold_name
+from catalog_service.wire.page_tokens import cut, decode_token, encode_token
 from filestore.errors import InvalidRequest
 
 NAMES = st.from_regex(r"[a-z][a-z0-9_]{0,99}", fullmatch=True)

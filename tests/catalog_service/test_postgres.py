@@ -16,13 +16,13 @@ from itertools import product
 import pytest
 
 from catalog_service.client import AlterTable, Catalog, CreateTable, LeaseRequest, connect
-from catalog_service.engine import locks_of, open_engine
-from catalog_service.locks import AdvisoryLocks
-from catalog_service.opening import Parts, open_service
+from catalog_service.database.engine import locks_of, open_engine
+from catalog_service.database.locks import AdvisoryLocks
 from catalog_service.server import serving
-from catalog_service.service import CatalogService
-from catalog_service.tables import ManagedTables
-from catalog_service.wire import CreateDatabase
+from catalog_service.tables.steps import ManagedTables
+from catalog_service.use_cases.opening import Parts, open_service
+from catalog_service.use_cases.service import CatalogService
+from catalog_service.wire.databases import CreateDatabase
 from filestore.ambient import system_ambient
 from filestore.errors import AlreadyExists, Conflict, NotFound, TableStoreError, Unavailable, Unsupported
 from filestore.storage.local import LocalStorage

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from catalog_service.client import CreateTable, connect
-from catalog_service.locks import FileLocks
+from catalog_service.database.locks import FileLocks
 from catalog_service.server import serving
-from catalog_service.wire import CreateDatabase
+from catalog_service.wire.databases import CreateDatabase
 from filestore.errors import AlreadyExists, Conflict, NotFound, TableStoreError, Unavailable
 from tests.catalog_service.faults import (
     AMBIENT,

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from catalog_service import problems
 from catalog_service.client import CreateTable, EmbeddedCatalog, connect
-from catalog_service.remote import HttpCatalog
+from catalog_service.client.remote import HttpCatalog
 from catalog_service.server import serving
+from catalog_service.wire import problems
 from filestore import errors
 from filestore.ambient import Ambient
 from filestore.errors import Corrupt, InvalidRequest, TableStoreError, Unavailable, Unsupported
@@ -152,7 +152,7 @@ def test_an_internal_error_is_reported_without_its_details(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("a secret")
 
-    monkeypatch.setattr("catalog_service.service.CatalogService.list_databases", fail)
+    monkeypatch.setattr("catalog_service.use_cases.service.CatalogService.list_databases", fail)
     with serving(warehouse) as url, connect(url) as catalog:
         with pytest.raises(TableStoreError, match="its log has the reason") as caught:
             catalog.list_databases()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from catalog_service.engine import default_database_url, migrate, open_engine
-from catalog_service.locks import FileLocks
-from catalog_service.repository import Repository
-from catalog_service.schema import DatabaseRow, State, TableRow
+from catalog_service.database.engine import default_database_url, migrate, open_engine
+from catalog_service.database.locks import FileLocks
+from catalog_service.database.repository import Repository
+from catalog_service.database.schema import DatabaseRow, State, TableRow
 from filestore.errors import AlreadyExists, NotFound
 from tests.catalog_service.faults import AMBIENT
 from tests.tables import define

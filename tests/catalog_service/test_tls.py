@@ -11,8 +11,8 @@ import pytest
 import trustme
 
 from catalog_service.client import CreateTable, connect
-from catalog_service.listening import Settings, check_settings
 from catalog_service.server import serving
+from catalog_service.server.listening import Settings, check_settings
 from filestore.errors import InvalidRequest, TableStoreError
 
 

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import event
 
 from catalog_service.client import connect
-from catalog_service.engine import default_database_url
+from catalog_service.database.engine import default_database_url
 from catalog_service.server import serving
-from catalog_service.wire import CreateDatabase
+from catalog_service.wire.databases import CreateDatabase
 from filestore.errors import Unavailable
 from tests.catalog_service.faults import check, orders, running_service, with_database
 

@@ -321,8 +321,8 @@ def test_a_lease_that_another_took_is_noticed_before_the_commit(store: Store, ca
 
 def _hand_over(catalog: Catalog, table_id: str) -> None:
     """Somebody else has the lease, as after an expiry."""
-    from catalog_service.engine import default_database_url, open_engine, writing
-    from catalog_service.schema import LEASES
+    from catalog_service.database.engine import default_database_url, open_engine, writing
+    from catalog_service.database.schema import LEASES
 
     location = Path(catalog.get_table("shop", "orders").location)
     engine = open_engine(default_database_url(str(location.parent.parent)))

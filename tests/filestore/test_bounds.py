@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from catalog_service.client import connect
-from catalog_service.wire import AlterTable, CreateTable
+from catalog_service.wire.tables import AlterTable, CreateTable
 from filestore.errors import InvalidRequest
 from filestore.model import bounds
 from filestore.model.bounds import Extent, check_extent

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import tablestore
-from catalog_service.paths import check_for_creation, warehouse_location
+from catalog_service.model.paths import check_for_creation, warehouse_location
 from filestore.errors import InvalidRequest
 from filestore.storage import locations
 from tablestore import Table
@@ -136,7 +136,7 @@ def test_characters_that_are_refused_on_a_local_disk(tmp_path: Path, prefix: str
 
 
 def test_a_table_that_is_there_already_can_be_used(lake: str, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from catalog_service import lifecycle
+    from catalog_service.tables import lifecycle
 
     with monkeypatch.context() as before:
         before.setattr(lifecycle, "check_for_creation", lambda _: None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from catalog_service.wire import ViewInfo
+from catalog_service.wire.views import ViewInfo
 from filestore.errors import NotFound
 from tablestore.spark.sql.requests import Request, name_of
 from tablestore.store import Store

@@ -42,7 +42,7 @@ def test_who_only_lists_tables_loads_neither_polars_nor_the_formats() -> None:
     table = declared(PLAIN, KAFKA, value_format="avro")
     code = (
         "import pickle, sys\n"
-        "import catalog_service.definitions, catalog_service.stored_definitions, catalog_service.wire\n"
+        "import catalog_service.database.definitions, catalog_service.use_cases.definitions\n"
         f"table = pickle.loads({pickle.dumps(table)!r})\nassert table.topic == 't' and table.effective_options\n"
         "print([m for m in sys.modules if m == 'polars' or m.startswith('log.connector.formats.opening')])"
     )

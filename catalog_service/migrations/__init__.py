@@ -1,1 +1,0 @@
-"""Alembic's scripts: the history of the catalog's schema, applied by `catalog_service.engine.migrate`."""
