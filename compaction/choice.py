@@ -79,7 +79,7 @@ def _first_fit(files: Iterable[DataFile], definition: TableDefinition, *, runs: 
 
 
 def _of_one_write(run: Sequence[_Spanning], file: _Spanning) -> bool:
-    """Whether one writer could have written the file after the run's files."""
+    """Returns whether one writer could have written the file after the run's files."""
     return run[-1].file.level == file.file.level and not (file.small and any(f.small for f in run))
 
 
@@ -115,7 +115,7 @@ def _some_runs(files: Sequence[DataFile], definition: TableDefinition) -> Sequen
 
 
 def _amplified(files: Sequence[DataFile], definition: TableDefinition) -> bool:
-    """Whether deleted rows take more space, compared with live rows, than the table's options allow."""
+    """Returns whether deleted rows take more space, compared with live rows, than the table's options allow."""
     percent = definition.options["compaction.max-size-amplification-percent"]
     return bool(100 * sum(map(_dead_size, files)) > percent * sum(map(_live_size, files)))
 

@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Whether an operator should act: a lost race is not a failure, since the next round tries again."""
+        """Returns whether an operator should act: a lost race is not a failure, since the next round tries again."""
         return self.error is not None and not isinstance(self.error, Conflict)
 
 
@@ -79,7 +79,7 @@ class Compactor:
         self._lease_s = lease_s
         self._opened: dict[str, OpenedTable] = {}
         self.stopping = threading.Event()
-        """Once it is set, no further table is begun."""
+        """Stops the compactor, once it is set, before the next table."""
 
     def run(self, duty: Duty) -> Iterator[Outcome]:
         """Performs a duty for all tables that need it; an error in one table does not stop the others.
@@ -121,7 +121,7 @@ class Compactor:
             return None
 
     def _dropped(self, database: str, name: str, error: TableStoreError) -> bool:
-        """Whether something was not found because its table was dropped, and not because a data file is missing."""
+        """Returns whether an error says that the table was dropped, and not that one of its data files is missing."""
         return isinstance(error, NotFound) and self._info(database, name) is None
 
     def _tables(self) -> Iterator[tuple[str, str]]:

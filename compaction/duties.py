@@ -26,7 +26,7 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 LeaseCheck = Callable[[], None]
-"""Called right before a duty's commit: raises `Conflict` (``lease-lost``) if this process has lost the lease."""
+"""A function to call right before a duty's commit: it raises `Conflict` (``lease-lost``) if the lease was lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _clean_tombstones(table: OpenedTable, check_lease: LeaseCheck) -> str | None
 
 
 def _life_due(state: TableState, now_ms: int) -> bool:
-    """Whether versions may expire, a tag may be due, there may be old overlays, or the log has to be trimmed.
+    """Returns whether versions may expire, a tag may be due, there may be old overlays, or the log has to be trimmed.
 
     Versions may expire if there are more than are always kept.
     """

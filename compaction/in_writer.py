@@ -73,7 +73,7 @@ class InWriter:
 
     @property
     def busy(self) -> bool:
-        """Whether it checks or compacts the table at the moment."""
+        """Returns whether it checks or compacts the table at the moment."""
         with self._lock:
             return self._running
 

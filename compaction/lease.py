@@ -16,7 +16,7 @@ __all__ = ["Lease", "leased"]
 logger = logging.getLogger(__name__)
 
 _RENEWALS = 3
-"""How many times a lease is renewed before it would expire."""
+"""The number of renewals within the time after which a lease expires."""
 
 
 @contextmanager

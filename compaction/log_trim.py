@@ -16,7 +16,7 @@ __all__ = ["needed_from", "trim_log", "trims_log"]
 
 
 def trims_log(state: TableState) -> bool:
-    """Whether the table has an embedded log with ``log.retention``."""
+    """Returns whether the table has an embedded log with ``log.retention``."""
     options = state.definition.options
     return bool(options["log.system"] == "embedded" and options["log.retention"] is not None)
 

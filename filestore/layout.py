@@ -153,12 +153,12 @@ def vector_path(vector_id: str) -> str:
 
 
 def is_vector(relative: str) -> bool:
-    """Whether a path is that of a deletion vector file."""
+    """Returns whether a path is that of a deletion vector file."""
     return relative.startswith(_VECTOR) and relative.endswith(".bin")
 
 
 def is_run(relative: str) -> bool:
-    """Whether a path is that of a run."""
+    """Returns whether a path is that of a run."""
     return _RUN.fullmatch(relative) is not None
 
 
@@ -188,7 +188,7 @@ def parse_staged_commit(relative: str) -> int | None:
 
 
 def is_stray(relative: str) -> bool:
-    """Whether a writer may leave such a file in the folder of a table that was dropped during its write.
+    """Returns whether a writer may leave such a file in the folder of a table that was dropped during its write.
 
     It is never a file of the Delta log: where one exists, there is a table.
     """

@@ -1,4 +1,4 @@
-"""What a long-running process logs, and where: lines for people on standard error, or JSON lines on standard output.
+"""Sets up the log of a long-running process: lines for people on standard error, or JSON lines on standard output.
 
 A JSON line is one object. It has ``time`` (UTC, ISO 8601 with milliseconds), ``level`` (``debug``, ``info``,
 ``warning``, ``error``, ``critical``), ``logger`` and ``message``; ``error`` has the traceback if there is one. A

@@ -34,7 +34,7 @@ class Connection(sqlite3.Connection):
     fingerprint: _Fingerprint | None = None
 
     def read_was_consistent(self) -> bool:
-        """Whether a read saw one state of the file: False if another process changed an immutable file."""
+        """Returns whether a read saw one state of the file: False if another process changed an immutable file."""
         return self.fingerprint is None or self.fingerprint == _fingerprint(self.path)
 
 
@@ -61,7 +61,7 @@ def open_sqlite(path: Path, *, create: bool, **settings: Any) -> Connection:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether SQLite reports that the disk did not let it read or write."""
+    """Returns whether SQLite reports that the disk did not let it read or write."""
     return str(getattr(error, "sqlite_errorname", "")).startswith(_REFUSALS)
 
 

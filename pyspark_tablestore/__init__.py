@@ -1,4 +1,4 @@
-"""Found by Spark by its name: ``format("tablestore")`` works in any session, with nothing to register.
+"""Registers the format: Spark finds this package by its name, so ``format("tablestore")`` works in any session.
 
 Spark imports all packages named ``pyspark_*`` when a session first looks for a format, whichever that is, and a package
 that cannot be imported stops it. So nothing may be imported here that costs time or may be missing.

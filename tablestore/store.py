@@ -40,7 +40,7 @@ PREFIX = "table-storage."
 """The prefix of an option's name in a session's settings (FLIP-188)."""
 
 _MOST_OPEN = 100
-"""How many tables a store keeps open, with their newest versions; it keeps those that were used last."""
+"""The number of tables that a store keeps open, with their newest versions; it keeps those that were used last."""
 
 
 @checked()

@@ -219,7 +219,7 @@ class LookupCache:
         return columns | {name: column for name, column in small.items() if column is not None}
 
     def _claim(self, file: Hashable, names: Sequence[str], rows: int) -> bool:
-        """Whether this thread shall cache these columns now. Other threads read the Parquet file meanwhile."""
+        """Returns whether this thread shall cache these columns now. Other threads read the Parquet file meanwhile."""
         keys = {(file, name) for name in names}
         now = self._ambient.now_ms()
         with self._lock:
@@ -291,7 +291,7 @@ _own_lock = threading.Lock()
 
 
 def _of_process(table_id: str, limits: CacheLimits, ambient: Ambient) -> LookupCache:
-    """This process's cache of a table. Caches of other tables are dropped when their entries' retention is over."""
+    """Returns this process's cache of a table, and drops those of other tables whose entries' retention is over."""
     now = ambient.now_ms()
     with _own_lock:
         for other in [id_ for id_, cache in _own.items() if id_ != table_id and not cache.sweep(now)]:

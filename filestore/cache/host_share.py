@@ -33,7 +33,7 @@ _CLAIM = re.compile(rb"(\d+) (\d+)")
 
 @dataclass(frozen=True, slots=True)
 class CacheClaim:
-    """What a process may hold, in bytes.
+    """The bytes that a process may hold.
 
     Attributes:
         memory: In memory.
@@ -45,7 +45,7 @@ class CacheClaim:
 
 
 def granted(limit: int, others: Sequence[int], needed: int) -> int:
-    """How many bytes a process may hold.
+    """Returns how many bytes a process may hold.
 
     Args:
         limit: What all processes may hold together.
@@ -101,7 +101,7 @@ class HostShare:
         self._file = None
 
     def _holds(self, whole: CacheClaim, memory: int, disk: int) -> bool:
-        """Whether the claim of before fits: it is large enough, not too large, and nobody has come or gone."""
+        """Returns whether the claim of before fits: it is large enough, not too large, and nobody has come or gone."""
         if self._file is None or self._owner != os.getpid() or os.stat(self._folder).st_mtime_ns != self._seen:
             return False
         pairs = [(whole.memory, memory, self._claim.memory)]
@@ -138,7 +138,7 @@ class HostShare:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """While one process reads and writes claims, the others wait."""
+        """Excludes the other processes while this one reads and writes claims."""
         with (self._folder / _MUTEX).open("w") as mutex:
             fcntl.flock(mutex, fcntl.LOCK_EX)
             yield

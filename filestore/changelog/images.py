@@ -43,7 +43,7 @@ _KINDS = {str(change): str(kind) for kind, change in _TYPES.items()}
 
 
 def recorded(definition: TableDefinition, *, empty: bool, overwrite: bool) -> ChangelogProducer:
-    """How a write produces its change data; `ChangelogProducer.NONE` where readers derive it from the files.
+    """Decides how a write produces its change data; `ChangelogProducer.NONE` where readers derive it from the files.
 
     Args:
         definition: The table's definition.
@@ -83,7 +83,7 @@ def in_arrival_order(rows: pa.Table, definition: TableDefinition) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class StoredMatches:
-    """Stored rows with the keys of some rows of a chunk.
+    """The stored rows that have the keys of some rows of a chunk.
 
     Attributes:
         probes: For each stored row the position of the chunk's row with the same key.
@@ -95,7 +95,7 @@ class StoredMatches:
 
 
 def unchanged(stored: StoredMatches, rows: pl.DataFrame) -> Mask:
-    """For each stored row whether the chunk's row is equal, bit by bit."""
+    """Marks the stored rows to which the chunk's row is equal, bit by bit."""
     return same_rows(stored.rows, rows[stored.probes])
 
 

@@ -210,7 +210,7 @@ class _FileCheck:
 
 
 def _is_text(column: pa.ChunkedArray) -> bool:
-    """Whether all texts in a column are UTF-8."""
+    """Returns whether all texts in a column are UTF-8."""
     try:
         for chunk in column.chunks:
             chunk.validate(full=True)
@@ -229,7 +229,7 @@ class _Claims:
         self._high = {n: _value(v, types[n]) for n, v in parsed.get("maxValues", {}).items()}
 
     def broken_by(self, name: str, column: pa.ChunkedArray) -> str | None:
-        """How a column's values contradict the claims; None if they do not."""
+        """Describes how a column's values contradict the claims; None if they do not."""
         low, high = self._low.get(name), self._high.get(name)
         if low is None and high is None:
             return None

@@ -89,7 +89,7 @@ def read_history(log: DeltaLog, version: int | None, findings: Findings) -> Hist
 
 
 def _first_whole(findings: Findings, versions: Sequence[int], checkpoints: Collection[int]) -> int:
-    """Where the checks begin: entries below the first checkpoint may be leftovers of an expiry."""
+    """Returns the first version to check: entries below the first checkpoint may be leftovers of an expiry."""
     if not versions or versions[0] == 0:
         return 0
     whole = [version for version in versions if version in checkpoints]

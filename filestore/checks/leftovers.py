@@ -37,7 +37,7 @@ class Leftover:
 
     @property
     def is_ours(self) -> bool:
-        """Whether Tablestore writes such files."""
+        """Returns whether Tablestore writes such files."""
         return self.kind != _FOREIGN
 
 

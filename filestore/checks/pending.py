@@ -91,7 +91,7 @@ def _wrong(table: TableFiles, run: Run, has_columns: Callable[[pa.Schema], bool]
 
 
 def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> bool:
-    """Whether a run has the columns of its own version, or those that the table's past allows."""
+    """Returns whether a run has the columns of its own version, or those that the table's past allows."""
     if written is not None:
         return bool(stored.equals(stored_schema(run_schema(written), written)))
     kind = run_schema(schema).field(KIND_COLUMN)
@@ -107,14 +107,14 @@ def _has_columns(schema: Schema, stored: pa.Schema, written: Schema | None) -> b
 
 
 def _has_keys(wanted: pa.Schema, stored: pa.Schema) -> bool:
-    """Whether tombstones have the current columns; the sequence field may have been widened later."""
+    """Returns whether tombstones have the current columns; the sequence field may have been widened later."""
     return bool(stored.names == wanted.names) and all(
         _is_or_was(wanted.field(field.name).type, field.type) for field in stored
     )
 
 
 def _is_or_was(kind: pa.DataType, stored: pa.DataType) -> bool:
-    """Whether a column of that type may be stored with another one: it may have been widened later."""
+    """Returns whether a column of that type may be stored with another one: it may have been widened later."""
     return bool(kind == stored) or is_wider(kind, stored)
 
 

@@ -10,7 +10,7 @@ __all__ = ["Finding", "Findings", "Invariant", "Report", "Severity", "cause_of"]
 
 
 class Severity(StrEnum):
-    """How severe a finding is: only a problem breaks an invariant."""
+    """The severity of a finding: only a problem breaks an invariant."""
 
     PROBLEM = "problem"
     ORPHAN = "orphan"
@@ -76,7 +76,7 @@ _SEVERITIES = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that the doctor found.
+    """A violation or a note that the doctor found.
 
     Attributes:
         code: The invariant, as FORMAT.md names it.
@@ -90,7 +90,7 @@ class Finding:
 
     @property
     def severity(self) -> Severity:
-        """How severe the finding is."""
+        """The severity that its code has."""
         return _SEVERITIES.get(self.code, Severity.PROBLEM)
 
 
@@ -143,7 +143,7 @@ class Report:
 
     @property
     def healthy(self) -> bool:
-        """Whether every invariant holds."""
+        """Returns whether every invariant holds."""
         return not self.problems
 
 

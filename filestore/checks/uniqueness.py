@@ -79,7 +79,7 @@ class _Cursor:
 
 
 def up_to(rows: pa.Table, keys: Sequence[str], bound: Key) -> pa.ChunkedArray:
-    """For each row whether its key is at most the bound; compares column by column from the last."""
+    """Marks the rows whose key is at most the bound; compares column by column from the last."""
     result: pa.ChunkedArray | None = None
     for name, value in zip(reversed(keys), reversed(bound), strict=True):
         column = rows.column(name)

@@ -45,7 +45,7 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Rebase:
-    """Some slots changed: the proposal has to be adapted to them on the newest version.
+    """The decision to adapt the proposal to slots that other commits have changed, on the newest version.
 
     Attributes:
         slots: All of them; none, if only the log has to be checked.
@@ -128,7 +128,7 @@ def _fencing(proposal: Proposal, between: Iterable[Commit]) -> Done | None:
 
 
 def _looks_at(proposal: Proposal, slot: Slot) -> bool:
-    """Whether the proposal depends on the slot's files."""
+    """Returns whether the proposal depends on the slot's files."""
     if proposal.premises.replaced_slots and slot.partition in proposal.files.replaces:
         return True
     return proposal.premises.all_slots or slot in proposal.premises.slots

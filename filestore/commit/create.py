@@ -61,7 +61,7 @@ def create(
 
 
 def _needs_fences(log: DeltaLog, log_identity: Mapping[str, str] | None) -> bool:
-    """Whether writers of the table can be taken for dead while they live: not if locks of files show that they do."""
+    """Returns whether living writers of the table can be taken for dead: not if locks of files show that they live."""
     return log_identity is not None and not is_local(log.location)
 
 

@@ -62,7 +62,7 @@ class HeldStorage:
 
     @property
     def commits(self) -> bool:
-        """Whether this process can commit."""
+        """Returns whether this process can commit."""
         return self._claims is not None
 
     # --------------------------------------------------------------------------------------------------- log entries
@@ -172,7 +172,7 @@ class HeldStorage:
             newest = self._claim(claims, mine, newest)
 
     def _follows(self, version: int, newest: Claim | None) -> bool:
-        """Whether a version is the next one. Where the database does not know, the store does.
+        """Returns whether a version is the next one. Where the database does not know, the store does.
 
         It does not if the table is older than its claims, or if a backup of the database was restored.
         """
@@ -321,7 +321,7 @@ class HeldStorage:
         self.inner.sync(path)
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists."""
+        """Returns whether the file exists."""
         return self.inner.exists(path)
 
     def walk(self, path: str) -> Iterator[FileInfo]:
@@ -342,7 +342,7 @@ class HeldStorage:
 
 
 def held(storage: Storage) -> bool:
-    """Whether a database holds the commits, so that no number of a version is ever free again."""
+    """Returns whether a database holds the commits, so that no number of a version is ever free again."""
     return isinstance(storage, HeldStorage)
 
 

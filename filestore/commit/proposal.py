@@ -69,7 +69,7 @@ class RunChanges:
 
 @dataclass(frozen=True, slots=True)
 class LogChanges:
-    """What the commit decides about the table's log (log/table/PROTOCOL.md).
+    """The decisions of a commit about the table's log (log/table/PROTOCOL.md).
 
     Attributes:
         transactions: The log transactions that this commit makes part of the table.
@@ -92,7 +92,7 @@ class LogChanges:
 
 @dataclass(frozen=True, slots=True)
 class Premises:
-    """What the proposal depends on: commits that change it first cause a rebase or a conflict.
+    """The premises of a proposal: another commit that changes one of them first causes a rebase or a conflict.
 
     Attributes:
         slots: Slots whose keys were looked up: a change there causes a rebase.

@@ -1,4 +1,4 @@
-"""How every operation commits: prepare → commit → rebase, or begin again → finish or discard (FORMAT.md section 6).
+"""Commits every operation: prepare → commit → rebase, or begin again → finish or discard (FORMAT.md section 6).
 
 An operation begins a `CommitAttempt` on the newest version. This module calls its methods in this order:
 
@@ -96,16 +96,16 @@ class Versions(Protocol):
 
 
 class Observer:
-    """Is notified of the progress and the outcome of an operation. This one does nothing."""
+    """An observer is notified of the progress and the outcome of an operation. This one does nothing."""
 
     def began_again(self, conflict: Conflict) -> None:
-        """The operation begins again because of a conflict."""
+        """Is called when the operation begins again because of a conflict."""
 
     def lost_races(self, races: int) -> None:
-        """The operation was committed; others took that many versions first."""
+        """Is called when the operation was committed; others took that many versions first."""
 
     def failed(self) -> None:
-        """The operation has failed, and surely nothing was committed. Its last attempt and its lease have ended."""
+        """Is called when the operation has failed: nothing was committed, and its last attempt and lease have ended."""
 
 
 def commit_operation(

@@ -26,7 +26,7 @@ Entries = frozenset[layout.LogEntryName]
 """The names of entries and checkpoints that a listing shows."""
 
 _TOGETHER = 32
-"""How many entries are read side by side at most."""
+"""The greatest number of entries that are read concurrently."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -48,7 +48,7 @@ class Commit:
 
     @property
     def timestamp_ms(self) -> int | None:
-        """When it was committed; None if a foreign writer did not record it."""
+        """The time of the commit; None if a foreign writer did not record it."""
         for action in self.actions:
             if "commitInfo" in action:
                 return action["commitInfo"].get("inCommitTimestamp")  # type: ignore[no-any-return]
@@ -56,7 +56,7 @@ class Commit:
 
     @property
     def positions(self) -> dict[str, int]:
-        """How far the writer had read each part of its input that the commit names (`AppVersion.positions`)."""
+        """The positions up to which the writer had read the parts of its input, by part (`AppVersion.positions`)."""
         named = (action["txn"] for action in self.actions if "txn" in action)
         return {
             t["appId"].removeprefix(POSITION_APP): t["version"] for t in named if t["appId"].startswith(POSITION_APP)
@@ -124,7 +124,7 @@ class DeltaLog:
             version += together
 
     def is_table(self, table_id: str) -> bool:
-        """Whether the table that is here now has that id."""
+        """Returns whether the table that is here now has that id."""
         try:
             return self.latest().table_id == table_id
         except NotFound:

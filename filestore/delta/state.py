@@ -1,4 +1,4 @@
-"""A version of a table as a value, and how a commit's actions make the next one (FORMAT.md section 2).
+"""Represents a version of a table as a value, and applies a commit's actions to it (FORMAT.md section 2).
 
 Pure: the functions take parsed actions and return a new `TableState` (Delta protocol, "Action Reconciliation").
 """
@@ -39,7 +39,7 @@ _Stored = TypeVar("_Stored", DataFile, Tombstones, PendingRun)
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """Everything that a reader of one version needs to know. It is never changed in place.
+    """The state of a table at one version: everything that its readers need. It is never changed in place.
 
     Attributes:
         version: Delta's version.
@@ -68,7 +68,7 @@ class TableState:
 
     @property
     def log(self) -> LogState:
-        """What the version says about the table's log; decoded at its first use."""
+        """The state of the table's log at this version; decoded at its first use."""
         if self._log is None:
             object.__setattr__(self, "_log", _log_state(self.app_versions, self.domains))
         assert self._log is not None
@@ -76,7 +76,7 @@ class TableState:
 
     @property
     def positions(self) -> dict[str, int]:
-        """How far each part of the input was read, where the writer records it (`AppVersion.positions`)."""
+        """The positions up to which writers have read the parts of their input, by part (`AppVersion.positions`)."""
         return {
             app.removeprefix(POSITION_APP): at for app, at in self.app_versions.items() if app.startswith(POSITION_APP)
         }

@@ -50,7 +50,7 @@ class VectorFileBuilder:
 
     @property
     def empty(self) -> bool:
-        """Whether no vector was added, so that no file is needed."""
+        """Returns whether no vector was added, so that no file is needed."""
         return len(self._parts) == len(_FORMAT_VERSION)
 
     @property

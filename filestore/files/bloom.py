@@ -52,7 +52,7 @@ class BloomFilter:
         return cls(np.frombuffer(data, np.uint32, size // 4, at).reshape(-1, 8))
 
     def may_hold(self, hashes: Hashes) -> npt.NDArray[np.bool_]:
-        """For each hash of a value whether the chunk may contain the value. It is never False for one that it does."""
+        """Marks the hashes whose value the chunk may contain. It leaves out no value that the chunk does contain."""
         block = ((hashes >> np.uint64(32)) * np.uint64(len(self._blocks))) >> np.uint64(32)
         with np.errstate(over="ignore"):
             bits = (hashes.astype(np.uint32)[:, None] * _SALT) >> np.uint32(27)
@@ -72,7 +72,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def can_have_filter(kind: pa.DataType) -> bool:
-    """Whether a column of the type can have a filter: a boolean cannot."""
+    """Returns whether a column of the type can have a filter: a boolean cannot."""
     return not (pa.types.is_boolean(kind) or pa.types.is_nested(kind))
 
 

@@ -1,4 +1,4 @@
-"""Lower and upper bounds and null counts of the values in files or row groups, known without reading the values.
+"""Derives bounds and null counts of the values in files or row groups, without reading the values.
 
 For files they come from Delta statistics, key tags and partition values; for row groups from Parquet footers. Bounds
 are correct, but need not be tight (see `filestore.files.statistics`); null means unknown.

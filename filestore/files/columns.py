@@ -40,12 +40,12 @@ class FileColumns:
         return cls(schema, {field.name: field.type for field in parquet.arrow_schema})
 
     def holds(self, name: str) -> bool:
-        """Whether the file has a column of the table; otherwise the column is null in all its rows."""
+        """Returns whether the file has a column of the table; otherwise the column is null in all its rows."""
         return self.schema.column(name).in_files in self.stored
 
     @property
     def casts(self) -> bool:
-        """Whether a column of the table has a narrower type in the file."""
+        """Returns whether a column of the table has a narrower type in the file."""
         return any(column.in_files in self.stored and self._narrower(column) for column in self.schema)
 
     def read(self, parquet: ParquetReader, group: int, names: Sequence[str] | None = None) -> pa.Table:
@@ -80,7 +80,7 @@ class FileColumns:
         return found.alias(column.name)
 
     def _narrower(self, column: Column) -> bool:
-        """Whether the file's type is narrower. Nested types never change, and readers spell them in several ways."""
+        """Returns whether the file's type is narrower. Nested types never change, and have several spellings."""
         return not pa.types.is_nested(column.type) and self.stored[column.in_files] != column.type
 
 

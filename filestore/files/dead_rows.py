@@ -1,4 +1,4 @@
-"""The deleted rows of a file: which positions of the file have live rows."""
+"""Separates the live rows of a file from the deleted ones, by its deletion vector."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class DeadRows:
         self.nbytes = 0 if file.vector is None else file.vector.size + file.rows // 8
 
     def alive(self, rows: npt.NDArray[np.int64]) -> Mask:
-        """For each position whether its row is live."""
+        """Marks the positions whose row is live."""
         if self._dead is None:
             return np.ones(len(rows), dtype=np.bool_)
         if self._bits is None and len(rows) <= _FEW:
@@ -49,7 +49,7 @@ class DeadRows:
         return alive
 
     def alive_between(self, start: int, end: int) -> Mask:
-        """For each row from `start` to before `end` whether it is live."""
+        """Marks the live rows among those from `start` to before `end`."""
         if self._dead is None:
             return np.ones(end - start, dtype=np.bool_)
         bits = self._as_bits(self._dead)[start >> 3 : (end + 7) >> 3]

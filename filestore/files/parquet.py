@@ -131,7 +131,7 @@ def _start(chunk: pq.ColumnChunkMetaData) -> int:
 
 
 def _top_level(path: str, wanted: Container[str]) -> bool:
-    """Whether a leaf column belongs to one of the top-level columns. A name may contain dots itself."""
+    """Returns whether a leaf column belongs to one of the top-level columns. A name may contain dots itself."""
     parts = path.split(".")
     return any(".".join(parts[:length]) in wanted for length in range(1, len(parts) + 1))
 

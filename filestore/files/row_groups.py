@@ -53,7 +53,7 @@ class RowGroups:
 
     @property
     def casts(self) -> bool:
-        """Whether a column of the table has a narrower type in the file."""
+        """Returns whether a column of the table has a narrower type in the file."""
         return self.columns.casts
 
     def __len__(self) -> int:
@@ -185,7 +185,7 @@ def decode_batches(hits: Iterable[tuple[RowGroups, int]], rows: int) -> Iterator
 
 
 def _alike(one: RowGroups, other: RowGroups) -> bool:
-    """Whether both files have a single row group and the same columns, so that they can be decoded together."""
+    """Returns whether both files have a single row group and the same columns, so that they can be decoded together."""
     return len(one) == len(other) == 1 and bool(one.footer.schema.equals(other.footer.schema))
 
 

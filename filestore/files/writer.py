@@ -34,7 +34,7 @@ _SAMPLE_ROWS = 8192
 
 @dataclass(frozen=True, slots=True)
 class TableFiles:
-    """Where a table's files are and how they are written; all modules that touch files need it. Picklable.
+    """The place of a table's files, and how they are written; all modules that touch files need it. Picklable.
 
     Attributes:
         storage: The storage.
@@ -237,7 +237,7 @@ def _is_whole(kind: pa.DataType) -> bool:
 
 
 def _repeating(rows: pa.Table, sorted_ones: Sequence[str]) -> list[str]:
-    """Columns that repeat their values, judged by a sample, except sorted ones, whose deltas are tiny anyway.
+    """Returns the columns that repeat values, by a sample, except sorted ones, whose deltas are tiny anyway.
 
     By default Parquet begins a dictionary for every column and gives up when it is full: measured, that costs a third
     of the time of writing, and the files are a tenth larger.

@@ -17,7 +17,7 @@ class WriterLeases(Protocol):
 
     @property
     def certain(self) -> bool:
-        """Whether a writer without its lease surely commits no more.
+        """Returns whether a writer without its lease surely commits no more.
 
         If not, whoever aborts its transactions fences its commit first (`filestore.commit.fence`).
         """

@@ -1,4 +1,4 @@
-"""Which kind of leases a table has: it follows from where the table is."""
+"""Chooses the kind of a table's leases: files for a table on a local disk, objects for one in a store of objects."""
 
 from __future__ import annotations
 

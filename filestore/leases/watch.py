@@ -1,4 +1,4 @@
-"""Which leases have not been renewed for too long, by what one process has seen and by its own clock. Pure."""
+"""Finds leases that were not renewed for too long, by what one process has seen and by its own clock. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """What a process knows of the leases after its looks.
+    """A process's knowledge of the leases, after it has listed them some times.
 
     No clock of another machine counts: a lease is dead if two looks found the same tag, and the time between the end
     of the first and the begin of the last is at least the time-out.

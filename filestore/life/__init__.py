@@ -1,1 +1,1 @@
-"""What an operator does to old versions and files: expiry, tags, consumers, rollback, and the removal of orphans."""
+"""Operations on old versions and files: expiry, tags, consumers, rollback, and the removal of orphans."""

@@ -49,12 +49,12 @@ class Expiry:
 
     @property
     def anything(self) -> bool:
-        """Whether there is anything to do. A single version does not count: the last expiry may have added it."""
+        """Returns whether there is anything to do. One version does not count: the last expiry may have added it."""
         return self.versions > 1 or bool(self.files or self.log_entries)
 
     @property
     def worthwhile(self) -> bool:
-        """Whether there is so much to do that a commit is worthwhile."""
+        """Returns whether there is so much to do that a commit is worthwhile."""
         return bool(self.files) or self.log_entries >= _WORTH_ENTRIES
 
 
@@ -205,7 +205,7 @@ def _remove_entries(store: FileStore, lives: Lifetimes, retained: Retained) -> i
 
 
 def _stands(log: DeltaLog, lives: Lifetimes, checkpoint: int) -> bool:
-    """Whether a checkpoint agrees with the entries: when they are removed, only the checkpoint is left."""
+    """Returns whether a checkpoint agrees with the entries: when they are removed, only the checkpoint is left."""
     if log.checkpoint(checkpoint).files.keys() == lives.data_files_at(checkpoint):
         return True
     logger.warning("the checkpoint of version %d of %s differs from the log: no entry goes", checkpoint, log.location)

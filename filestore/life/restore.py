@@ -40,7 +40,7 @@ class Restored:
 
     @property
     def nothing(self) -> bool:
-        """Whether there is nothing to change."""
+        """Returns whether there is nothing to change."""
         return not (self.slots or self.remembered or self.forgotten)
 
     def differences(self, base: TableState) -> list[SlotDifference]:

@@ -96,7 +96,7 @@ class FileLookup:
 
     @property
     def holds_file(self) -> bool:
-        """Whether the file is open."""
+        """Returns whether the file is open."""
         return self._parquet is not None
 
     def find(self, probes: pa.Table) -> Iterator[Matches]:
@@ -126,7 +126,7 @@ class FileLookup:
         return pa.concat_tables([schema.empty_table(), *frames])
 
     def frame_at(self, rows: Rows, columns: Sequence[str]) -> pl.DataFrame:
-        """Like `rows_at`, but as a polars frame and for at least one position: decoded columns need not be copied."""
+        """Returns what `rows_at` does, as a polars frame. It needs a position, and need not copy decoded columns."""
         if (taken := self._taken(rows, columns)) is not None:
             return frame_of(taken)
         return pl.concat(self._decoded(rows, columns))
@@ -172,7 +172,7 @@ class FileLookup:
                 yield found + self._starts[group], probe + start, values
 
     def _near(self, probes: pa.Table) -> Iterator[tuple[int, int, int]]:
-        """Row groups, each with the range of probes that it may contain."""
+        """Yields row groups, each with the range of probes that it may contain."""
         footer = self._open().footer
         column = self._open().leaf(self._keys[0])
         for group in range(footer.num_row_groups):
@@ -194,7 +194,7 @@ class FileLookup:
         return self._table.definition.schema.column(name).in_files
 
     def _passes(self, group: int, probes: pa.Table) -> bool:
-        """Whether the row group may contain any of the probes by its Bloom filters. For many probes it surely may."""
+        """Returns whether the row group may contain a probe by its Bloom filters; with many probes it surely may."""
         if probes.num_rows > _FEW:
             return True
         parquet, possible = self._open(), np.ones(probes.num_rows, dtype=np.bool_)

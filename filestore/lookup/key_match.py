@@ -157,7 +157,7 @@ def _hashes(rows: pa.Table, keys: Sequence[str]) -> Hashes:
 
 
 def _integral(schema: pa.Schema, keys: Sequence[str]) -> bool:
-    """Whether the key is one column with the order of the integers that store its values."""
+    """Returns whether the key is one column with the order of the integers that store its values."""
     kind = schema.field(keys[0]).type
     kinds = (pa.types.is_signed_integer, pa.types.is_date32, pa.types.is_timestamp)
     return len(keys) == 1 and any(is_kind(kind) for is_kind in kinds)

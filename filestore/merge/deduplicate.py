@@ -41,7 +41,7 @@ def reduce(rows: pa.Table, keys: Sequence[str], sequence: str | None) -> pa.Tabl
 
 
 def beats(new: pa.ChunkedArray, stored: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """For each pair of sequences whether the new row replaces the stored one: it does unless its sequence is lower."""
+    """Marks the new rows that replace the stored ones: all but those with a lower sequence."""
     later = pl.select(_series("new", new), _series("stored", stored)).select(
         pl.col("stored").is_null() | (pl.col("new").is_not_null() & (pl.col("new") >= pl.col("stored")))
     )

@@ -94,7 +94,7 @@ def effective_rows(history: History, spec: MergeSpec, keys: Sequence[str] = ()) 
 
 
 def _undivided(spec: MergeSpec) -> list[str]:
-    """Columns of which some values cannot be retracted, whatever the stored row is."""
+    """Returns the columns of which some values cannot be retracted, whatever the stored row is."""
     if spec.deletes is not Deletes.RETRACT:
         return []
     return [name for name, field in spec.fields.items() if field.function == "product" and not field.ignore_retract]
@@ -131,13 +131,13 @@ _View = tuple[tuple[str, ...], bool]
 
 
 def _view(name: str, field: FieldMerge, spec: MergeSpec) -> _View:
-    """Which rows a column's function gets: columns with the same view get the same rows in the same order."""
+    """Returns which rows a column's function gets: columns with equal views get the same rows in the same order."""
     takes_back = _follows(name, field, spec) or FUNCTIONS[field.function].retracts
     return field.order_by, field.ignore_retract or not takes_back
 
 
 def _follows(name: str, field: FieldMerge, spec: MergeSpec) -> bool:
-    """Whether the column orders rows: then it has the value of the last of them, whatever that row does."""
+    """Returns whether the column orders rows: then it has the value of the last of them, whatever that row does."""
     return name == spec.sequence or name in field.order_by
 
 

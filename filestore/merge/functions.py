@@ -48,7 +48,7 @@ def rough_sum(column: str) -> pl.Expr:
 
 
 def wrapped(found: pl.DataFrame, column: str) -> pl.Series:
-    """For each sum of decimals whether it exceeded 128 bits, which polars does not report in a group-by."""
+    """Marks the sums of decimals that exceeded 128 bits, which polars does not report in a group-by."""
     kind = found.schema[column]
     assert isinstance(kind, pl.Decimal)
     return (found[_ROUGH + column].abs() * 10.0**kind.scale) >= _INT128_WRAPS

@@ -70,7 +70,7 @@ class History:
 
 
 def group_starts(rows: pa.Table, keys: Sequence[str]) -> Rows:
-    """The positions at which each key begins in rows that are sorted by key."""
+    """Returns the positions at which each key begins in rows that are sorted by key."""
     return np.concatenate([[0], np.flatnonzero(changes(rows, keys)) + 1]).astype(np.int64)
 
 

@@ -49,7 +49,7 @@ def merge_history(past: History, spec: MergeSpec, keys: Sequence[str]) -> Merged
 
 
 def _turns(changes: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each change the number of earlier runs with its key."""
+    """Counts for each change the earlier runs that have its key."""
     runs = changes[RUN_COLUMN].to_numpy().astype(np.int64)
     most = int(runs.max(initial=0)) + 1
     pairs, place = np.unique(changes[GROUP].to_numpy() * most + runs, return_inverse=True)

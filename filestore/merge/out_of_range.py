@@ -21,7 +21,7 @@ _CURES = {
 
 
 def within(values: pl.Series, kind: pl.DataType) -> pl.Series:
-    """For each value whether a column of that type can hold it; null where the value is null.
+    """Marks the values that a column of that type can hold; null where the value is null.
 
     Args:
         values: Whole numbers, or decimals with the column's scale; for a column of decimals also unscaled ones.
@@ -35,7 +35,7 @@ def within(values: pl.Series, kind: pl.DataType) -> pl.Series:
 
 
 def out_of_range(function: str, column: str, kind: pl.DataType, key: Mapping[str, object]) -> InvalidRequest:
-    """The error for a key whose result does not fit: ``out-of-range``."""
+    """Makes the error for a key whose result does not fit: ``out-of-range``."""
     arrow = pl.Series(dtype=kind).to_arrow().type
     wider = _wider(function, arrow)
     widen = "" if wider is None else f"make the column wider (ALTER COLUMN {column} TYPE {to_sql(wider)}), or "

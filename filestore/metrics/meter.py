@@ -71,7 +71,7 @@ class _NoMeter:
         """Ignores the measurement."""
 
     def forget(self, table: str) -> None:
-        """Has nothing to remove."""
+        """Does nothing: there are no measurements to remove."""
 
     def __reduce__(self) -> str:
         """Unpickles to the only instance."""

@@ -56,7 +56,7 @@ class _Column(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How large a definition is; the fields stand for the limits, in the same order."""
+    """The size of a definition; the fields stand for the limits, in the same order."""
 
     columns: int
     depth: int

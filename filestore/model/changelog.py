@@ -10,7 +10,7 @@ CHANGE_TYPE_COLUMN = "_change_type"
 
 
 class ChangeType(StrEnum):
-    """What happened to a row (Delta protocol, "Change Data Files")."""
+    """The kinds of changes in change data (Delta protocol, "Change Data Files")."""
 
     INSERT = "insert"
     UPDATE_BEFORE = "update_preimage"
@@ -19,7 +19,7 @@ class ChangeType(StrEnum):
 
 
 class ChangelogProducer(StrEnum):
-    """How a table's change data is produced; the names are Paimon's."""
+    """The ways to produce a table's change data; the names are Paimon's."""
 
     NONE = "none"
     INPUT = "input"
@@ -28,5 +28,5 @@ class ChangelogProducer(StrEnum):
 
     @property
     def images(self) -> bool:
-        """Whether the change data is made of the stored rows, before and after each change."""
+        """Returns whether the change data is made of the stored rows, before and after each change."""
         return self in (ChangelogProducer.LOOKUP, ChangelogProducer.FULL_COMPACTION)

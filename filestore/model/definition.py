@@ -106,49 +106,49 @@ class TableDefinition:
 
     @property
     def merging(self) -> MergeSpec:
-        """How rows of the same key are merged."""
+        """The rules by which rows of the same key are merged."""
         return merge_spec(self)
 
     @property
     def merges_values(self) -> bool:
-        """Whether a merged row depends on the stored row, so that a commit that lost the race has to merge again."""
+        """Returns whether merged rows depend on the stored ones, so that a commit that lost the race merges again."""
         return self.merging.engine is not MergeEngine.DEDUPLICATE
 
     @property
     def tombstone_retention_ms(self) -> int:
-        """How long deletes are remembered, in milliseconds; 0 if they are not, since no sequence shows late rows."""
+        """The milliseconds for which deletes are remembered; 0 if they are not, since no sequence shows late rows."""
         if self.sequence_field is None or self.merges_values:
             return 0
         return self.options.milliseconds("sequence.tombstone-retention")
 
     @property
     def merges_on_read(self) -> bool:
-        """Whether writes store their rows as pending runs, which a fold merges later."""
+        """Returns whether writes store their rows as pending runs, which a fold merges later."""
         return bool(self.options["write-mode"] == "merge-on-read")
 
     @property
     def changelog_producer(self) -> ChangelogProducer:
-        """How the table produces change data."""
+        """The way in which the table produces change data."""
         return ChangelogProducer(self.options["changelog-producer"])
 
     @property
     def log_mode(self) -> LogMode:
-        """Which changes the log contains."""
+        """The changes that the log contains."""
         return log_mode(self)
 
     @property
     def logs_images(self) -> bool:
-        """Whether the log contains the stored rows that a write replaces or deletes."""
+        """Returns whether the log contains the stored rows that a write replaces or deletes."""
         return log_has_images(self)
 
     @property
     def logs_input(self) -> bool:
-        """Whether the log contains the rows of a write exactly as they arrived."""
+        """Returns whether the log contains the rows of a write exactly as they arrived."""
         return log_has_input(self)
 
     @property
     def compacts_log(self) -> bool:
-        """Whether the broker may delete a record when a later record of the same key exists."""
+        """Returns whether the broker may delete a record when a later record of the same key exists."""
         return "compact" in self.options["log.kafka.cleanup.policy"]
 
     @property

@@ -128,7 +128,7 @@ def _numbered(definition: TableDefinition) -> TableDefinition:
 
 
 def _renames(before: Schema, after: Schema) -> bool:
-    """Whether a column is dropped or has another name."""
+    """Returns whether a column is dropped or has another name."""
     names = {column.id: column.name for column in after}
     return any(names.get(column.id) != column.name for column in before)
 

@@ -36,12 +36,12 @@ def log_mode(definition: TableDefinition) -> LogMode:
 
 
 def log_has_images(definition: TableDefinition) -> bool:
-    """Whether the log contains the stored rows that a write replaces, so that the write has to read them."""
+    """Returns whether the log contains the stored rows that a write replaces, so that the write has to read them."""
     return definition.changelog_producer.images and log_mode(definition) is LogMode.ALL and bool(definition.primary_key)
 
 
 def log_has_input(definition: TableDefinition) -> bool:
-    """Whether the log contains the rows as they arrived, all of them: the writer promises complete changes."""
+    """Returns whether the log contains the rows as they arrived, all of them: the writer promises complete changes."""
     by_input = definition.changelog_producer is ChangelogProducer.INPUT
     return by_input and log_mode(definition) is LogMode.ALL and bool(definition.primary_key)
 
@@ -84,7 +84,7 @@ def retention_note(definition: TableDefinition) -> str | None:
 
 
 def _incomplete(definition: TableDefinition) -> str | None:
-    """Why a commit does not know its complete changes, and what to do about it; None if it knows them."""
+    """Says why a commit does not know its complete changes, and what to do about it; None if it knows them."""
     if not definition.primary_key:
         return None
     if definition.merges_on_read:

@@ -52,7 +52,7 @@ class LogTransaction:
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """What a version of the table says about its log (log/table/PROTOCOL.md).
+    """The state of a table's log at one version of the table (log/table/PROTOCOL.md).
 
     Attributes:
         offsets: The log's end offset for each bucket, as far as the version covers it.

@@ -34,21 +34,21 @@ class MergeEngine(StrEnum):
 
 
 class Deletes(StrEnum):
-    """What a delete (``-D``) or the first half of an update (``-U``) does."""
+    """The effects that a delete (``-D``) or the first half of an update (``-U``) can have."""
 
     REMOVE = "remove"
-    """It removes the row of its key."""
+    """The row of its key is removed."""
     RETRACT = "retract"
     """Each field retracts the row's value; with ``partial-update`` only the fields of sequence groups do."""
     REFUSE = "refuse"
-    """It is an error; ``-U``, the first half of an update, changes nothing."""
+    """A delete is an error; ``-U``, the first half of an update, changes nothing."""
     IGNORE = "ignore"
-    """It changes nothing."""
+    """Nothing is changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldMerge:
-    """How the values of one column are merged.
+    """The rule by which the values of one column are merged.
 
     Attributes:
         function: One of `FUNCTIONS`.
@@ -72,7 +72,7 @@ class FieldMerge:
 
 @dataclass(frozen=True, slots=True)
 class MergeSpec:
-    """How a table's rows are merged.
+    """The rules by which a table's rows are merged.
 
     Attributes:
         engine: The merge engine.
@@ -88,7 +88,7 @@ class MergeSpec:
 
     @property
     def in_turn(self) -> bool:
-        """Whether rows of several commits have to be merged commit by commit.
+        """Returns whether rows of several commits have to be merged commit by commit.
 
         This also holds for deletes that are ordered by a sequence: after a delete no row counts as late any more.
         """
@@ -172,7 +172,7 @@ def _fields(
 def _outside_of_groups(
     name: str, definition: TableDefinition, engine: MergeEngine, groups: Mapping[str, tuple[str, ...]]
 ) -> bool:
-    """Whether a retraction leaves the column as it is, since it is in no sequence group."""
+    """Returns whether a retraction leaves the column as it is, since it is in no sequence group."""
     return engine is MergeEngine.PARTIAL_UPDATE and name not in groups and name != definition.sequence_field
 
 

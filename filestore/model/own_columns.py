@@ -19,6 +19,6 @@ _PREFIXES = ("_key_", "_metadata", "_rough_")
 
 
 def is_own(name: str) -> bool:
-    """Whether a name is reserved, whatever its case."""
+    """Returns whether a name is reserved, whatever its case."""
     name = name.lower()
     return name in _ON_STORAGE or name in _IN_MEMORY or name.startswith(_PREFIXES)

@@ -39,7 +39,7 @@ class PartitionSet:
 
     @property
     def whole_table(self) -> bool:
-        """Whether it contains every partition of any table."""
+        """Returns whether it contains every partition of any table."""
         return () in self.specs
 
     def to_json(self) -> list[dict[str, str | None]]:

@@ -90,7 +90,7 @@ def _regex_of(token: re.Match[str], found: list[str]) -> str:
 
 
 def _complete(found: Sequence[str]) -> bool:
-    """Whether there is every unit that is larger than a given one."""
+    """Returns whether there is every unit that is larger than a given one."""
     units = ["year", "month", "day", "hour", "minute", "second", "millisecond"]
     return len(found) > 0 and set(found) == set(units[: len(found)])
 

@@ -19,5 +19,5 @@ class RowKind(StrEnum):
 
     @property
     def adds(self) -> bool:
-        """Whether the table has a row of this kind after the change."""
+        """Returns whether the table has a row of this kind after the change."""
         return self in (RowKind.INSERT, RowKind.UPDATE_AFTER)

@@ -50,7 +50,7 @@ class Column:
 
     @property
     def in_files(self) -> str:
-        """Its name in data files and in their statistics."""
+        """The column's name in data files and in their statistics."""
         return self.stored_name or self.name
 
     def to_delta(self) -> dict[str, Any]:
@@ -162,7 +162,7 @@ class Schema:
 
     @property
     def mapped(self) -> bool:
-        """Whether columns have other names in files (Delta's column mapping)."""
+        """Returns whether columns have other names in files (Delta's column mapping)."""
         return self.columns[0].stored_name is not None
 
     def to_arrow(self) -> pa.Schema:

@@ -13,7 +13,7 @@ __all__ = ["Operation", "Snapshot"]
 
 
 class Operation(StrEnum):
-    """What a commit did, as stored in ``commitInfo.operation``."""
+    """The operation of a commit, as stored in ``commitInfo.operation``."""
 
     CREATE = "CREATE TABLE"
     WRITE = "WRITE"
@@ -30,7 +30,7 @@ class Operation(StrEnum):
 
     @property
     def changes_data(self) -> bool:
-        """Whether readers of changes need it: not if it only moves or rewrites rows, or touches none."""
+        """Returns whether readers of changes need it: not if it only moves or rewrites rows, or touches none."""
         return self not in (
             Operation.COMPACT,
             Operation.TAG,
@@ -42,7 +42,7 @@ class Operation(StrEnum):
 
     @property
     def replaces_partitions(self) -> bool:
-        """Whether whole partitions are replaced, so that a reader of changes reads their files, not the log."""
+        """Returns whether whole partitions are replaced, so that a reader of changes reads their files, not the log."""
         return self in (Operation.OVERWRITE, Operation.DROP_PARTITION)
 
 

@@ -132,7 +132,7 @@ def _parsed(text: str) -> list[exp.Expression]:
 
 
 def _balanced(text: str) -> bool:
-    """Whether brackets are balanced. The text is put in brackets: it must not close them and begin a new statement."""
+    """Returns whether brackets are balanced: the text is put in brackets, and must not end them itself."""
     depth = 0
     for token in sqlglot.tokenize(text, read="spark"):
         depth += (token.token_type.name == "L_PAREN") - (token.token_type.name == "R_PAREN")

@@ -123,7 +123,7 @@ def _canonical_nested(arrow: pa.DataType) -> pa.DataType:
 
 
 def is_key_type(arrow: pa.DataType) -> bool:
-    """Whether a primary-key or bucket-key column may have this type: equality and order must be exact."""
+    """Returns whether a primary-key or bucket-key column may have this type: equality and order must be exact."""
     return not (pa.types.is_nested(arrow) or pa.types.is_floating(arrow))
 
 
@@ -131,7 +131,7 @@ _INTEGERS = (pa.int8(), pa.int16(), pa.int32(), pa.int64())
 
 
 def is_wider(wide: pa.DataType, narrow: pa.DataType) -> bool:
-    """Whether a column's type may become the other one: each value stays the same, and so does the values' order.
+    """Returns whether a column's type may become the other one, which keeps each value and the order of values.
 
     These are changes of Delta's type widening: among integers, FLOAT to DOUBLE, and DECIMAL to one with no fewer digits
     on either side of the point.
@@ -154,7 +154,7 @@ def field_count(arrow: pa.DataType) -> int:
 
 
 def contains_type(arrow: pa.DataType, wanted: Callable[[pa.DataType], bool]) -> bool:
-    """Whether a type is a wanted one, or contains one at any depth."""
+    """Returns whether a type is a wanted one, or contains one at any depth."""
     return bool(wanted(arrow)) or any(contains_type(arrow.field(i).type, wanted) for i in range(arrow.num_fields))
 
 

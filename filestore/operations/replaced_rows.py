@@ -37,12 +37,12 @@ ChangeRunner = Callable[[TableFiles, Sequence[SlotDifference]], Sequence[tuple[C
 
 
 def needs_change_data(definition: TableDefinition) -> bool:
-    """Whether commits that replace files need change data. Without a key Delta readers derive it from the files."""
+    """Returns whether commits that replace files need change data: without a key readers derive it from the files."""
     return bool(definition.primary_key) and definition.changelog_producer is not ChangelogProducer.NONE
 
 
 def readers_can_derive(differences: Iterable[SlotDifference]) -> bool:
-    """Whether all readers derive the changes correctly from the files: whole files are only added, or only removed."""
+    """Returns whether readers derive the changes correctly: whole files are only added or only removed."""
     listed = list(differences)
     come = [file for difference in listed for file in difference.after]
     gone = [file for difference in listed for file in difference.before]

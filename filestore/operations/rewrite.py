@@ -125,7 +125,7 @@ class TableRewrite:
         return tuple(file for done in self._done.values() for file in done.alive)
 
     def _caught_up(self, file: DataFile) -> bool:
-        """Whether the file's rows are rewritten; rows that died since are marked dead in the new files if possible."""
+        """Returns whether the file's rows are rewritten; the new files mark rows that died since, if possible."""
         done = self._done.get(file.path)
         if done is None or done.seen.vector == file.vector:
             return done is not None

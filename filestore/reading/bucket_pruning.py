@@ -37,7 +37,7 @@ def wanted_keys(condition: pl.Expr, definition: TableDefinition) -> pa.Table | N
 
 
 def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefinition) -> pa.Table | None:
-    """All combinations of values of those columns; None if a column is not named, or they are too many."""
+    """Returns all combinations of values of those columns; None if a column is not named, or they are too many."""
     schema = pa.schema([definition.schema.to_arrow().field(name).with_nullable(True) for name in names])
     known = _values(equalities(condition), polars_schema(schema))
     if set(known) != set(names):
@@ -50,7 +50,7 @@ def _named_keys(condition: pl.Expr, names: Sequence[str], definition: TableDefin
 
 
 def _exact(literal: pl.DataType, column: pl.DataType) -> bool:
-    """Whether polars compares the two types without rounding, which it does for floats and coarser times."""
+    """Returns whether polars compares the two types without rounding, which it does for floats and coarser times."""
     if column.is_integer() or column.is_decimal():
         return literal.is_integer() or (literal.is_decimal() and column.is_decimal())
     return literal == column

@@ -89,7 +89,7 @@ _NO_SUBQUERY = (
 
 
 def problem_of(text: str) -> str | None:
-    """Why a text without comments is not allowed as a condition; None if it is. Nothing is executed or opened."""
+    """Says why a text without comments is not allowed as a condition; None if it is. It executes and opens nothing."""
     shortened = []
     for found in _LEXEMES.finditer(text):
         match found.lastgroup:

@@ -105,7 +105,7 @@ def file_differences(before: Mapping[str, DataFile], after: Mapping[str, DataFil
 
 
 def _same(old: PendingSlot | None, new: PendingSlot | None) -> bool:
-    """Whether the runs apply to the same base: the same files and tombstones."""
+    """Returns whether the runs apply to the same base: the same files and tombstones."""
     return old is not None and new is not None and old.runs == new.runs and set(old.base) == set(new.base)
 
 

@@ -1,4 +1,4 @@
-"""Point reads: return the rows of given keys in one version; the keys are found in the same way as by a write.
+"""Reads the rows of given keys in one version; it finds keys in the same way as a write does.
 
 A key determines its partition and bucket. Then the files with the most live rows are searched first, until all keys are
 found, since a key has at most one live row. It takes the memory of the keys, of the found rows, and of `FileLookup`.
@@ -86,7 +86,7 @@ def _of_merged_slot(
     probes: pa.Table,
     values: Sequence[str],
 ) -> Iterator[pa.Table]:
-    """Like `_of_slot` for a slot with pending runs: it merges only the changes of the requested keys."""
+    """Does what `_of_slot` does, for a slot with pending runs: it merges only the changes of the requested keys."""
     keys = list(table.definition.primary_key)
     left = frame_of(probes.select([*keys, _NUMBER]))
     schema = pa.schema([*table.definition.schema.select([*keys, *values]).to_arrow(), (_NUMBER, pa.int64())])

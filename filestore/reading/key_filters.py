@@ -99,7 +99,7 @@ class KeyCondition:
         return self.of_frame(frame_of(rows.select(self._columns)))
 
     def of_frame(self, rows: pl.DataFrame) -> Mask:
-        """Like `of_rows` for a frame with the condition's columns."""
+        """Marks the rows of a frame with the condition's columns, as `of_rows` does."""
         return self.condition.wanted(rows).to_numpy()
 
     @property

@@ -57,7 +57,7 @@ class Condition:
         return cls(expression, columns)
 
     def wanted(self, rows: pl.DataFrame) -> pl.Series:
-        """For each row whether it is wanted.
+        """Marks the rows that fulfil the condition.
 
         Raises:
             InvalidRequest: the condition fails for a row, such as by a cast.
@@ -122,7 +122,7 @@ def _nodes(expression: pl.Expr) -> Iterator[pl.Expr]:
 
 
 def _row_by_row(node: pl.Expr) -> bool:
-    """Whether the result for a row depends on that row alone: aggregates and windows would see one row group only."""
+    """Returns whether the result for a row depends on it alone: aggregates and windows would get only one row group."""
     try:
         return node.meta.is_row_separable() or node.meta.is_literal()
     except PolarsError:
@@ -130,7 +130,7 @@ def _row_by_row(node: pl.Expr) -> bool:
 
 
 def _problem(expression: pl.Expr, schema: Schema) -> str | None:
-    """Polars' objection to the expression; None if it is a condition."""
+    """Returns polars' objection to the expression; None if it is a condition."""
     empty = pl.DataFrame(schema=polars_schema(schema.to_arrow()))
     try:
         kind = empty.select(expression.alias("wanted")).to_series().dtype

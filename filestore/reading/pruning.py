@@ -43,7 +43,7 @@ _SQL_OPERATORS = {
 
 
 def may_hold(condition: pl.Expr, bounds: Bounds) -> Mask:
-    """For each file or row group whether it may contain a row for which the condition is true."""
+    """Marks the files or row groups that may contain a row for which the condition is true."""
     for join, combine in ((pl.Expr.__and__, np.logical_and), (pl.Expr.__or__, np.logical_or)):
         if len(parts := _parts(condition, join)) > 1:
             return combine.reduce([may_hold(part, bounds) for part in parts])  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""The rows of a slot in one version as positions in files; pending runs are merged as our readers merge them.
+"""Finds the rows of a slot in one version as positions in files; it merges pending runs as our readers do.
 
 With deduplicate a run is one more file with some deleted rows. The engines that merge values produce new rows, which
 are written as a sorted run to a local disk: the rows that they replace are known only after all have been merged.

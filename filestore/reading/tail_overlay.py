@@ -1,4 +1,4 @@
-"""Changes that no version has yet, such as a log's tail, as runs of an overlay (FORMAT.md section 11.3).
+"""Makes runs of an overlay from changes that no version has yet, such as a log's tail (FORMAT.md section 11.3).
 
 The runs are in the overlay's own folder; the rows that they supersede are found as for pending runs. It takes the
 memory of a chunk, and of `filestore.reading.overlay.dead_rows`.

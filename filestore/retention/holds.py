@@ -46,7 +46,7 @@ def holds(storage: Storage, location: str, state: TableState, now_ms: int) -> li
 
 
 def is_lapsed(hold: ConsumerInfo, state: TableState, now_ms: int) -> bool:
-    """Whether its reader has not written the file for so long that it holds nothing any more."""
+    """Returns whether its reader has not written the file for so long that it holds nothing any more."""
     return now_ms - hold.touched_ms > state.definition.options.milliseconds("consumer.expiration-time")
 
 

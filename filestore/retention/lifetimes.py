@@ -33,7 +33,7 @@ class Retained:
         return min(self.first, *self.tagged) if self.tagged else self.first
 
     def needs(self, span: Span) -> bool:
-        """Whether any of the versions of a span is one of them."""
+        """Returns whether any of the versions of a span is one of them."""
         start, end = span
         if end is None or end >= self.first:
             return True

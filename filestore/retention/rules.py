@@ -102,7 +102,7 @@ def first_retained(state: TableState) -> int:
 
 
 def is_retained(state: TableState, version: int) -> bool:
-    """Whether a version can be read by what the Delta log says; consumers may hold others."""
+    """Returns whether a version can be read by what the Delta log says; consumers may hold others."""
     return first_retained(state) <= version <= state.version or any(
         t.version == version for t in tags_of(state).values()
     )

@@ -17,7 +17,7 @@ __all__ = ["by_bits", "same_rows"]
 
 
 def same_rows(one: pl.DataFrame, other: pl.DataFrame) -> npt.NDArray[np.bool_]:
-    """For each row of a frame whether the other frame's row at the same position is equal; null equals null.
+    """Marks the rows of a frame to which the other frame's row at the same position is equal; null equals null.
 
     Args:
         one: The rows of one frame.

@@ -37,12 +37,12 @@ def _kinds() -> pa.Array:
 
 
 def adding(rows: pa.Table) -> pa.ChunkedArray:
-    """For each row whether it adds a row (``+I``, ``+U``) and does not remove one (``-U``, ``-D``)."""
+    """Marks the rows that add a row (``+I``, ``+U``), and not those that remove one (``-U``, ``-D``)."""
     return pc.is_in(rows.column(KIND_COLUMN), value_set=_adding_kinds())
 
 
 def putting(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """For each row whether it adds a row; rows without a kind do."""
+    """Marks the rows that add a row; rows without a kind do."""
     if KIND_COLUMN not in rows.column_names:
         return np.ones(rows.num_rows, dtype=np.bool_)
     return np.asarray(adding(rows))
@@ -160,7 +160,7 @@ def check_utf8(name: str, values: pa.ChunkedArray) -> None:
 
 
 def _is_ascii(values: pa.Array) -> bool:
-    """Whether all texts are surely ASCII: checking the bytes takes a quarter of the time of checking each text."""
+    """Returns whether all texts are surely ASCII: that takes a quarter of the time of checking each text."""
     if not pa.types.is_string(values.type) or not len(values):
         return False
     _, offsets, content = values.buffers()

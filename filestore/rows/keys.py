@@ -1,4 +1,4 @@
-"""Sort keys: their encoding as text, and comparisons of neighbouring rows (FORMAT.md section 7)."""
+"""Encodes sort keys as text, and compares the keys of neighbouring rows (FORMAT.md section 7)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _value(plain: Any, kind: pa.DataType) -> Any:
 
 
 def changes(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """For each row except the first whether one of the columns differs from the row before (nulls are equal)."""
+    """Marks the rows, except the first, of which a column differs from that of the row before (nulls are equal)."""
     result = np.zeros(max(table.num_rows - 1, 0), dtype=np.bool_)
     for name in columns:
         column = table.column(name)
@@ -72,7 +72,7 @@ def changes(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
 
 
 def ascending(table: pa.Table, columns: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """For each row except the last whether the next row's key is greater."""
+    """Marks the rows, except the last, whose next row has a greater key."""
     count = max(table.num_rows - 1, 0)
     result = np.zeros(count, dtype=np.bool_)
     for name in reversed(columns):

@@ -36,7 +36,7 @@ def as_upserts(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def upserts(batches: Iterable[pa.Table], key: Sequence[str]) -> Iterator[pa.Table]:
-    """Like `as_upserts` for batches: a ``+U`` may begin the batch after that of its ``-U``."""
+    """Converts batches as `as_upserts` does: a ``+U`` may begin the batch after that of its ``-U``."""
     held: pa.Table | None = None
     for batch in batches:
         rows, held = batch if held is None else pa.concat_tables([held, batch]), None

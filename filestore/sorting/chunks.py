@@ -68,7 +68,7 @@ def _sliced(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def _last_cut(table: pa.Table, columns: Sequence[str]) -> int:
-    """Where the table's last key begins: more of its rows may follow in later batches. 0 if it is the only key."""
+    """Returns where the table's last key begins: later batches may have more of its rows. 0 if it is the only key."""
     borders = np.flatnonzero(changes(table, columns))
     return int(borders[-1]) + 1 if len(borders) else 0
 

@@ -40,7 +40,7 @@ def merge(runs: Iterable[Iterator[pa.Table]], by: Sequence[str]) -> Iterator[pa.
 
 
 def merge_frames(runs: Iterable[Iterator[pl.DataFrame]], by: Sequence[str]) -> Iterator[pl.DataFrame]:
-    """Like `merge` for runs that polars has decoded: it does not copy texts to sort them."""
+    """Merges runs that polars has decoded, as `merge` does: it does not copy texts to sort them."""
     columns = list(by)
     return _merged(
         [_Source(run, lambda rows: rows.select(columns)) for run in runs],

@@ -1,4 +1,4 @@
-"""Storages: where a table's files are (FORMAT.md).
+"""Storages, which hold the files of tables (FORMAT.md).
 
 interface       `Storage`, which the rest of `filestore` knows, and what it returns
 locations       from a location (path or URL) to its storage

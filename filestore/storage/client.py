@@ -18,7 +18,7 @@ PART_BYTES = 8 << 20
 """The size of a part of a multipart upload. S3 allows 10,000 parts, so an object has at most 80 GB."""
 
 TAIL_BYTES = 64 << 10
-"""How much is read, or kept, of the end of an object: a small file as a whole, or the footer of a Parquet file."""
+"""The bytes that are read, or kept, of the end of an object: a small file as a whole, or a Parquet file's footer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Tail:
 
 
 class ObjectClient(Protocol):
-    """Paths are whole URLs.
+    """The requests to a store of objects. Paths are whole URLs.
 
     Raises (all methods):
         NotFound: ``file-not-found``; ``no-bucket`` for a write to a bucket that does not exist.
@@ -90,7 +90,7 @@ class ObjectClient(Protocol):
         """
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
 
     def walk(self, folder: str) -> Iterator[FileInfo]:
         """Yields all objects below a folder."""

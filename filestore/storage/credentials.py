@@ -23,13 +23,13 @@ __all__ = ["LOOKED_FOR_AFTER_S", "FoundCredentials", "aio_session", "plain_sessi
 logger = logging.getLogger(__name__)
 
 LOOKED_FOR_AFTER_S = 300
-"""After how many seconds credentials that nothing renews are looked for again."""
+"""The seconds after which credentials that nothing renews are looked for again."""
 
 _ROLE_AFTER_S = 60  # a role's credentials differ each time: a refusal leads to new ones once in so many seconds
 
 
 class FoundCredentials:
-    """What botocore finds in the environment, in files, or as the machine's role, now and later. Threads may share it.
+    """Credentials that botocore finds in the environment, in files, or as the machine's role. Threads may share it.
 
     Args:
         settings: Whose credentials.
@@ -121,7 +121,7 @@ def aio_session(settings: S3Settings, credentials: FoundCredentials) -> Any:
 
 @contextmanager
 def renewing(credentials: FoundCredentials | None) -> Iterator[None]:
-    """If the store refuses the credentials and others are found, raises an error after which requests are repeated."""
+    """Looks for other credentials if the store refuses these; if there are any, raises an error that says to retry."""
     generation = 0 if credentials is None else credentials.generation
     try:
         yield

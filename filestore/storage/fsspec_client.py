@@ -100,7 +100,7 @@ class FsspecClient:
             file.commit()
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
         try:
             with translated("look for", path):
                 return bool(self._files.info(self._name(path))["type"] == "file")

@@ -47,7 +47,7 @@ class TaggedFile:
 
 
 class FilePart(Protocol):
-    """Some bytes of a file, at their positions in it: for Arrow as `file`, for polars as the local `path`.
+    """A part of a file, with its bytes at their positions: for Arrow as `file`, for polars as the local `path`.
 
     Other bytes may be there, too, or read as zeros.
     """
@@ -92,7 +92,7 @@ class ReadableFile(Closing, Protocol):
 
 
 class Storage(Protocol):
-    """Paths are whole: a location and a relative path. Errors are `NotFound`, `AlreadyExists` and `Unavailable`.
+    """The storage of tables. Paths are whole. Errors are `NotFound`, `AlreadyExists` and `Unavailable`.
 
     Files that change are replaced as a whole. Tagged files are those that several processes replace: a local storage
     has none of them, since there locks of files do what they are for (`filestore.leases`).
@@ -173,7 +173,7 @@ class Storage(Protocol):
         """Makes a closed file durable; this happens before a commit names it."""
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists."""
+        """Returns whether the file exists."""
 
     def walk(self, path: str) -> Iterator[FileInfo]:
         """Yields all files in a folder, at any depth and in any order; none if the folder does not exist."""

@@ -1,4 +1,4 @@
-"""What is kept in memory of objects that never change: Parquet footers, vectors, small files and key columns."""
+"""Keeps bytes of objects that never change in memory: Parquet footers, vectors, small files and key columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OVERHEAD = 512  # bytes that an object takes beside its data, about
 
 @dataclass(frozen=True, slots=True)
 class KeptObject:
-    """What is kept of one object.
+    """The bytes of one object that are kept.
 
     Attributes:
         tail: Its last bytes, and its size.

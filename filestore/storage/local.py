@@ -154,7 +154,7 @@ class LocalStorage:
             raise _unavailable("flush", path, error) from error
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists."""
+        """Returns whether the file exists."""
         _require_local(path)
         return Path(path).is_file()
 

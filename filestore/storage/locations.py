@@ -1,4 +1,4 @@
-"""From a location, which is a path or a URL, to the storage that serves it; no other module chooses a storage."""
+"""Chooses the storage that serves a location, which is a path or a URL; no other module does so."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class FsspecStore:
 
     @property
     def options(self) -> dict[str, str]:
-        """No options: see the class."""
+        """Returns no options: the class says why."""
         return {}
 
     def shared(self) -> FsspecStore:

@@ -39,7 +39,7 @@ _users: set[int] = set()
 
 @dataclass(slots=True)
 class _Process:
-    """What one process has of a storage."""
+    """The parts of a storage that each process has for itself."""
 
     client: ObjectClient
     uploads: Uploads = field(default_factory=Uploads)
@@ -236,7 +236,7 @@ class ObjectStorage:
         self._own.uploads.wait(path)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
         own = self._own
         return repeated(lambda: own.client.exists(path))
 

@@ -144,7 +144,7 @@ class ObstoreClient:
         self._uploads.upload(path, parts)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
         bucket, key = self._at(path)
         try:
             with _errors("look for", path):

@@ -1,4 +1,4 @@
-"""The errors of storages: one function for each cause, which all storages and clients call."""
+"""Makes the errors of storages: one function for each cause, which all storages and clients call."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ _LONGEST = 300
 
 
 def no_file(path: str) -> NotFound:
-    """There is no such file."""
+    """Makes the error for a file that does not exist."""
     return NotFound(f"file {path} does not exist", code="file-not-found")
 
 
 def exists_already(path: str) -> AlreadyExists:
-    """The file exists, and was to be created."""
+    """Makes the error for a file that was to be created, and exists."""
     return AlreadyExists(f"file {path} exists already", code="file-exists")
 
 
 def file_changed(path: str) -> Conflict:
-    """The file is not the one that was to be replaced."""
+    """Makes the error for a file that is not the one that was to be replaced."""
     return Conflict(f"file {path} was changed or removed by another process", code="file-changed")
 
 
 def no_conditions(path: str) -> Unsupported:
-    """The storage cannot replace a file only if nobody else has."""
+    """Makes the error for a storage that cannot replace a file on the condition that nobody else has."""
     return Unsupported(
         f"the store of {path} cannot replace a file on the condition that nobody else has (HTTP's If-Match), which the "
         "leases of writers need: a table with a log needs a local disk or S3; here take log.system = none",
@@ -65,12 +65,12 @@ def no_conditions(path: str) -> Unsupported:
 
 
 def no_bucket(verb: str, path: str) -> NotFound:
-    """There is no such bucket."""
+    """Makes the error for a bucket that does not exist."""
     return NotFound(f"cannot {verb} {path}: there is no such bucket; create it first", code="no-bucket")
 
 
 def no_permission(verb: str, path: str, error: BaseException) -> Unavailable:
-    """The store refuses the credentials: a repetition would fail, too."""
+    """Makes the error for credentials that the store refuses: a repetition would fail, too."""
     return Unavailable(
         f"cannot {verb} {path}: the store refuses the credentials of this process, or they lack this right "
         f"({_short(error)})",
@@ -79,17 +79,17 @@ def no_permission(verb: str, path: str, error: BaseException) -> Unavailable:
 
 
 def busy(verb: str, path: str, error: BaseException) -> Unavailable:
-    """The store did not do it, and may do it later."""
+    """Makes the error for a request that the store did not serve, and may serve later."""
     return Unavailable(f"cannot {verb} {path}: {_short(error)}; retry", code=BUSY)
 
 
 def _no_answer(verb: str, path: str, error: BaseException) -> Unavailable:
-    """No reply arrived. A write may have been done, and may even be done later, when its request arrives."""
+    """Makes the error for a missing reply. A write may have been done, or may be done when its request arrives."""
     return Unavailable(f"cannot {verb} {path}: the store did not answer ({_short(error)}); retry", code=NO_ANSWER)
 
 
 def refused(verb: str, path: str, error: BaseException) -> Unavailable:
-    """The store refuses the request, and would refuse it again."""
+    """Makes the error for a request that the store refuses, and would refuse again."""
     return Unavailable(
         f"cannot {verb} {path}: the store refuses the request ({_short(error)}); check the location, the storage "
         "options endpoint, region and path-style, and whether the credentials have expired",
@@ -122,7 +122,7 @@ def status_of(refusal: Any) -> int | None:
 
 
 def cut_short(path: str) -> Unavailable:
-    """The reply had fewer bytes than were asked for."""
+    """Makes the error for a reply with fewer bytes than were asked for."""
     return Unavailable(f"cannot read {path}: the reply ended early; retry", code=BUSY)
 
 
@@ -131,7 +131,7 @@ def _contains(error: BaseException, words: tuple[str, ...]) -> bool:
 
 
 _ECHO = re.compile(r"<AWSAccessKeyId|<Token|<StringToSign")
-"""Where a refusal of S3 begins to repeat what the request had, such as a session's token."""
+"""The places from which on a refusal of S3 repeats what the request had, such as a session's token."""
 
 
 def _short(error: BaseException) -> str:

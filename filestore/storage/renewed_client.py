@@ -65,7 +65,7 @@ class RenewedClient:
         self._client.upload(path, parts)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such an object."""
+        """Returns whether there is such an object."""
         with renewing(self._credentials):
             return self._client.exists(path)
 

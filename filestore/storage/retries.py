@@ -1,4 +1,4 @@
-"""Which requests to a store of objects are repeated, how often, and after which pauses."""
+"""Decides which requests to a store of objects are repeated, how often, and after which pauses."""
 
 from __future__ import annotations
 

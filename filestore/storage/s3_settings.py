@@ -1,4 +1,4 @@
-"""How a process reaches S3: settings without secrets, and the credentials that it finds by itself."""
+"""Settings by which a process reaches S3, without secrets: each process finds the credentials by itself."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["CONNECT_S", "LONGEST_S", "REQUEST_S", "S3Settings", "credentials_of", "plain_client", "session_of"]
 
 CONNECT_S, REQUEST_S = 5, 15
-"""How many seconds a client waits for a connection, and for a reply or the next bytes of one.
+"""The seconds that a client waits for a connection, and for a reply or the next bytes of one.
 
 A store that is healthy answers within a second. The wait is short beside a lease's time-out, because a request that is
 lost must not keep a writer from renewing its lease.
 """
 
 LONGEST_S = 300
-"""How many seconds a reply may take in all while its bytes keep arriving, as over a slow line."""
+"""The seconds that a reply may take in all while its bytes keep arriving, as over a slow line."""
 
 _SECRET_WORDS = ("secret", "access_key", "access-key", "token", "password", "session")
 _DEFAULT_REGION = "us-east-1"
@@ -35,7 +35,7 @@ _LABELS = re.compile(r"(?=.{3,63}$)[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How to reach S3. It is pickled, logged and stored in options, so it never contains a secret.
+    """Settings to reach S3. They are pickled, logged and stored in options, so they never contain a secret.
 
     Credentials are found by each process: in the environment (``AWS_ACCESS_KEY_ID`` and so on), in the files of the AWS
     command line, or from the machine's role, in botocore's order.
@@ -224,7 +224,7 @@ def _is_address(host: str) -> bool:
 
 
 def _may_be_in_a_host(bucket: str, scheme: str) -> bool:
-    """Whether a bucket can be a part of a host's name: with TLS it has to be one label, as certificates cover one."""
+    """Returns whether a host's name can contain the bucket: certificates of TLS cover one label only."""
     return _LABELS.fullmatch(bucket) is not None and (scheme == "http" or "." not in bucket)
 
 

@@ -9,7 +9,7 @@ S3_SCHEMES = ("s3", "s3a", "s3n")
 
 
 def is_local(location: str) -> bool:
-    """Whether a location is on this machine's disks (or mounted there): a path, or a ``file:`` URL."""
+    """Returns whether a location is on this machine's disks (or mounted there): a path, or a ``file:`` URL."""
     return scheme_of(location) in ("", "file")
 
 

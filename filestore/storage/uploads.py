@@ -164,7 +164,7 @@ class UploadFile(io.RawIOBase):
         self._parts: _Parts | None = None
 
     def writable(self) -> bool:
-        """True."""
+        """Returns True."""
         return True
 
     def tell(self) -> int:

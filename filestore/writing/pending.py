@@ -68,7 +68,7 @@ class KeyFilter(Protocol):
     """Chooses the keys whose changes are read: all changes of a key, or none."""
 
     def in_run(self, run: PendingRun) -> bool:
-        """Whether a run may hold a wanted key, by the bounds that the Delta log has of it."""
+        """Returns whether a run may hold a wanted key, by the bounds that the Delta log has of it."""
 
     def in_groups(self, run: PendingRun, parquet: ParquetReader) -> Mask:
         """Returns for each row group whether it may hold a wanted key, by the footer."""

@@ -1,4 +1,4 @@
-"""The result of a fold of one slot, and how dead rows become deletion vectors (FORMAT.md section 10)."""
+"""Holds the result of a fold of one slot, and makes deletion vectors of its dead rows (FORMAT.md section 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which stored rows a write replaces or deletes, to see whether others have changed them since the write read them."""
+"""Finds the stored rows that a write replaces or deletes, to see whether others changed them since it read them."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def superseded_rows(table: TableFiles, base: Sequence[DataFile], result: SlotRes
 
 
 def same_rows(one: Rows, other: Rows) -> bool:
-    """Whether both are the same rows. A row is another one once it was written again, as by a compaction. Pure."""
+    """Returns whether both are the same rows; one that was written again, as by a compaction, is another. Pure."""
     return one.keys() == other.keys() and all(np.array_equal(one[path], other[path]) for path in one)

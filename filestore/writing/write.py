@@ -73,7 +73,7 @@ def fold_slot(
 
 
 def rests_on_rows(definition: TableDefinition, *, logged: bool) -> bool:
-    """Whether the write has to begin again if another commit changed rows of its slots first.
+    """Returns whether the write has to begin again if another commit changed rows of its slots first.
 
     Merged values are right only for the stored rows from which they were computed. So are the records of a log with
     images: it has none for a delete that found no row, and a row that another writer put meanwhile would stay in it.

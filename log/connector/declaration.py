@@ -120,12 +120,12 @@ class KafkaDeclaration:
 
     @property
     def connector(self) -> Connector:
-        """Whether messages are appended rows, or upserts."""
+        """Returns whether messages are appended rows, or upserts."""
         return Connector(self[CONNECTOR])
 
     @property
     def upserts(self) -> bool:
-        """Whether a message is the new row of its key, and a null value deletes it."""
+        """Returns whether a message is the new row of its key, and a null value deletes it."""
         return self.connector is Connector.UPSERT_KAFKA
 
     @property
@@ -135,7 +135,7 @@ class KafkaDeclaration:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Where the brokers are."""
+        """The addresses of the brokers."""
         return str(self[PROPERTIES + SERVERS])
 
     @property
@@ -147,22 +147,22 @@ class KafkaDeclaration:
 
     @property
     def semantic(self) -> Semantic:
-        """What a write promises."""
+        """The delivery guarantee of a write."""
         return Semantic(self["sink.semantic"])
 
     @property
     def policy(self) -> Policy:
-        """What a reader does with malformed messages."""
+        """The policy of readers for malformed messages."""
         return Policy(self["scan.malformed-records"])
 
     @property
     def startup(self) -> Startup:
-        """Where readers begin."""
+        """The position at which readers begin."""
         return startup_of({name: self[name] for name in CONNECTOR_OPTIONS if name.startswith("scan.startup.")})
 
     @property
     def discovery(self) -> timedelta:
-        """How often an endless reader looks for new partitions; zero: never."""
+        """The interval in which an endless reader looks for new partitions; zero: never."""
         found: timedelta = self["scan.topic-partition-discovery.interval"]
         return found
 
@@ -173,7 +173,7 @@ class KafkaDeclaration:
 
     @property
     def projection(self) -> Projection:
-        """Which columns keys and values hold."""
+        """The division of the columns into those of keys and those of values."""
         include = FieldsInclude(self["value.fields-include"])
         return project_fields(
             self.columns.physical.to_arrow(), self.key_fields, include, self["key.fields-prefix"] or ""
@@ -197,7 +197,7 @@ class KafkaDeclaration:
 
     @property
     def keys(self) -> tuple[MetadataKey, ...]:
-        """All metadata that columns can have."""
+        """Returns all metadata that columns can have."""
         key = self.key_format
         return available_keys(
             key_format=NO_KEYS if key is None else key.metadata, value_format=self.value_format.metadata

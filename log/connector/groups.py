@@ -44,7 +44,7 @@ class Numbered:
 
 
 class LastWrite:
-    """What the brokers remember of a writer: the number of its last write, and how many messages that had.
+    """The last write of a writer, as the brokers remember it: its number, and how many messages it had.
 
     REQUIRES: no earlier producer of that name can commit any more (``init_transactions`` has returned).
 

@@ -33,21 +33,21 @@ __all__ = [
 
 CONNECTOR = "connector"
 PROPERTIES = "properties."
-"""Before the names of what is passed to Kafka's clients."""
+"""The prefix of options that are passed to Kafka's clients."""
 SERVERS = "bootstrap.servers"
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 class Connector(StrEnum):
-    """``connector``: what the messages of the topic are."""
+    """The kinds of topics, by the option ``connector``: messages are rows, or upserts."""
 
     KAFKA = "kafka"
     UPSERT_KAFKA = "upsert-kafka"
 
 
 class Semantic(StrEnum):
-    """``sink.semantic``: what a write promises."""
+    """The delivery guarantees of writes, by the option ``sink.semantic``."""
 
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"

@@ -72,7 +72,7 @@ def parts(ranges: Iterable[PartitionRange], most: int) -> tuple[PartitionRange, 
 
 
 def admitted(starts: Mapping[int, int], ends: Mapping[int, int], most: int | None) -> dict[int, int]:
-    """Where a batch ends that may take so many offsets of all partitions together.
+    """Decides where a batch ends in each partition if it may take so many offsets of all partitions together.
 
     Each partition that has any left is given one, those with most of them first, and then the rest goes by what they
     have left: none is starved, and all reach their ends at about the same time.

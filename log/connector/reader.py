@@ -68,7 +68,7 @@ def read_ranges(
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """What one poll of a topic returned.
+    """The result of one poll of a topic.
 
     Attributes:
         rows: None if nothing has arrived, or nothing that has rows.

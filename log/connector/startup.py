@@ -27,10 +27,10 @@ class StartupMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """Where a reader begins.
+    """The position at which a reader begins.
 
     Attributes:
-        mode: How it is said.
+        mode: The kind of the position.
         timestamp_ms: With ``timestamp``.
         offsets: With ``specific-offsets``: by partition; others begin with the earliest.
     """

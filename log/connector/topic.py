@@ -95,7 +95,7 @@ class ConnectorTopic:
         return found.id, tuple(sorted(found.leaders))
 
     def require_writable(self) -> None:
-        """`NotFound` (``topic-not-found``): it is gone. `InvalidRequest` (``log-not-authorized``): no right to."""
+        """Checks that it can be written: else `NotFound`, or `InvalidRequest` (``log-not-authorized``)."""
         with translated(f"writing topic {self.name}", self._declaration):
             found = self._client.describe(rights=True)
             if found is not None:

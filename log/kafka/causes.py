@@ -1,6 +1,6 @@
-"""Why a client has no connection: librdkafka reports each attempt to ``error_cb``; a request only says it timed out.
+"""Finds out why a client has no connection: a request only times out, but ``error_cb`` gets librdkafka's reasons.
 
-What no waiting repairs ends a request at once, as a `LastingError`; anything else is part of the error in the end.
+A cause that no waiting repairs ends a request at once, as a `LastingError`; others are part of its error in the end.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PROBE_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Lasting:
-    """Why there is no connection, if only a change of settings helps.
+    """A cause for which there is no connection until settings are changed.
 
     Attributes:
         kind: The error's class.
@@ -51,7 +51,7 @@ class Causes:
     _texts: dict[int, str] = field(default_factory=dict)
     _counts: dict[int, int] = field(default_factory=dict)
     down: int = 0
-    """How often no broker at all was connected."""
+    """The number of times that no broker at all was connected."""
 
     def clear(self) -> None:
         """Forgets the reports of before a request."""
@@ -83,7 +83,7 @@ class Causes:
 
     @property
     def wordless(self) -> bool:
-        """Whether brokers end connections without a reason: the port may speak another protocol."""
+        """Returns whether brokers end connections without a reason: the port may speak another protocol."""
         return self.down > 0 and all(_is_hang_up(code, text) for code, text in self._texts.items())
 
 
@@ -143,7 +143,7 @@ def spoken_protocol(settings: Mapping[str, Any]) -> Lasting | None:
 
 
 def _asks_login(server: tuple[str, int], protocol: str) -> bool | None:
-    """Whether a listener that speaks the protocol asks for a login; None if none answers so."""
+    """Returns whether a listener that speaks the protocol asks for a login; None if none answers so."""
     # They take 0.2 s to import, and only a port that hangs up needs them here.
     from log.kafka.connection import Connection
     from log.kafka.wire import SaslHandshakeRequest

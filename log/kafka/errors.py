@@ -47,7 +47,7 @@ class Brokers(Protocol):
 
     @property
     def bootstrap_servers(self) -> str | None:
-        """Where the brokers are."""
+        """The addresses of the brokers."""
 
     @property
     def topic(self) -> str | None:

@@ -1,7 +1,7 @@
-"""Offsets that a consumer group keeps on the brokers. No member ever joins the group.
+"""Reads and stores offsets that a consumer group keeps on the brokers. No member ever joins the group.
 
-IMPORTANT: by a consumer without a subscription. The admin client's `list_consumer_group_offsets` ends the process
-(2.16.0: a segmentation fault) while a cluster's first group has no coordinator yet.
+IMPORTANT: it does so by a consumer without a subscription. The admin client's `list_consumer_group_offsets` ends the
+process (2.16.0: a segmentation fault) while a cluster's first group has no coordinator yet.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class GroupOffsets:
 
 
 def _check_id(group: str) -> None:
-    """IMPORTANT: with an id that is empty or no UTF-8 librdkafka ends the process (2.16.0), and NUL cuts it short."""
+    """Checks an id. IMPORTANT: if it is empty or no UTF-8, librdkafka 2.16.0 ends the process; NUL cuts it short."""
     check_text("the consumer's id", group)
     size = len(group.encode())
     if not 0 < size <= _ID_BYTES_MAX:

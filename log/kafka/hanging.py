@@ -1,4 +1,4 @@
-"""Transactions that hang: their coordinator has ended them, and a partition never got the marker (KIP-664).
+"""Finds hanging transactions: their coordinator has ended them, and a partition never got the marker (KIP-664).
 
 Nothing but another marker ends them: the coordinator has nothing left to do, and answers EndTxn with success. Until
 then readers with ``read_committed`` wait there. `kafka-transactions.sh` can only abort; what a snapshot names must be
@@ -19,7 +19,7 @@ _NO_EPOCH_YET = 0  # KIP-664's own choice: no coordinator's epoch is less
 
 
 def open_producers(stored: Mapping[int, Mapping[int, ProducerState]]) -> set[tuple[int, int, int]]:
-    """Partition, producer id and first offset of the transactions that partitions take for open."""
+    """Returns partition, producer id and first offset of the transactions that partitions take for open."""
     return {
         (partition, producer_id, state.first_offset)
         for partition, states in stored.items()

@@ -1,4 +1,4 @@
-"""Fetched messages as columns; the client offers one call for each message and field."""
+"""Converts fetched messages to columns; the client offers one call for each message and field."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _TIMESTAMP_TYPES: Mapping[int, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Fetched messages, and where each was.
+    """Messages that were fetched, with their partitions and offsets.
 
     Attributes:
         messages: As the consumer returned them, without its events.
@@ -43,7 +43,7 @@ class Fetched:
 
     @classmethod
     def of(cls, messages: Sequence[Message]) -> Fetched:
-        """Messages with their places."""
+        """Returns messages with their partitions and offsets."""
         count = len(messages)
         return cls(
             messages,

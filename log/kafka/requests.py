@@ -25,11 +25,11 @@ RETRY_SECONDS = 30.0
 
 
 class _TransientError(Exception):
-    """Worth another try: the answer may be different soon."""
+    """The answer may be different soon: retry the request."""
 
 
 class Requests:
-    """Sends them, over connections that it keeps. One thread at a time.
+    """Sends requests to brokers, over connections that it keeps. One thread at a time.
 
     Args:
         servers: ``bootstrap.servers``.
@@ -153,7 +153,7 @@ def lasting_code(response: Any) -> int:
 
 
 def require_ok(response: Any) -> None:
-    """Any error that is left is an `Unavailable`."""
+    """Raises `Unavailable` if the response has an error that no retry removed."""
     if code := lasting_code(response):
         raise Unavailable(
             f"Kafka answered a request about a transaction with error {code} ({errors.for_code(code).__name__})",

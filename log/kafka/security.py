@@ -17,7 +17,7 @@ _FOREIGN_TLS = frozenset({"ssl.ca.pem", "ssl.certificate.pem", "ssl.key.pem", "s
 
 
 class Login(NamedTuple):
-    """How a user logs in by SASL."""
+    """The login of a user by SASL."""
 
     mechanism: str
     username: str
@@ -77,7 +77,7 @@ def login_of(settings: Mapping[str, str]) -> Login | None:
 
 
 def tls_of(settings: Mapping[str, str]) -> ssl.SSLContext | None:
-    """What TLS checks and shows, if the protocol has it.
+    """Returns the TLS context of the settings; None if their protocol has no TLS.
 
     Raises:
         InvalidRequest: ``log-properties``; ``log-settings``: a file is not there, or no PEM.

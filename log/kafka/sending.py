@@ -25,7 +25,7 @@ Connect = Callable[[Report], Producer]
 ANY_PARTITION = -1
 """The client's partitioner chooses."""
 DELIVERY_SECONDS = 90.0
-"""How long all messages may take: beyond delivery.timeout.ms, after which librdkafka itself gives a message up."""
+"""The time that all messages may take: more than delivery.timeout.ms, after which librdkafka gives a message up."""
 _FLIGHT_MESSAGES = 200_000
 _FLIGHT_BYTES = 64 << 20
 _PIECE = 1000

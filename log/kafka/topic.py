@@ -67,7 +67,7 @@ class Place(Enum):
     END = "end"
     """The high watermark, which counts markers and open transactions, too."""
     STABLE_END = "stable end"
-    """Where the first open transaction begins, else the high watermark."""
+    """The offset at which the first open transaction begins, else the high watermark."""
 
 
 class TopicClient:

@@ -1,4 +1,4 @@
-"""Kafka's transactions from outside their producer (PROTOCOL.md section 7.3; KIP-98, KIP-664).
+"""Reads and ends Kafka's transactions from outside their producer (PROTOCOL.md section 7.3; KIP-98, KIP-664).
 
 librdkafka can end a transaction only through the producer that began it. But EndTxn is an ordinary request:
 whoever knows the transactional id, the producer id and the epoch may send it. That is how any process ends
@@ -43,28 +43,28 @@ _FENCING_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionState:
-    """What the coordinator knows of a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     state: str
     producer_id: int
     producer_epoch: int
     since_ms: int = -1
-    """When its transaction began; -1 if none is open."""
+    """The begin of its transaction; -1 if none is open."""
 
     @property
     def committed(self) -> bool:
-        """Whether its last transaction was, or is being, committed."""
+        """Returns whether its last transaction was, or is being, committed."""
         return self.state in ("CompleteCommit", "PrepareCommit")
 
     @property
     def aborted(self) -> bool:
-        """Whether its last transaction was, or is being, aborted."""
+        """Returns whether its last transaction was, or is being, aborted."""
         return self.state in ("CompleteAbort", "PrepareAbort", "PrepareEpochFence", "Dead", "Empty")
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What a partition's leader knows of a producer.
+    """The state of a producer, as a partition's leader knows it.
 
     Attributes:
         records: How many it has stored of this producer and epoch.
@@ -183,7 +183,7 @@ class TransactionClient:
         self._requests.at(leader, WriteTxnMarkersRequest(markers=[asked], version=1), written)
 
     def producers(self, leaders: Mapping[Address, Sequence[int]], topic: str) -> dict[int, dict[int, ProducerState]]:
-        """What each partition has stored, by partition and producer id.
+        """Returns the producers' states in each partition, by partition and producer id.
 
         Args:
             leaders: Partitions by the broker that leads them.
@@ -196,7 +196,7 @@ class TransactionClient:
         return found
 
     def producer_of(self, leader: Address, topic: str, partition: int, offset: int) -> tuple[int, int]:
-        """Id and epoch of the producer that wrote a record: they stand at the head of its batch.
+        """Returns id and epoch of the producer that wrote a record: they stand at the head of its batch.
 
         Raises:
             Unavailable: ``log-delivery``: there is no such record.

@@ -1,4 +1,4 @@
-"""A change as a message: Debezium's JSON envelope, whose bytes are fixed (PROTOCOL.md section 3.1).
+"""Encodes changes as messages: Debezium's JSON envelope, whose bytes are fixed (PROTOCOL.md section 3.1).
 
     {"source":{"txn":T,"kind":"+U","seq":17,"commit":C,"db":D,"table":N},
      "op":"u","ts_ms":M,"before":null,"after":{…}}                             (on one line)
@@ -183,7 +183,7 @@ class DebeziumJson:
                 yield names[begin], _rows(found[end - 1], raw[part], kinds[part].cast(pl.Binary), schema)
 
     def _frames(self, transaction_id: str, now_ms: int) -> tuple[dict[str, str], ...]:
-        """For each kind: what stands before the sequence number, between it and the row, after the row."""
+        """Returns by kind the texts before the sequence number, between it and the row, and after the row."""
         source = self._source(transaction_id)
         heads = {str(k): f'{_prefix(transaction_id)}{k}","seq":' for k in RowKind}
         middles = {
@@ -200,12 +200,12 @@ class DebeziumJson:
 
 
 def _prefix(transaction_id: str) -> str:
-    """How every message of the transaction begins."""
+    """Returns the text with which every message of the transaction begins."""
     return f'{{"source":{{"txn":"{transaction_id}","kind":"'
 
 
 def _rows(last: int, raw: pl.Series, kinds: pl.Series, schema: pa.Schema) -> RowMessages:
-    """Messages that are all changes, as rows."""
+    """Converts messages that are all changes to rows."""
     columns = pa.schema([f for f in schema if f.name != KIND_COLUMN])
     try:
         names = kinds.cast(pl.String)

@@ -1,4 +1,4 @@
-"""An open transaction, for which ``read_committed`` readers wait: whose it is, where and since when, and what to do."""
+"""Describes an open transaction, for which ``read_committed`` readers wait: whose, where, since when; what to do."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpenTransaction:
     since_ms: int | None = None
 
     def is_of(self, table_id: str) -> bool:
-        """Whether a writer of that table began it. Writers and recovery of the table end no others."""
+        """Returns whether a writer of that table began it. Writers and recovery of the table end no others."""
         return self.id is not None and self.id.startswith(f"{table_id}/")
 
     def described(self, table_id: str, where: str) -> str:

@@ -17,7 +17,7 @@ __all__ = ["conform", "keys_of_deletes", "project", "row_schema", "taking"]
 
 @cache
 def _kinds() -> pa.Array:
-    """Not a constant: pyarrow imports pandas with the first array, which takes a second where none is needed."""
+    """Returns the row kinds. They are no constant: pyarrow imports pandas with its first array, and takes a second."""
     return pa.array([str(k) for k in RowKind])
 
 

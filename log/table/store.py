@@ -41,7 +41,7 @@ TOPIC_NAME_MAX = 249
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Everything that opens a table's log, in any process: frozen and picklable.
+    """The values by which any process opens a table's log: frozen and picklable.
 
     Attributes:
         system: ``embedded`` or ``kafka``.
@@ -83,7 +83,7 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether Kafka may remove a record once a later one of the same key supersedes it."""
+        """Returns whether Kafka may remove a record once a later one of the same key supersedes it."""
         return "compact" in self.cleanup_policy
 
 
@@ -178,7 +178,7 @@ class LogControl:
 
 @dataclass(frozen=True, slots=True)
 class EndReport:
-    """What `LogStore.end` found.
+    """The result of `LogStore.end`.
 
     Attributes:
         ended: Ids that are now as asked for, also those that were before.
@@ -227,7 +227,7 @@ class LogTail(Closing, Protocol):
 
     @property
     def offsets(self) -> dict[int, int]:
-        """For each bucket the offset of the next record to read."""
+        """The offset of the next record to read, by bucket."""
 
     def poll(self, seconds: float) -> list[LogBatch | LogControl]:
         """Returns what has arrived, as soon as something has; an empty list after that many seconds.
@@ -262,7 +262,7 @@ class LogStore(Closing, Protocol):
         """Deletes the log with all records, if there is one."""
 
     def exists(self) -> bool:
-        """Whether `create` has made it."""
+        """Returns whether `create` has made it."""
 
     def check_adoptable(self) -> None:
         """Checks that the existing log fits a new table; else `AlreadyExists` (``log-exists``) or ``log-topic``."""
@@ -352,7 +352,7 @@ class LogStore(Closing, Protocol):
         columns: Sequence[str] | None = None,
         committed_ms: int | None = None,
     ) -> Iterator[LogBatch]:
-        """`events` without the control records."""
+        """Yields what `events` does, without the control records."""
         for event in self.events(transactions, bucket=bucket, columns=columns, committed_ms=committed_ms):
             if isinstance(event, LogBatch):
                 yield event
@@ -366,16 +366,16 @@ class LogStore(Closing, Protocol):
         """
 
     def start_offsets(self) -> dict[int, int]:
-        """For each bucket the first offset that is still kept."""
+        """Returns the first offset that is still kept, by bucket."""
 
     def end_offsets(self) -> dict[int, int]:
-        """For each bucket the offset that the next record will get."""
+        """Returns the offset that the next record will get, by bucket."""
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Returns the transactions that foreign ``read_committed`` readers wait for, by bucket and offset; anyone's."""
 
     def stable_offsets(self) -> dict[int, int]:
-        """For each bucket where foreign ``read_committed`` readers stop: at its first open transaction."""
+        """Returns by bucket where foreign ``read_committed`` readers stop: at the bucket's first open transaction."""
 
     def trim(self, before: Mapping[int, int]) -> None:
         """Deletes, in each bucket that is named, the records below that offset."""

@@ -47,7 +47,7 @@ _PLAIN = {
     "less_than_equal": "{input} is too large: the largest value is {le}",
     "value_error": "{error}",
 }
-"""What is wrong with a value, for each kind of error of pydantic, with which typer checks values."""
+"""The sentences for wrong values, by the kinds of errors of pydantic, with which typer checks values."""
 
 
 class _Command(TyperCommand):

@@ -41,7 +41,7 @@ class Format(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """What a process logs: records of this level and of those above it."""
+    """The least level of the records that a process logs."""
 
     debug = "debug"
     info = "info"

@@ -179,7 +179,7 @@ def _print_changes(
 
 @contextmanager
 def interruptible() -> Iterator[threading.Event]:
-    """Ctrl-C sets the event, so that the current output is completed; a second Ctrl-C does not wait."""
+    """Yields an event that Ctrl-C sets, so that the current output is completed; a second Ctrl-C does not wait."""
     stopped = threading.Event()
     with ending(stopped, (signal.SIGINT,)):
         yield stopped

@@ -64,7 +64,7 @@ def storage_settings() -> dict[str, str]:
 
 
 def spark_settings(catalog: str, token: str | None, *, s3: bool = False) -> dict[str, Any]:
-    """What Spark needs to reach a catalog: the arguments of `tablestore.shell.spark_engine.SparkPlace`.
+    """Returns what Spark needs to reach a catalog: the arguments of `tablestore.shell.spark_engine.SparkPlace`.
 
     Args:
         catalog: The URL or path that the user gave.
@@ -87,7 +87,7 @@ def spark_settings(catalog: str, token: str | None, *, s3: bool = False) -> dict
 
 
 def _of_warehouse(catalog: str) -> dict[str, Any]:
-    """What a warehouse needs beside its place: its storage, the database of its catalog, and brokers for logs."""
+    """Returns what a warehouse needs beside its place: storage, the database of its catalog, brokers for logs."""
     from catalog_service.client import is_service
 
     service = is_service(catalog)

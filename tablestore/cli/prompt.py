@@ -205,7 +205,7 @@ def terminal(session: Session) -> Iterator[Read]:
 
 
 def _history() -> Path:
-    """Where the history is kept: in the user's folder for state."""
+    """Returns the path of the history, which is in the user's folder for state."""
     state = os.environ.get("XDG_STATE_HOME")
     return (Path(state) if state else Path.home() / ".local" / "state") / "tablestore" / "sql_history"
 

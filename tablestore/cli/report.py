@@ -21,7 +21,7 @@ class Report(Protocol):
     """Gets what a compactor has done."""
 
     def outcome(self, outcome: Outcome) -> None:
-        """A duty was done for a table, or failed there."""
+        """Reports that a duty was done for a table, or failed there."""
 
     def failed(self, error: TableStoreError) -> None:
         """A round failed as a whole, such as without an answer of the catalog."""

@@ -26,7 +26,7 @@ __all__ = ["sql"]
 
 _ROWS_SHOWN = 100
 _ROWS_ALIGNED = 1000
-"""So many rows are in memory and aligned with each other."""
+"""The number of rows that are in memory and aligned with each other."""
 
 _Place = Annotated[
     str,

@@ -23,7 +23,7 @@ def first_days(count: int, after: int = 0) -> list[date]:
 
 
 def schedule(flights: pl.DataFrame) -> pl.DataFrame:
-    """All flights as they are scheduled, before any departure."""
+    """Returns all flights as they are scheduled, before any departure."""
     return flights.with_columns(_unknown(*_DEPARTURE, *_ARRIVAL))
 
 

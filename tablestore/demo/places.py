@@ -1,4 +1,4 @@
-"""Where the demo runs: in a folder of this machine, with all in this process, or on a deployment that runs already."""
+"""Chooses where the demo runs: in a folder of this machine, with all in this process, or on a running deployment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Folder:
 
     @property
     def title(self) -> str:
-        """Where the demo runs, for people."""
+        """The place of the demo, for people."""
         return "on this machine"
 
     @property
@@ -56,7 +56,7 @@ class Folder:
 
     @property
     def files_reach_spark(self) -> bool:
-        """Whether Spark's executors find files of this machine."""
+        """Returns whether Spark's executors find files of this machine."""
         return True
 
     def prepare(self) -> None:
@@ -100,7 +100,7 @@ class Deployment:
 
     @property
     def title(self) -> str:
-        """Where the demo runs, for people."""
+        """The place of the demo, for people."""
         return f"on the deployment of {self.catalog}" + (f" with Spark at {self.master}" if self.master else "")
 
     @property
@@ -110,7 +110,7 @@ class Deployment:
 
     @property
     def files_reach_spark(self) -> bool:
-        """Whether Spark's executors find files of this machine."""
+        """Returns whether Spark's executors find files of this machine."""
         return self.master is None
 
     def prepare(self) -> None:

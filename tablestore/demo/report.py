@@ -54,7 +54,7 @@ class Story:
 
     @property
     def succeeded(self) -> bool:
-        """Whether all checks so far have passed."""
+        """Returns whether all checks so far have passed."""
         return not self._failed
 
     def seconds(self) -> float:

@@ -44,7 +44,7 @@ class Stage:
 
     @property
     def logged(self) -> bool:
-        """Whether the table of flights has a log, so that a reader can follow it."""
+        """Returns whether the table of flights has a log, so that a reader can follow it."""
         return bool(self.store.managed_table(FLIGHTS).definition.options["log.system"] != "none")
 
     @property
@@ -196,7 +196,7 @@ def event(table: str, what: str, snapshots: Sequence[Snapshot], seconds: float) 
 
 
 def _covers_log(snapshots: Sequence[Snapshot]) -> bool:
-    """Whether each version's log offsets end where its own records end, and never decrease. Newest first."""
+    """Returns whether each version's log offsets end where its own records end, and never decrease. Newest first."""
     for newer, older in pairwise(snapshots):
         if any(newer.log_offsets.get(bucket, 0) < end for bucket, end in older.log_offsets.items()):
             return False

@@ -23,7 +23,7 @@ class Sized(Protocol):
 
     @property
     def divisible(self) -> bool:
-        """Whether it can be divided."""
+        """Returns whether it can be divided."""
 
 
 AnyPiece = TypeVar("AnyPiece", bound=Sized)
@@ -31,7 +31,7 @@ AnyPiece = TypeVar("AnyPiece", bound=Sized)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """How far a reader has read.
+    """The position up to which a reader has read.
 
     Attributes:
         version: It has read all changes of this version.

@@ -84,11 +84,11 @@ class Following(Closing, Iterator[pa.RecordBatch]):
 
     @property
     def progress(self) -> Progress:
-        """What was read so far. It costs nothing."""
+        """The progress so far. It is known without a read."""
         return self._run.progress
 
     def lag(self) -> Lag:
-        """What is still to be read. It reads the log entries of these versions."""
+        """Returns what is still to be read. It reads the log entries of these versions."""
         version = self._run.progress.version
         return lags(self._filestore, {version})[version]
 

@@ -21,7 +21,7 @@ _TRUNCATE = b"truncate"
 
 
 class OnLogGap(StrEnum):
-    """What to do if changes are gone."""
+    """The ways in which a reader can handle changes that are gone."""
 
     FAIL = "fail"
     RESCAN = "rescan"
@@ -37,7 +37,7 @@ def on_log_gap(text: str) -> OnLogGap:
 
 
 def is_gap(error: NotFound) -> bool:
-    """Whether changes are gone, and not the table or its log as a whole."""
+    """Returns whether changes are gone, and not the table or its log as a whole."""
     return error.code in _CODES
 
 
@@ -47,5 +47,5 @@ def truncation(schema: pa.Schema) -> pa.RecordBatch:
 
 
 def truncates(batch: pa.RecordBatch) -> bool:
-    """Whether a batch is the mark that all earlier rows are invalid: all rows of the table follow."""
+    """Returns whether a batch is the mark that all earlier rows are invalid: all rows of the table follow."""
     return (batch.schema.metadata or {}).get(_CONTROL) == _TRUNCATE

@@ -26,7 +26,7 @@ __all__ = ["Difference", "FromLog", "Recorded", "Replaced", "Step", "changelog_s
 
 @dataclass(frozen=True, slots=True)
 class FromLog:
-    """Read the records of these transactions, in this order; they were committed at that time (milliseconds, UTC)."""
+    """The step that reads the records of these transactions, in this order, with the time of their commit."""
 
     version: int
     transactions: tuple[LogTransaction, ...]
@@ -40,7 +40,7 @@ class FromLog:
 
 @dataclass(frozen=True, slots=True)
 class Replaced:
-    """Rows of files and runs that the version does not have any more are deletes (``-D``), those of new ones inserts.
+    """The step that reads removed files and runs as deletes (``-D``), and added ones as inserts.
 
     A commit that replaces partitions replaces whole slots and changes no vector: files and runs of both versions have
     the same rows in both.
@@ -67,14 +67,14 @@ class Replaced:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """Read the change data that the version names."""
+    """The step that reads the change data which the version names."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Derive the changes from the files and runs of the version before and of this one."""
+    """The step that derives the changes from the files and runs of the version before and of this one."""
 
     version: int
 
@@ -125,7 +125,7 @@ def changelog_step(commit: Commit, definition: TableDefinition, *, logged: bool)
 
 
 def _log_is_complete(definition: TableDefinition) -> bool:
-    """Whether the log has the row before each change. Without a key there are only inserts."""
+    """Returns whether the log has the row before each change. Without a key there are only inserts."""
     return not definition.primary_key or definition.log_mode is LogMode.ALL
 
 
@@ -134,7 +134,7 @@ def _has_change_data(commit: Commit) -> bool:
 
 
 def _change_data_is_exact(definition: TableDefinition) -> bool:
-    """Whether a version's change data are exactly its changes for our readers.
+    """Returns whether a version's change data are exactly its changes for our readers.
 
     In merge-on-read tables they are those from fold to fold, but our readers see a change at its commit.
     """

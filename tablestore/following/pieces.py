@@ -1,4 +1,4 @@
-"""The changes of a version as pieces that can be read one by one, in this process or in Spark's tasks.
+"""Divides the changes of a version into pieces that are read one by one, in this process or in Spark's tasks.
 
 Pieces are picklable and have only metadata. Their order depends only on the version, and changes of one key are in
 one bucket's pieces in their order. So a position in a version is a number of `units`, counted over its pieces.

@@ -16,7 +16,7 @@ _ROWS = ("rows_written", "rows_deleted")
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """What a reader has still to read.
+    """The changes that a reader has still to read.
 
     Attributes:
         versions: The commits after its own, also those without rows.
@@ -31,7 +31,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a reader has read.
+    """The changes that a reader has read.
 
     Attributes:
         version: The last version of which it has read all changes.

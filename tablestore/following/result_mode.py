@@ -1,4 +1,4 @@
-"""The option ``mode``: whether a reader of changes gets an update as one row or as two."""
+"""Parses the option ``mode``, by which a reader of changes gets an update as one row or as two."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ResultMode", "result_mode"]
 
 
 class ResultMode(StrEnum):
-    """Whether a reader of changes gets an update as one row or as two."""
+    """The forms in which a reader gets an update: as one row or as two."""
 
     UPSERT = "upsert"
     """Each row as it is now (``+I`` or ``+U``), as in the log; a delete has the key (``-D``), also one that was

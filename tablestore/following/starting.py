@@ -48,7 +48,7 @@ class StartOptions:
 
     @property
     def moments(self) -> int:
-        """How many of timestamp, version and tag are set."""
+        """The number of those of timestamp, version and tag that are set."""
         return sum(given is not None for given in (self.timestamp, self.version, self.tag))
 
     def check(self) -> None:

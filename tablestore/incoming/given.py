@@ -45,7 +45,7 @@ Rows: TypeAlias = (
 
 
 def is_table(rows: object) -> bool:
-    """Whether an object has rows with named columns; a list of dicts does not count."""
+    """Returns whether an object has rows with named columns; a list of dicts does not count."""
     return isinstance(rows, pl.LazyFrame | ArrowStream | ArrowArray) or _is_pandas(rows)
 
 

@@ -20,7 +20,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def holds_union(kind: pa.DataType) -> bool:
-    """Whether a type is or contains a union: no table type corresponds to it, and casting it may crash the process."""
+    """Returns whether a type is or contains a union, which no column type holds, and whose cast may end the process."""
     if isinstance(kind, pa.BaseExtensionType):
         return holds_union(kind.storage_type)
     if pa.types.is_union(kind):

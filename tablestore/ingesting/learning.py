@@ -63,13 +63,13 @@ def learned(topic: str, key: bytes | None, value: bytes, columns: Schema | None,
 
 
 def has_schema(value: bytes) -> bool | None:
-    """Whether a message is ``{"schema": …, "payload": …}``; None if it is not a JSON object."""
+    """Returns whether a message is ``{"schema": …, "payload": …}``; None if it is not a JSON object."""
     document = _object(value)
     return None if document is None else "payload" in document and "op" not in document
 
 
 def teaches(value: bytes, *, strict: bool) -> bool:
-    """Whether a table's columns and key can be derived from a message.
+    """Returns whether a table's columns and key can be derived from a message.
 
     A truncation or a message of the application has no row, and often no key. Messages that cannot be read are skipped
     if malformed ones are; otherwise they are accepted, and a later error says what is missing.
@@ -89,7 +89,7 @@ def teaches(value: bytes, *, strict: bool) -> bool:
 
 
 def _readable(value: bytes, payload: dict[str, Any], schema: object) -> bool:
-    """Whether a change has a row that its schema, if it has one, describes."""
+    """Returns whether a change has a row that its schema, if it has one, describes."""
     if not any(isinstance(payload.get(side), dict) for side in ("before", "after")):
         return False
     return schema is None or _describes_rows(value)

@@ -17,7 +17,7 @@ __all__ = ["LOG", "LOG_ONCE"]
 
 
 def _due(state: TableState, now_ms: int) -> bool:
-    """Whether the table has a log; only the log itself knows whether there is anything to recover."""
+    """Returns whether the table has a log; only the log itself knows whether there is anything to recover."""
     return bool(state.definition.options["log.system"] != "none")
 
 
@@ -42,7 +42,7 @@ def _summary(found: Recovered) -> str | None:
 
 
 LOG = Duty("log", 60.0, _due, partial(_recover, wait=False))
-"""It does not wait to see which writers live: it looks again in the next round, and remembers what it has seen."""
+"""The duty of a running compactor: it does not wait to see which writers live, but compares with its next round."""
 
 LOG_ONCE = Duty("log", 60.0, _due, partial(_recover, wait=True))
-"""For a compactor without a next round."""
+"""The duty of a compactor that has no next round."""

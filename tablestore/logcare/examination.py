@@ -1,4 +1,4 @@
-"""The doctor's part for a table's log: does it still have what the table's versions say (FORMAT.md section 12.7)?"""
+"""Checks that a table's log still has what the table's versions say, for the doctor (FORMAT.md section 12.7)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class BucketLog:
 
     @property
     def held_back(self) -> int:
-        """How many offsets foreign readers wait for, because an open transaction is before them."""
+        """The number of offsets that foreign readers cannot read yet, because an open transaction is before them."""
         return self.end - self.stable
 
 

@@ -1,4 +1,4 @@
-"""The changes of a batch of upserts, read from the version of the state with the batch, as often as needed."""
+"""Reads the changes of a batch of upserts from the state's version that has the batch, as often as needed."""
 
 from __future__ import annotations
 

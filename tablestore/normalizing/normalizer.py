@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 APP = "tablestore.normalize"
 _ORPHANED_MS = 24 * 60 * 60 * 1000
-"""Longer than any batch or compaction takes: a file that no version names after that will never be named."""
+"""The age of files that no version will name any more: it is longer than any batch or compaction takes."""
 
 
 @checks_arguments("rows")
@@ -202,7 +202,7 @@ class Normalizer(Closing):
 
 
 def expiry_due(state: TableState) -> bool:
-    """Whether there are twice as many versions as are kept: an expiry adds a version, too, and reads the whole log."""
+    """Returns whether there are twice as many versions as are kept: an expiry adds one, and reads the whole log."""
     kept: int = state.definition.options["snapshot.num-retained.min"]
     return state.version - first_retained(state) >= 2 * kept
 

@@ -1,4 +1,4 @@
-"""Positions in an input, and whether a batch that ends at some positions follows others. Pure."""
+"""Compares positions in an input: decides whether a batch comes after everything that was applied. Pure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checked(positions: Mapping[Any, Any]) -> dict[str, int]:
 
 
 def goes_on(known: Positions, end: Positions) -> bool:
-    """Whether a batch with that end comes after everything that was applied.
+    """Returns whether a batch with that end comes after everything that was applied.
 
     Args:
         known: The positions up to which the input was applied.

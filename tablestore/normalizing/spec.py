@@ -44,7 +44,7 @@ _DEFAULTS = {
 @checks_arguments()
 @dataclass(frozen=True, slots=True)
 class NormalizerSpec:
-    """Everything that is needed to open a normalizer, in any process. Picklable; `of` makes and checks it.
+    """The values by which any process opens a normalizer. Picklable; `of` makes and checks it.
 
     Attributes:
         state: The folder of the state, which only this normalizer uses.

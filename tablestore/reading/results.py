@@ -32,15 +32,15 @@ class Results:
     __slots__ = ()
 
     def to_arrow(self: _Batches) -> pa.Table:
-        """All rows as an Arrow table."""
+        """Returns all rows as an Arrow table."""
         return pa.Table.from_batches(self.to_batches(), schema=self.schema)
 
     def to_polars(self: _Batches) -> pl.DataFrame:
-        """All rows as a polars frame."""
+        """Returns all rows as a polars frame."""
         return frame_of(_table(self))
 
     def to_pandas(self: _Batches) -> Any:
-        """All rows as a pandas frame; no value changes.
+        """Returns all rows as a pandas frame; no value changes.
 
         Integers are of pandas' nullable types (``Int64``) where their column holds a null, since a float would round
         them. Other nulls are what pandas has for them: NaN among floats, NaT among times, None among objects.
@@ -65,7 +65,7 @@ class Results:
         return frame
 
     def to_pylist(self: _Batches) -> list[dict[str, Any]]:
-        """All rows as dicts of Python's values: the longest way, for a few rows."""
+        """Returns all rows as dicts of Python's values: the slowest way, for a few rows."""
         rows: list[dict[str, Any]] = _table(self).to_pylist()
         return rows
 

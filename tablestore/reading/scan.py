@@ -30,7 +30,7 @@ class Scan(Results):
     columns: Sequence[str] | None
     where: Predicate | None
     tail: VisibleTail | None = None
-    """What the log shows beyond the version, if that is wanted too and there is any."""
+    """The rows that the log shows beyond the version, if they are wanted and there are any."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -55,7 +55,7 @@ class Scan(Results):
         return scan(self.filestore.table_files(self.state), plan)
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame: as they are decoded, without a copy of their strings in between."""
+        """Returns all rows as a polars frame: as they are decoded, without a copy of their strings in between."""
         if self.tail is not None or not self.schema.names:
             return Results.to_polars(self)  # super() does not work in a class with slots
         plan = plan_scan(self.state, self.columns, self.where)

@@ -1,4 +1,4 @@
-"""`lease`: what a commit that writes to the log holds, and what becomes of its errors if it is given up meanwhile."""
+"""Holds a writer's lease during a commit to the log, and converts the commit's errors if it was fenced meanwhile."""
 
 from __future__ import annotations
 

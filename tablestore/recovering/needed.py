@@ -28,7 +28,7 @@ class Whose(IntEnum):
     NAMED = 1
     """The record is of an earlier version, which names it."""
     STRAY = 2
-    """No version names the record, and its writer has died or failed."""
+    """A record that no version names, of a writer that has died or failed."""
 
 
 @dataclass(frozen=True, slots=True)

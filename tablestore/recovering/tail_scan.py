@@ -1,4 +1,4 @@
-"""Reads the tail of an eventual log: which of its records no version names, and which keys therefore need a repair."""
+"""Reads the tail of an eventual log for records that no version names, and finds the keys that need a repair."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class TailScan:
 
     @property
     def records(self) -> int:
-        """How many records have to be read."""
+        """The number of records that have to be read."""
         return sum(self._ends[bucket] - since for bucket, since in self._tails.items())
 
     def needed(self, log: LogStore, part: tuple[int, int]) -> dict[int, pl.DataFrame]:
@@ -131,7 +131,7 @@ class TailScan:
         return found
 
     def _is_left(self, event: LogBatch | LogControl, begins: int) -> bool:
-        """Whether the record is ignored, because its writer lives."""
+        """Returns whether the record is ignored, because its writer lives."""
         if event.transaction_id in self._named:
             return False
         lives = self._living.get(event.transaction_id)
@@ -143,7 +143,7 @@ class TailScan:
         return lives
 
     def _lives(self, transaction_id: str) -> bool:
-        """Whether the writer may still commit it. Attempts of our own tasks that no outcome names are strays."""
+        """Returns whether the writer may still commit it. Our own tasks' attempts that no outcome names are strays."""
         commit_id = parse_transaction_id(transaction_id)[1]
         return commit_id != self._commit_id and not self._filestore.leases.dead_among([commit_id])
 

@@ -1,4 +1,4 @@
-"""What a word of a statement may become: keywords, databases, tables and columns. Pure."""
+"""Completes words of a statement: with keywords, databases, tables and columns. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["COMMANDS", "DELIMITERS", "Names", "completions"]
 
 COMMANDS = ("\\?", "\\d", "\\dn", "\\q", "\\timing")
 DELIMITERS = " \t\n;,()<>=!+-*/%'\""
-"""What separates words; a period does not, since ``shop.or`` becomes ``shop.orders``."""
+"""The characters that separate words; a period does not, since ``shop.or`` becomes ``shop.orders``."""
 
 _KEYWORDS = tuple(
     """
@@ -43,7 +43,7 @@ class Names:
 
 
 def completions(word: str, text: str, names: Names) -> list[str]:
-    """What the word may become, in order.
+    """Returns the words that the beginning of a word may become, in order.
 
     Args:
         word: The beginning of the word.

@@ -28,7 +28,7 @@ _COMPARISONS: dict[type[exp.Expression], str] = {
 _ARITHMETIC: dict[type[exp.Expression], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,15}|(?=[0-9.]{2,16}$)[0-9]+\.[0-9]+")
-"""Of so many digits a DECIMAL, which Spark makes of it, is the same DOUBLE as the one that polars reads."""
+"""Numbers with so few digits that polars and Spark, which first makes a DECIMAL of them, read the same DOUBLE."""
 _MOMENTS: dict[exp.DType, tuple[re.Pattern[str], Callable[[pa.DataType], bool], str]] = {
     exp.DType.DATE: (re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}"), pa.types.is_date32, "DATE"),
     exp.DType.TIMESTAMPTZ: (
@@ -226,7 +226,7 @@ class Conditions:
 
 
 def _is_ordered(kind: pa.DataType) -> bool:
-    """Whether both engines compare the values alike, and aggregates keep the type."""
+    """Returns whether both engines compare the values alike, and aggregates keep the type."""
     plain = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_timestamp)
     return any(check(kind) for check in plain)
 
@@ -238,7 +238,7 @@ def _is_literal(node: exp.Expression) -> bool:
 
 
 def _moment(node: exp.Expression) -> tuple[str, exp.DType] | None:
-    """Text and type of ``DATE'2026-01-31'`` or ``TIMESTAMP'2026-01-31 12:00:00'``, which is in UTC."""
+    """Returns text and type of ``DATE'2026-01-31'`` or ``TIMESTAMP'2026-01-31 12:00:00'``, which is in UTC."""
     if not isinstance(node, exp.Cast) or not isinstance(node.this, exp.Literal) or not node.this.is_string:
         return None
     kind = node.to.this

@@ -8,7 +8,7 @@ __all__ = ["Engine"]
 
 
 class Engine(StrEnum):
-    """Which engine runs a statement; ``auto``: polars if it can with the same meaning, else Spark."""
+    """The engine that runs a statement; ``auto``: polars if it can with the same meaning, else Spark."""
 
     AUTO = "auto"
     POLARS = "polars"

@@ -1,4 +1,4 @@
-"""What a catalog has, as rows for people: databases, tables and views, columns."""
+"""Lists what a catalog has as rows for people: databases, tables and views, columns."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class _Source:
             yield frame_of(pa.Table.from_batches([batch])).filter(predicate).select(wanted)
 
     def _takes(self, predicate: pl.Expr) -> bool:
-        """Whether a scan can filter by it; it knows conditions that see one row at a time."""
+        """Returns whether a scan can filter by it; it knows conditions that see one row at a time."""
         try:
             Condition.of(predicate, self._state.definition.schema)
         except InvalidRequest:

@@ -1,4 +1,4 @@
-"""What a statement returns: a schema, and rows that are read as they are needed."""
+"""The results of statements: a schema, and rows that are read as they are needed."""
 
 from __future__ import annotations
 

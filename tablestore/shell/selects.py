@@ -210,7 +210,7 @@ class _Writer:
                 _require_equatable(field)
 
     def _check_grouped(self) -> None:
-        """With aggregates all other columns are keys of the groups."""
+        """Checks that beside aggregates all columns are keys of the groups."""
         if self._distinct:
             raise not_plain("it has DISTINCT over aggregates")
         for node in self._tree.expressions:
@@ -221,7 +221,7 @@ class _Writer:
                 raise not_plain("it shows something else than aggregates and the columns of GROUP BY")
 
     def _order(self, outputs: Sequence[str]) -> list[str]:
-        """ORDER BY, with Spark's place of null values."""
+        """Translates ORDER BY, with Spark's place of null values."""
         order = self._tree.args.get("order")
         if order is None:
             return []
@@ -256,7 +256,7 @@ class _Writer:
         return any(isinstance(value, exp.AggFunc) for value in values)
 
     def _check_aliases(self) -> None:
-        """ORDER BY means the result's column of a name, but engines differ in when."""
+        """Refuses an alias that ORDER BY may mean as the result's or as the table's column: engines differ in that."""
         names = {name.lower() for name in self._schema.names}
         for node in self._tree.expressions:
             if not isinstance(node, exp.Alias) or node.alias.lower() not in names:

@@ -154,7 +154,7 @@ class Session(Closing):
 
     @property
     def uses_spark(self) -> bool:
-        """Whether Spark runs."""
+        """Returns whether Spark runs."""
         return self._spark is not None
 
     def cancel(self) -> None:

@@ -74,7 +74,7 @@ _PLACE = re.compile(r"\s*[;.]?\s*(?:SQLSTATE: \w+)?\s*;?\s*line (?P<line>\d+),? 
 
 @dataclass(frozen=True, slots=True)
 class SparkPlace:
-    """Where the catalog is, for Spark.
+    """The place of a catalog, as Spark needs it.
 
     Attributes:
         catalog: Its name in statements.
@@ -240,7 +240,7 @@ def _packed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _streamed(rows: DataFrame) -> Iterator[pa.Table]:
-    """All rows, one of Spark's partitions at a time.
+    """Yields all rows, one of Spark's partitions at a time.
 
     `DataFrame.toArrow` would hold all of them, and `DataFrame.toLocalIterator` makes Python's values of each.
     """

@@ -18,7 +18,7 @@ from filestore.errors import InvalidRequest
 __all__ = ["Split", "changes_session", "split", "used_database"]
 
 _BLOCKS = frozenset({"IF", "WHILE", "LOOP", "REPEAT", "FOR", "CASE"})
-"""What is behind the END of a block that is not a compound statement."""
+"""The words behind the END of a block that is not a compound statement."""
 _KEEPS_SESSION = frozenset(
     """
     SELECT WITH FROM VALUES TABLE INSERT UPDATE DELETE MERGE TRUNCATE CREATE ALTER DROP SHOW DESCRIBE DESC EXPLAIN
@@ -103,7 +103,7 @@ def used_database(statement: str) -> tuple[str, ...] | None:
 
 
 def changes_session(statement: str) -> bool:
-    """Whether a later statement may mean something else in this session: settings, temporary views, current names."""
+    """Returns whether it may change what later statements mean: by settings, temporary views or current names."""
     words = [token.text.upper() for token in _tokens(statement)]
     return bool(words) and (words[0] not in _KEEPS_SESSION or "TEMP" in words or "TEMPORARY" in words)
 

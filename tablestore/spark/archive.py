@@ -1,4 +1,4 @@
-"""An archive of what Spark's tasks need of Python, for hosts on which only Spark and a bare Python are installed.
+"""Makes an archive of the packages that Spark's tasks import, for hosts that have only Spark and a bare Python.
 
 Spark copies the archive to each executor and unpacks it there, so nothing has to be installed on a cluster's hosts. It
 contains the packages with which the driver runs, which makes driver and executors the same. Therefore the hosts need a
@@ -48,7 +48,7 @@ _FASTEST = 1  # measured: level 6 makes 163 MB of 182, and takes nearly three ti
 
 @dataclass(frozen=True, slots=True)
 class ArchiveInfo:
-    """What an archive says of itself, in its first member.
+    """The description of an archive, which is its first member.
 
     Attributes:
         version: Of this package.

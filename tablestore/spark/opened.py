@@ -1,4 +1,4 @@
-"""The table that a data source's options name, opened in Spark's own processes, which come and go.
+"""Opens the table that a data source's options name, in Spark's own processes, which come and go.
 
 `SparkStore` says which table it is and where, so those processes need no catalog, which takes a second to import.
 """
@@ -103,6 +103,6 @@ def token_of(options: Mapping[str, str]) -> str | None:
 
 
 def storage_options(options: Mapping[str, str]) -> dict[str, str]:
-    """How S3 is reached: the options ``storage.<option>``, as `tablestore.connect` takes them."""
+    """Returns the options ``storage.<option>``, which say how S3 is reached, as `tablestore.connect` takes them."""
     given = {name.lower(): value for name, value in options.items()}
     return {name.removeprefix(_STORAGE): value for name, value in given.items() if name.startswith(_STORAGE)}

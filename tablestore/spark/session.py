@@ -1,4 +1,4 @@
-"""A Spark session with Delta's jars and settings, and those of clusters and S3. Any other that has them will do."""
+"""Makes a Spark session with Delta's jars and settings, and those of clusters and S3; others that have them will do."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _did_not_start(master: str, error: Exception) -> str:
 
 
 def _require_delta(running: SparkContext | None) -> None:
-    """Spark would return the running session, which takes no jars and no extensions any more."""
+    """Refuses a running session without Delta: Spark would return it, and it takes no jars or extensions any more."""
     if running is None:
         return
     extensions = running.getConf().get("spark.sql.extensions") or ""

@@ -35,10 +35,10 @@ DELTA: Mapping[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
 }
-"""What a session needs to read tables; its jars are those of `tablestore.jars`."""
+"""The settings that a session needs to read tables; its jars are those of `tablestore.jars`."""
 
 SQL: Mapping[str, str] = {"spark.sql.extensions": "tablestore.spark.TablestoreExtensions"}
-"""What a session needs beside `DELTA` for catalogs of table stores; their jar is that of `tablestore.spark.sql.jar`."""
+"""The settings for catalogs of table stores, beside `DELTA`; their jar is that of `tablestore.spark.sql.jar`."""
 
 CATALOG = "tablestore.spark.TablestoreCatalog"
 
@@ -51,7 +51,7 @@ TUNED: Mapping[str, str] = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": "4096",
     "spark.sql.session.timeZone": "UTC",
 }
-"""What makes reads and writes faster, and times the same everywhere."""
+"""The settings that make reads and writes faster, and times the same everywhere."""
 
 _S3A = "spark.hadoop.fs.s3a."
 _CREDENTIALS = "software.amazon.awssdk.auth.credentials."
@@ -74,7 +74,7 @@ _LISTS: Mapping[str, str] = {
 def program_settings(
     archive: str | os.PathLike[str] | None = None, storage_options: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """What a program's session needs, beside its master: jars, Delta, S3 and the archive.
+    """Returns what a program's session needs beside its master: settings of jars, Delta, S3 and the archive.
 
     Args:
         archive: As for `tablestore.spark.spark_session`.
@@ -130,7 +130,7 @@ def s3_settings(settings: S3Settings) -> dict[str, str]:
 
 
 def _provider(settings: S3Settings) -> str:
-    """Whose order is AWS's, as is botocore's, which our own clients use; a named profile excludes all others."""
+    """Returns the class that finds credentials: in AWS's order, as botocore does, or only in a named profile."""
     if settings.anonymous:
         return "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
     return _CREDENTIALS + ("DefaultCredentialsProvider" if settings.profile is None else "ProfileCredentialsProvider")

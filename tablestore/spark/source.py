@@ -1,4 +1,4 @@
-"""``format("tablestore")``: tables as a Python data source of Spark, in batches and as streams, to read and to write.
+"""Implements ``format("tablestore")``: a Python data source of Spark that reads and writes in batches and streams.
 
 Light to import, since `pyspark_tablestore` is imported for every session on the machine, whatever it reads: readers and
 writers are imported at their first use.
@@ -22,7 +22,7 @@ __all__ = ["TableStoreSource"]
 
 
 class TableStoreSource(DataSource):
-    """Options: ``path`` (``database.table``), ``catalog``, ``token-file``; of streams those of `StreamOptions`.
+    """A source by options: ``path`` (``database.table``), ``catalog``, ``token-file``; for streams `StreamOptions`.
 
     A path such as ``shop.orders$files`` is a system table, to be read in batches (see tablestore/SYSTEM_TABLES.md).
     With ``changes = true`` rows have ``_kind``. A stream without it refuses updates and deletes, which would

@@ -1,4 +1,4 @@
-"""The position of a reader that the brokers store for it, and what happens if the messages there are gone."""
+"""Stores a reader's position on the brokers, and refuses one whose messages are gone."""
 
 from __future__ import annotations
 

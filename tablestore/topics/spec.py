@@ -15,7 +15,7 @@ __all__ = ["consumer_unused", "is_complete", "spec_of", "state_unused"]
 
 
 def is_complete(table: KafkaDeclaration) -> bool:
-    """Whether the topic's messages are complete changes: it has only inserts."""
+    """Returns whether the topic's messages are complete changes: it has only inserts."""
     return not table.upserts and not table.value_format.changelog
 
 

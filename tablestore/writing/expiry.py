@@ -1,4 +1,4 @@
-"""Expiry of partitions by writers: what they drop, and when they check for it."""
+"""Drops expired partitions in writers: decides what they drop, and when they check for it."""
 
 from __future__ import annotations
 

@@ -248,5 +248,5 @@ class _Attempt(CommitAttempt):
 
 
 def _logs_former_rows(state: TableState) -> bool:
-    """Whether the log has the rows that a change replaces."""
+    """Returns whether the log has the rows that a change replaces."""
     return bool(state.definition.primary_key) and state.definition.log_mode is LogMode.ALL

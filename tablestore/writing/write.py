@@ -1,4 +1,4 @@
-"""One attempt of a write: files, log and version, in the only order that loses nothing.
+"""Performs one attempt of a write: files, log and version, in the only order that loses nothing.
 
 The methods of `Write` are the four steps of log/table/PROTOCOL.md section 4, in the order in which
 `filestore.commit.protocol` calls them:
@@ -86,7 +86,7 @@ class WriterTable:
 
 
 class Read(Enum):
-    """What of the version on which a write begins was read to work its rows out, and must not have changed."""
+    """The part of a version from which a write's rows were computed, and which must not change before its commit."""
 
     NOTHING = "nothing"
     ROWS = "rows"
@@ -97,7 +97,7 @@ class Read(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a caller asks of a write.
+    """The terms under which a caller writes.
 
     Attributes:
         app: The caller's own number of the write.
@@ -184,7 +184,7 @@ class Write(CommitAttempt):
 
     @property
     def _is_committed(self) -> bool:
-        """Whether an earlier attempt has committed the caller's number."""
+        """Returns whether an earlier attempt has committed the caller's number."""
         return self._app is not None and self.base.app_versions.get(self._app.app_id, -1) >= self._app.version
 
     # ------------------------------------------------------------------------------------------ 2. run
@@ -289,7 +289,7 @@ class Write(CommitAttempt):
         return self._completed(self._looked_up_again(proposal, state, changed), state)
 
     def _any_change_counts(self, state: TableState) -> bool:
-        """Whether a changed row anywhere in the slots counts as one of those that were read."""
+        """Returns whether a changed row anywhere in the slots counts as one of those that were read."""
         if self._read is Read.TABLE:
             return True
         definition = state.definition

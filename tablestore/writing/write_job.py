@@ -38,7 +38,7 @@ class TaskOutcome:
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """Everything that a task needs to know of a write. It is picklable, so that Spark can send it.
+    """The values of a write that its tasks need. It is picklable, so that Spark can send it.
 
     Attributes:
         table: The table to which files are written.

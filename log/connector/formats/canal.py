@@ -143,7 +143,7 @@ def _renumber(places: Index, chosen: Index, bad: dict[int, str]) -> Index:
 
 
 def _kinds_of(members: pa.Table, index: Index, bad: dict[int, str]) -> Mapping[str, _Mask]:
-    """Which documents are of each type of change; unknown types and changes without rows become malformed."""
+    """Finds the documents of each type of change; those of unknown types and changes without rows become malformed."""
     types = members["type"].combine_chunks()
     ddl = pc.fill_null(members["isDdl"], False).combine_chunks().to_numpy(zero_copy_only=False)
     has = {n: members[n].combine_chunks().is_valid().to_numpy(zero_copy_only=False) for n in ("data", "old")}
@@ -201,7 +201,7 @@ def _before(
 
 
 def _nulls_named(before: pa.StructArray, parent: Index, index: Index, messages: Sequence[bytes]) -> Mapping[str, _Mask]:
-    """For each column the rows whose ``old`` names it with null. Only messages with such a text are parsed again."""
+    """Finds by column the rows whose ``old`` names it with null. It parses only messages with such a text again."""
     named = {name: np.zeros(len(before), bool) for name in before.type.names}
     documents, firsts = np.unique(parent, return_index=True)
     texts = pl.Series([messages[i] for i in index[documents].tolist()], dtype=pl.Binary)

@@ -26,7 +26,7 @@ class FieldsInclude(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """Which of a table's columns are in keys and which in values.
+    """The division of a table's columns into those of keys and those of values.
 
     Args:
         schema: All columns, by the table's names and order.

@@ -36,7 +36,7 @@ MILLISECONDS = pa.timestamp("ms", tz="UTC")
 
 
 class Role(StrEnum):
-    """Whether a format encodes keys or values."""
+    """The part of a message that a format encodes: keys or values."""
 
     KEY = "key"
     VALUE = "value"
@@ -80,7 +80,7 @@ class Format(Protocol):
 
     @property
     def changelog(self) -> bool:
-        """Whether it can encode all row kinds; otherwise it refuses deletes."""
+        """Returns whether it can encode all row kinds; otherwise it refuses deletes."""
         ...
 
     @property
@@ -111,7 +111,7 @@ class Format(Protocol):
 
 
 def split_kinds(rows: pa.Table, schema: pa.Schema, *, changelog: bool) -> tuple[pa.Table, pa.ChunkedArray]:
-    """Rows in the schema's columns, and their kinds, checked."""
+    """Splits rows into the schema's columns and their kinds, and checks both."""
     names = [n for n in rows.schema.names if n != KIND_COLUMN]
     if sorted(names) != sorted(schema.names):
         raise InvalidRequest(

@@ -13,7 +13,7 @@ __all__ = ["DeadLetter", "Policy", "decide"]
 
 
 class Policy(StrEnum):
-    """What a reader does with a malformed message."""
+    """The policies of a reader for malformed messages."""
 
     FAIL = "fail"
     SKIP = "skip"

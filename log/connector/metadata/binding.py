@@ -1,4 +1,4 @@
-"""Metadata columns with their keys, and values of the one as values of the other. Pure."""
+"""Binds metadata columns to their keys, and casts values of the one to those of the other. Pure."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _misfits(values: pa.ChunkedArray, bound: Bound, convert: Convert, remedy: st
 
 
 def _wrong_rows(values: pa.Array, convert: Convert, before: int) -> Iterator[tuple[int, pa.ArrowInvalid]]:
-    """Bisects: a conversion says that a value does not fit, and not which one. Few are expected."""
+    """Finds the values that do not fit by bisecting, since a conversion does not say which. Few are expected."""
     try:
         convert(values)
     except pa.ArrowInvalid as error:

@@ -46,7 +46,7 @@ class MetadataKey:
 
     @property
     def own_name(self) -> str:
-        """Its name in its format: without ``key.`` or ``value.``."""
+        """The key's name in its format: without ``key.`` or ``value.``."""
         return self.name.removeprefix(self.origin)
 
 

@@ -82,7 +82,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StoredSegment:
-    """Where a record batch is stored."""
+    """The place of a stored record batch."""
 
     base_offset: int
     count: int

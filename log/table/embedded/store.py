@@ -92,18 +92,18 @@ class EmbeddedLog(LogStore):
             shutil.rmtree(leftover, ignore_errors=True)
 
     def exists(self) -> bool:
-        """Whether the folder holds a log."""
+        """Returns whether the folder holds a log."""
         return (self._folder / _IDENTITY_FILE).exists()
 
     def check_adoptable(self) -> None:
-        """Never adoptable: an embedded log is in the folder of its own table."""
+        """Refuses to adopt a log: an embedded one is in the folder of its own table."""
         raise AlreadyExists(
             f"there is a log at {self._config.location} already: move it away, or choose another name",
             code="log-exists",
         )
 
     def identity(self) -> dict[str, str]:
-        """``topic_id`` was drawn by `create`; a moved folder keeps it."""
+        """Returns the log's identity: ``topic_id`` was drawn by `create`, and a moved folder keeps it."""
         stored = self._stored_identity()
         return {"system": "embedded", "topic": "", "topic_id": stored["log_id"], "cluster_id": ""}
 
@@ -113,7 +113,7 @@ class EmbeddedLog(LogStore):
         return EmbeddedLogWriter(transaction_id, self._config, self._partitions, self._ambient)
 
     def end(self, transactions: Iterable[LogTransaction], *, commit: bool, late: bool = False) -> EndReport:
-        """Commit: the transaction is no longer open. Abort: its records are deleted, unless readers may have them."""
+        """Ends transactions: committed ones are not open any more; others' records go, unless readers may have them."""
         ended: list[str] = []
         lost: list[str] = []
         for transaction in transactions:
@@ -153,7 +153,7 @@ class EmbeddedLog(LogStore):
         columns: Sequence[str] | None = None,
         committed_ms: int | None = None,
     ) -> Iterator[LogBatch | LogControl]:
-        """A batch is a stored record batch: at most `BATCH_ROWS` rows."""
+        """Yields one batch for each stored record batch, which has at most `BATCH_ROWS` rows."""
         target = row_schema(self._config.schema, self._config.primary_key, columns)
         for transaction in transactions:
             for part in transaction.ranges:
@@ -264,7 +264,7 @@ class EmbeddedLog(LogStore):
 
 
 class EmbeddedLogWriter:
-    """See `log.table.store.LogWriter`. Small appends are put together into one record batch."""
+    """Implements `log.table.store.LogWriter`. It puts small appends together into one record batch."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ class EmbeddedTail(LogTail):
 
     @property
     def offsets(self) -> dict[int, int]:
-        """For each bucket the offset of the next record to read."""
+        """The offset of the next record to read, by bucket."""
         return dict(self._offsets)
 
     def poll(self, seconds: float) -> list[LogBatch | LogControl]:

@@ -1,4 +1,4 @@
-"""A table's log as a topic: making, ending, reading (PROTOCOL.md sections 2 and 7)."""
+"""Implements a table's log as a topic: creates and reads it, and ends transactions (PROTOCOL.md sections 2 and 7)."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ class KafkaLog(LogStore):
         return self._transactions.describe(transaction_id)
 
     def require_writable(self) -> None:
-        """`NotFound` (``log-not-found``): the topic is gone. `InvalidRequest` (``log-not-authorized``): no right."""
+        """Checks that it can be written: `NotFound` (``log-not-found``), `InvalidRequest` (``log-not-authorized``)."""
         self._topic.require_writable()
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:

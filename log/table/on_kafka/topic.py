@@ -67,7 +67,7 @@ class Topic:
             return self._client.describe() is not None
 
     def require_writable(self) -> None:
-        """`NotFound` (``log-not-found``) if it is gone, `InvalidRequest` (``log-not-authorized``) without the right."""
+        """Checks that it can be written: `NotFound` (``log-not-found``), `InvalidRequest` (``log-not-authorized``)."""
         with translated(f"writing topic {self.name}", self._config):
             self._client.require_write(self._required(rights=True))
 
@@ -188,7 +188,7 @@ def _settings(config: LogConfig) -> dict[str, str]:
 
 
 def _agrees(name: str, found: str, wanted: str) -> bool:
-    """Whether a setting of a topic that is there will do: records may be kept for longer (-1: forever)."""
+    """Returns whether a setting of a topic that is there will do: records may be kept for longer (-1: forever)."""
     match name:
         case "retention.ms":
             return int(found) < 0 or int(found) >= int(wanted)

@@ -48,7 +48,7 @@ class TransactionDesk(Protocol):
         """Returns what the coordinator knows of a transaction."""
 
     def require_writable(self) -> None:
-        """`NotFound`: the topic is gone. `InvalidRequest`: this user may not write it."""
+        """Checks that the topic exists (else `NotFound`), and that this user may write it (else `InvalidRequest`)."""
 
     def stored(self, buckets: Sequence[int], producer_id: int) -> dict[int, ProducerState]:
         """Returns what the partitions' leaders know of a producer."""
@@ -61,7 +61,7 @@ class TransactionDesk(Protocol):
 
 
 class KafkaLogWriter:
-    """See `log.table.store.LogWriter`; what both ways of writing have in common.
+    """Implements what both ways of writing have in common (`log.table.store.LogWriter`).
 
     The producer is made by the first rows: a task without rows costs nothing.
     """
@@ -113,7 +113,7 @@ class KafkaLogWriter:
         return self._confirmed(f"preparing log transaction {self._id}")
 
     def abort(self) -> None:
-        """Aborts; errors are only logged, since the caller already handles the one that made it abort."""
+        """Aborts the transaction. Errors are only logged: the caller already handles the one that made it abort."""
         self._finished = True
         try:
             self._give_up()

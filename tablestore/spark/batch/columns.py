@@ -1,4 +1,4 @@
-"""A DataFrame's columns in the table's types: what fits is cast, what would change a value is an error.
+"""Casts a DataFrame's columns to the table's types; a cast that would change a value is an error.
 
 Spark's own cast cuts 1.5 to 1, matches the fields of structs by position, and without ANSI mode makes nulls of what it
 cannot read. Here fields are matched by name, as columns are, and a value that does not come back the same is refused.
@@ -157,7 +157,7 @@ def _nested(kind: DataType) -> bool:
 
 
 def _lossless(given: DataType, wanted: DataType) -> bool:
-    """Whether every value fits. Floats lose digits in FLOAT, as they do everywhere."""
+    """Returns whether every value fits. Floats lose digits in FLOAT, as they do everywhere."""
     if isinstance(wanted, StringType):
         return True
     if isinstance(wanted, FloatType | DoubleType):

@@ -1,4 +1,4 @@
-"""Compactions, the folds before them, and the change data of overwrites as Spark jobs: each bucket is a task.
+"""Runs compactions, the folds before them, and the change data of overwrites as Spark jobs: each bucket is a task.
 
 The driver plans and commits, and holds metadata only. A task that Spark tries again, or runs twice at once, writes
 files of its own each time; those of one attempt are committed, the others are orphans.

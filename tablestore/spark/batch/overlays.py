@@ -1,4 +1,4 @@
-"""Versions that Spark scans natively by an overlay: with pending runs, or with what an eventual log shows beyond them.
+"""Makes overlays, by which Spark natively scans versions with pending runs, or with an eventual log's later changes.
 
 An overlay is a Delta table beside the version, which names the version's files with vectors of what the runs or the
 log kill, and new rows beside them. A job makes it, a task a slot or a bucket, so rows never pass the driver; Catalyst
@@ -118,7 +118,7 @@ def _merge_tail(table: TableFiles, task: _Tail) -> _Overlaid:
 
 
 def _numbered(tables: Iterable[pa.Table], bucket: int) -> Iterator[pa.RecordBatch]:
-    """Each row with its place in the log, which decides between rows of one key."""
+    """Adds to each row its place in the log, which decides between rows of one key."""
     count = 0
     for rows in tables:
         numbers = np.arange(count, count + rows.num_rows)

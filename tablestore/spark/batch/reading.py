@@ -1,4 +1,4 @@
-"""``read.format("tablestore")``: the rows of a version; and how rows are handed to Spark, in batches and streams."""
+"""Reads the rows of a version for ``read.format("tablestore")``, and hands rows to Spark in batches and streams."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOOK_BACK = 100  # versions: what may be committed between a query's planning a
 
 
 def wants_changes(options: Mapping[str, str]) -> bool:
-    """Whether rows have ``_kind``."""
+    """Returns whether rows have ``_kind``."""
     return options.get("changes", "false").lower() == "true"
 
 
@@ -101,7 +101,7 @@ def wire_schema(wanted: Schema, with_kind: bool) -> pa.Schema:
 
 
 def on_the_wire(rows: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
-    """Rows as Spark takes them. `Unsupported` (``schema-changed``)."""
+    """Converts rows to batches as Spark takes them. `Unsupported` (``schema-changed``)."""
     try:
         batches: list[pa.RecordBatch] = rows.select(schema.names).cast(schema).to_batches()
     except ValueError as error:  # a null in a column that was NOT NULL when the query was planned
@@ -110,7 +110,7 @@ def on_the_wire(rows: pa.Table, schema: pa.Schema) -> list[pa.RecordBatch]:
 
 
 def refuse_changes(rows: pa.Table) -> None:
-    """`Unsupported` (``changes-needed``) if the rows are more than inserts."""
+    """Raises `Unsupported` (``changes-needed``) if the rows are more than inserts."""
     kinds = set(rows.column(KIND_COLUMN).unique().to_pylist())
     if kinds - {str(RowKind.INSERT)}:
         raise Unsupported(

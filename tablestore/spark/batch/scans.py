@@ -1,4 +1,4 @@
-"""Which files a query of Spark reads of a version, where Parquet files and deletion vectors are all there is to it.
+"""Plans which files of a version a query of Spark reads, if the version has nothing but Parquet files and vectors.
 
 ``PlainScans.java`` asks, each time that a query is planned. Delta's planning would find the same files by Spark jobs.
 """
@@ -48,7 +48,7 @@ _OPERATORS: Mapping[str, Callable[[pl.Expr, pl.Series], pl.Expr]] = {
 
 
 def use_plain_scans(spark: SparkSession, files: FileStore) -> None:
-    """Has a session ask this module when it plans queries of a table; does nothing in a session without our jar."""
+    """Makes a session ask this module when it plans queries of a table; does nothing in a session without our jar."""
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     scans = jvm.tablestore.spark.PlainScans
@@ -112,7 +112,7 @@ def _state(files: FileStore, version: int) -> TableState:
 
 
 def _is_plain(state: TableState) -> bool:
-    """Whether the version's rows are those of its Parquet files without those in its vectors. Pure."""
+    """Returns whether the version's rows are those of its Parquet files without those in its vectors. Pure."""
     return not state.definition.features and not state.pending()
 
 

@@ -1,4 +1,4 @@
-"""Writing through ``format("tablestore")``: tasks stage sorted runs, the driver folds them and makes the one commit.
+"""Writes through ``format("tablestore")``: tasks stage sorted runs, the driver folds them and makes the one commit.
 
 `tablestore.spark.SparkStore.write` shuffles in Spark and folds each bucket in a task of its own, so it is the faster
 way for much data. This one is for programs that know no more than a format's name.
@@ -67,7 +67,7 @@ class _Staging:
         conform(_no_rows(schema), state.definition)  # bad columns are known before any work
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> _Staged:
-        """In a task: stages its rows, sorted. Spark tries again after errors that may pass; others go to `commit`."""
+        """Stages a task's rows, sorted. Spark tries again after errors that may pass; others go to `commit`."""
         rows = (conform(batch, self._table_files.definition) for batch in iterator if batch.num_rows)
         done = attempted(lambda: stage(self._table_files, rows, Attempt.current().task), last=False)
         return _Staged(error=done.error) if isinstance(done, Failed) else _Staged(done)
@@ -87,7 +87,7 @@ class _Staging:
 
 
 class BatchWriter(_Staging, DataSourceArrowWriter):
-    """``df.write.format("tablestore")``: modes ``append`` (upserts, if the table has a key) and ``overwrite``.
+    """Writes ``df.write.format("tablestore")``: modes ``append`` (upserts, if the table has a key) and ``overwrite``.
 
     With ``overwrite``: ``partitionOverwriteMode = dynamic`` replaces the partitions that the rows have, and
     ``partition = day=2026-01-31,region=eu`` (or a JSON object) those with these values; without them, the whole table.
@@ -99,16 +99,16 @@ class BatchWriter(_Staging, DataSourceArrowWriter):
         replacement(self._overwrite, self._table_files.definition)  # a bad option is known before any work
 
     def commit(self, messages: Messages) -> None:
-        """In the driver: one commit."""
+        """Makes one commit, in the driver."""
         self._commit(messages, overwrite=self._overwrite, app=None)
 
     def abort(self, messages: Messages) -> None:
-        """In the driver, after a task failed."""
+        """Removes what the tasks have staged, in the driver, after one of them failed."""
         self._abort(messages)
 
 
 class StreamWriter(_Staging, DataSourceStreamArrowWriter):
-    """``df.writeStream.format("tablestore")``: each micro-batch is one commit, exactly once.
+    """Writes ``df.writeStream.format("tablestore")``: each micro-batch is one commit, exactly once.
 
     Options: ``checkpointLocation``, on the driver's disk or in S3: the query's id stands in it.
     """
@@ -118,17 +118,17 @@ class StreamWriter(_Staging, DataSourceStreamArrowWriter):
         self._checkpoint = _checkpoint(options, self._table_files.storage)
 
     def commit(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
-        """In the driver: one commit, unless this batch has one already."""
+        """Makes one commit, in the driver, unless this batch has one already."""
         query = json.loads(self._checkpoint.read())["id"]
         self._commit(messages, overwrite=False, app=AppVersion(f"spark.{query}", batchId))
 
     def abort(self, messages: Messages, batchId: int) -> None:  # noqa: N803  # Spark's name
-        """In the driver, after a task failed."""
+        """Removes what the tasks have staged, in the driver, after one of them failed."""
         self._abort(messages)
 
 
 def _require_catalog(options: Mapping[str, str], state: TableState) -> None:
-    """`Unsupported` (``catalog-commits``) if the catalog holds the commits and the options do not lead through it."""
+    """Refuses options that bypass a catalog which holds the table's commits: `Unsupported` (``catalog-commits``)."""
     if state.catalog_commits and "location" in {name.lower() for name in options}:
         raise Unsupported(
             "the table's commits are held by its catalog's database, and these options name the table's location "
@@ -155,7 +155,7 @@ def _write(
 
 
 def _overwritten(options: Mapping[str, str]) -> Overwrite:
-    """What ``mode("overwrite")`` replaces."""
+    """Returns what ``mode("overwrite")`` replaces."""
     given = {name.lower(): value for name, value in options.items()}
     mode, partition = given.get("partitionoverwritemode", "static").lower(), given.get("partition")
     if mode not in ("static", "dynamic"):
@@ -256,5 +256,5 @@ def _files(table: TableFiles) -> RunFiles:
 
 
 def _order(table: TableFiles) -> list[str]:
-    """Slot, key and ordinal: the order is total, and rows of one key stay in the order in which they arrived."""
+    """Returns slot, key and ordinal: the order is total, and rows of one key stay in the order of their arrival."""
     return [*table.definition.partition_by, BUCKET_COLUMN, *table.definition.sort_key, ORDINAL_COLUMN]

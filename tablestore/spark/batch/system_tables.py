@@ -1,4 +1,4 @@
-"""System tables in Spark: planned beside the driver from metadata, read in tasks."""
+"""Reads system tables in Spark: plans them beside the driver from metadata, and reads them in tasks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _RowsPartition(InputPartition):
 
 
 class SystemReader(DataSourceReader):
-    """``spark.read.format("tablestore").load("shop.orders$files")``.
+    """Plans and reads ``spark.read.format("tablestore").load("shop.orders$files")``.
 
     Options beside those of a table: ``version``, ``fromVersion``, ``toVersion``.
     """

@@ -1,4 +1,4 @@
-"""A write as one Spark job: each bucket goes to one task, which sorts and folds it in a Python worker.
+"""Runs a write as one Spark job: each bucket goes to one task, which sorts and folds it in a Python worker.
 
 Spark hashes and shuffles natively. The worker sorts, since it only has to sort the keys, where Spark moves whole rows
 about: measured, a load takes a fifth less (decision 20). What does not fit into memory is sorted in runs on the
@@ -112,7 +112,7 @@ def arranged(df: DataFrame, definition: TableDefinition) -> Arranged:
 
 
 def _in_order(batches: Iterable[pa.RecordBatch], table: TableFiles, task: int) -> Iterator[pa.RecordBatch]:
-    """Rows as `filestore.writing.write.write_sorted` wants them."""
+    """Sorts rows, and adds their bucket, as `filestore.writing.write.write_sorted` wants them."""
     definition = table.definition
     slot = [*definition.partition_by, BUCKET_COLUMN] if definition.partition_by else []
     memory = definition.options["write-buffer-size"]

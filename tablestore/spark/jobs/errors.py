@@ -138,7 +138,7 @@ def error_in(text: str) -> TableStoreError | None:
 
 
 def crash_in(text: str) -> Unavailable | None:
-    """What Spark says of a job whose processes died or which was cancelled, as an error of ours; else None."""
+    """Converts Spark's text about a job whose processes died, or which was cancelled, to an error; else None."""
     lines = [line.strip() for line in text.splitlines() if line.strip() and not _NO_REASON.match(line)]
     for pattern, code, sentence in _CRASHES:
         if any(pattern.search(line) for line in lines):

@@ -52,7 +52,7 @@ _LOCAL_MASTER = re.compile(r"local(?:\[[\d*]+(?:, *(\d+))?\])?")
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """Which try of which task this is.
+    """One try of one task.
 
     Attributes:
         task: The task's number, which is that of its partition.
@@ -66,7 +66,7 @@ class Attempt:
 
     @classmethod
     def current(cls) -> Attempt:
-        """The one that is running in this worker."""
+        """Returns the attempt that is running in this worker."""
         context = TaskContext.get()
         assert context is not None, "only in a task of Spark's"
         return cls(context.partitionId(), context.attemptNumber(), context.taskAttemptId())
@@ -74,14 +74,14 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """In place of a task's result: why it has none, and why another try would fail, too."""
+    """The error that a task has in place of a result; another try would fail, too."""
 
     error: TableStoreError
 
 
 @dataclass(frozen=True, slots=True)
 class Job(Generic[Result]):
-    """What a job does and how it is undone.
+    """A job: what its tasks do, and how that is undone.
 
     Attributes:
         description: What Spark's pages call it.
@@ -146,7 +146,7 @@ def run_partitions(frame: DataFrame, job: Job[Result]) -> list[Result]:
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """What Spark returned at the end of a job: pickled outcomes in the order of the tasks, or an exception."""
+    """The end of a job, as Spark returned it: pickled outcomes in the order of the tasks, or an exception."""
 
     outcomes: Sequence[bytes] = ()
     error: BaseException | None = None
@@ -274,7 +274,7 @@ def attempted(work: Callable[[], Result], *, last: bool) -> Result | Failed:
 
 
 def max_attempts(spark: SparkSession) -> int:
-    """How often Spark tries a task: on one machine what ``local[cores, attempts]`` says, else four times by default."""
+    """Returns how often Spark tries a task: locally by ``local[cores, attempts]``, else four times by default."""
     if local := _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", "") or ""):
         return int(local[1] or 1)
     return int(spark.conf.get("spark.task.maxFailures", "4") or 4)

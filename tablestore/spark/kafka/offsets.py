@@ -36,7 +36,7 @@ class KafkaOffset:
         return cls(topic, topic_id, begin, begin)
 
     def advanced(self, ends: Mapping[int, int], most: int | None, *, discovers: bool) -> KafkaOffset:
-        """Where the next batch ends.
+        """Returns the offset at which the next batch ends.
 
         Args:
             ends: Where the topic's partitions end.

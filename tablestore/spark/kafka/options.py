@@ -54,7 +54,7 @@ class KafkaRead:
 
     @property
     def normalizes(self) -> bool:
-        """Whether it has to find the rows that changes replace."""
+        """Returns whether it has to find the rows that changes replace."""
         return self.mode is ResultMode.CHANGELOG and not is_complete(self.declaration)
 
     @property

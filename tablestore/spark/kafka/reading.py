@@ -1,4 +1,4 @@
-"""`format("tablestore")` of Kafka tables: ranges of offsets, which are read in tasks by the reader that all use.
+"""Reads Kafka tables for `format("tablestore")`: tasks read ranges of offsets, with the reader that all use.
 
 A batch is cut into tasks of so many messages. In a stream each of the topic's partitions is one task, so the changes of
 a key stay in order within a micro-batch; and wherever complete changes are asked for, since a task knows the keys of
@@ -40,7 +40,7 @@ def kafka_type(asked: KafkaRead) -> StructType:
 
 @dataclass
 class _Offsets(InputPartition):
-    """Some messages of one of the topic's partitions; in a stream with the topic's id, and where the query started."""
+    """A range of one partition's messages; in a stream with the topic's id, and where the query started."""
 
     part: PartitionRange
     topic_id: str = ""
@@ -79,13 +79,13 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until: Mapping[int, int] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where a query without a checkpoint begins: where ``scan.startup.mode`` says."""
+        """Returns the offset at which a query without a checkpoint begins, by ``scan.startup.mode``."""
         topic_id, partitions = self._topic.identified()
         begin = {r.partition: r.start for r in self._topic.ranges(partitions, self._asked.declaration.startup)}
         return KafkaOffset.initial(self._topic.name, topic_id, begin).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """``maxRowsPerBatch``; a stream of complete changes always has a limit."""
+        """Returns ``maxRowsPerBatch``; a stream of complete changes always has a limit."""
         limit = self._asked.most_rows
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
@@ -94,12 +94,12 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = self._topic.end_offsets(self._topic.partitions())
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where the topic ends, for the query's progress: the distance to the end offset is how far the query lags."""
+        """Returns where the topic ends: Spark shows in the query's progress how far the query is behind that."""
         topic_id, partitions = self._topic.identified()
         return KafkaOffset(self._topic.name, topic_id, {}, self._topic.end_offsets(partitions)).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends. New partitions are looked for each time, unless the table says never."""
+        """Returns where the next batch ends. It looks for new partitions each time, unless the table says never."""
         offset, partitions = self._checked(start)
         ends = self._topic.end_offsets(partitions) if self._until is None else self._until
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -114,7 +114,7 @@ class KafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done: its end stands in the checkpoint and nowhere else."""
+        """Does nothing when a batch is done: its end stands in the checkpoint and nowhere else."""
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Reads a part of the topic; runs in a task."""

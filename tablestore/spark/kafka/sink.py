@@ -1,4 +1,4 @@
-"""Writing a Kafka table as a Spark job: the rows of a key go to one task, in their order, which produces them."""
+"""Writes a Kafka table as a Spark job: the rows of a key go to one task, in their order, which produces them."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _refuse_virtual(df: DataFrame, plan: WritePlan) -> None:
 
 
 def task_count(table: KafkaDeclaration, *, whole: bool, partitions: int, shuffle: int) -> int | None:
-    """How many tasks write.
+    """Decides how many tasks write.
 
     Args:
         table: The table.
@@ -101,7 +101,7 @@ def task_count(table: KafkaDeclaration, *, whole: bool, partitions: int, shuffle
 
 
 def arranged_rows(df: DataFrame, table: KafkaDeclaration, tasks: int | None) -> DataFrame:
-    """Rows in the tasks that write them; those of a key in one, in the order that the frame has.
+    """Arranges rows by the tasks that write them: those of a key in one task, in the order that the frame has.
 
     Columns get names of ours, since `mapInArrow` takes none with a backtick in it.
     """
@@ -138,5 +138,5 @@ def _write(table: KafkaDeclaration, rows: Iterable[pa.Table], once: Numbered | N
 
 @lru_cache(_KEPT_WRITERS)
 def _writer(table: KafkaDeclaration) -> ConnectorWriter:
-    """Kept in the worker for the next task: a producer takes half a second to connect."""
+    """Returns the writer that this worker keeps for its tasks: a producer takes half a second to connect."""
     return ConnectorWriter(table, system_ambient())

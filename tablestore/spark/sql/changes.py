@@ -1,4 +1,4 @@
-"""``SELECT … FROM t CHANGES FROM VERSION a TO VERSION b``: the changes of versions, as in Delta's change data feed.
+"""Reads ``SELECT … FROM t CHANGES FROM VERSION a TO VERSION b``: changes, as in Delta's change data feed.
 
 A table with a changelog-producer has that feed. For another one the changes are those of its system table audit_log.
 """

@@ -1,4 +1,4 @@
-"""Columns as Spark describes them: Spark's JSON of a schema is that of Delta."""
+"""Converts columns from and to Spark's descriptions: Spark's JSON of a schema is that of Delta."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["changes_from_spark", "schema_from_spark", "schema_to_spark"]
 
 _COMMENT = "comment"
 _PLAIN_STRING = "string collate UTF8_BINARY"
-"""How Spark's SHOW CREATE TABLE spells STRING."""
+"""The spelling of STRING in Spark's SHOW CREATE TABLE."""
 
 
 def schema_from_spark(text: str) -> Schema:

@@ -1,4 +1,4 @@
-"""Statements that Spark's grammar lacks, rewritten into some that it has. Pure: text to text.
+"""Rewrites statements that Spark's grammar lacks into statements that it has. Pure: text to text.
 
     SELECT … FROM shop.orders$files                  the name in backticks
     CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
@@ -35,7 +35,7 @@ _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What names without a catalog stand for.
+    """The catalogs of a session, by which names in statements are resolved.
 
     Attributes:
         catalogs: The catalogs of table stores in this session.

@@ -1,4 +1,4 @@
-"""The jar with the Java side of the SQL catalog: it is in every wheel, and made of its sources by ``make env``.
+"""Finds or compiles the jar with the Java side of the SQL catalog: wheels have it, and ``make env`` compiles it.
 
 ``python -m tablestore.spark.sql.jar`` compiles it, if its sources are newer and there is a Java compiler.
 """
@@ -21,7 +21,7 @@ _RELEASE = "17"
 
 
 def has_sql_jar() -> bool:
-    """Whether the jar is there. Without it sessions have everything but catalogs of table stores."""
+    """Returns whether the jar is there. Without it sessions have everything but catalogs of table stores."""
     return _JAR.exists()
 
 

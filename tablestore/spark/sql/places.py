@@ -18,7 +18,7 @@ from tablestore.store import Store, connect
 __all__ = ["Place", "Places"]
 
 _MOST_SESSIONS = 64
-"""How many sessions' writers are kept. Those of another one are made anew."""
+"""The number of sessions whose writers are kept. Those of another one are made anew."""
 _TOKEN = "TABLESTORE_TOKEN"
 _STORAGE = "storage."
 _KNOWN = ("uri", "token-file", "database-file", "brokers", "commits")
@@ -27,7 +27,7 @@ _SECRETS = {"token": "token-file", "database": "database-file"}
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What a session says of a catalog.
+    """The settings of a session for one catalog.
 
     Attributes:
         catalog: The catalog's name.

@@ -1,4 +1,4 @@
-"""``CALL catalog.sys.<name>(…)``: what keeps tables in order, as statements that return rows."""
+"""Runs ``CALL catalog.sys.<name>(…)``: maintenance of tables as statements that return rows."""
 
 from __future__ import annotations
 

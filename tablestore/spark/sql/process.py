@@ -1,4 +1,4 @@
-"""A Python process for a JVM that has no Python driver: it answers until its standard input ends.
+"""Runs as the Python process of a JVM that has no Python driver: it answers until its standard input ends.
 
 ``PythonProcess.java`` starts it, with the port and the secret of a Py4J server in the environment. Its argument is the
 number of processes that were started so far.

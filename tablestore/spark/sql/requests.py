@@ -1,4 +1,4 @@
-"""What Java's requests have in common: the table that a statement names."""
+"""Opens the table that a request of Java names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows of statements: what Java reads as DataFrames, and what it writes."""
+"""Reads rows for Java as DataFrames, and writes the rows of its statements."""
 
 from __future__ import annotations
 

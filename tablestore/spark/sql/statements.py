@@ -1,4 +1,4 @@
-"""What each of Java's requests does. Arguments and answers are plain values, as JSON has them."""
+"""Performs Java's requests, one function for each. Arguments and answers are plain values, as JSON has them."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
 
 
 def _refused(definition: TableDefinition) -> dict[str, dict[str, str]]:
-    """Which row-level commands the table cannot do, with the code and the sentence of the refusal."""
+    """Lists the row-level commands that the table cannot do, with the code and the sentence of the refusal."""
     if not definition.primary_key:
         return {}
     merging = definition.merging
@@ -182,7 +182,7 @@ def _described_any(table: Table | KafkaTable) -> dict[str, Any]:
 
 
 def _definition(request: Request) -> dict[str, Any]:
-    """What `Store.create_table` takes, from the parts of a statement.
+    """Makes the arguments of `Store.create_table` from the parts of a statement.
 
     Raises:
         InvalidRequest: ``key-twice``.

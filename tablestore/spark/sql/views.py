@@ -1,4 +1,4 @@
-"""Java's requests about views: the catalog keeps them as Spark describes them, and Spark alone reads their queries."""
+"""Performs Java's requests about views: the catalog keeps Spark's descriptions, and only Spark reads their queries."""
 
 from __future__ import annotations
 

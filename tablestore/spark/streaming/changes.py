@@ -1,4 +1,4 @@
-"""``readStream.format("tablestore")``: first the files of a snapshot, some at a time, then the changes of versions.
+"""Reads ``readStream.format("tablestore")``: first a snapshot's files, some at a time, then the changes of versions.
 
 A batch never has files of the snapshot and changes together: nothing orders rows of different partitions. All changes
 of a bucket are in one partition, in their order. A batch may end within a version (`tablestore.following.admission`).
@@ -88,7 +88,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._held = False
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """Where a query without a checkpoint begins: where its consumer stopped, if it has one that did."""
+        """Returns where a query without a checkpoint begins: where its consumer stopped, if it has one that did."""
         table_id = self._table.identity.table_id
         if self._consumer is not None and (before := self._consumer.position()) is not None:
             return Offset.initial(table_id, before.version, full=before.rows).to_json()
@@ -96,7 +96,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset.initial(table_id, start.version, full=start.rows).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark's name
-        """``maxRowsPerBatch``."""
+        """Returns ``maxRowsPerBatch``."""
         limit = self._asked.max_rows
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
@@ -109,7 +109,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Offset.initial(self._table.identity.table_id, self._store.state().version, full=False).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends."""
+        """Returns where the next batch ends."""
         offset = self._checked(start)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._asked.on_log_gap is OnLogGap.RESCAN and self._has_gap(offset):
@@ -118,13 +118,13 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (self._more_files(offset, rows) or self._more_versions(offset, rows)).to_json()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """A batch is done, which Spark says when the next one begins: its consumer needs nothing before its end."""
+        """Moves the consumer to the end of a batch that is done, which Spark says when the next one begins."""
         offset = self._checked(end)
         if self._consumer is not None and self._held and not self._reads_rows(offset):
             self._consumer.advance(offset.version)
 
     def _hold(self, offset: Offset) -> None:
-        """A query that begins or is restarted registers its consumer; one that waits renews it."""
+        """Registers the consumer of a query that begins or is restarted; renews that of one that waits."""
         if self._consumer is None:
             return
         if self._held:
@@ -169,7 +169,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(offset, version=end.version, units=end.units)
 
     def _has_gap(self, offset: Offset) -> bool:
-        """Whether the next changes are gone. Asks the log only if they are to be read from it."""
+        """Returns whether the next changes are gone. Asks the log only if they are to be read from it."""
         try:
             if self._reads_rows(offset) or offset.version >= self._target():
                 return False
@@ -206,7 +206,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._more_files(found, rows) or found
 
     def _is_whole(self, offset: Offset) -> bool:
-        """Whether all rows of its version were read, and the version still exists to compare with."""
+        """Returns whether all rows of its version were read, and the version still exists to compare with."""
         try:
             self._store.state(offset.version)
             return not self._reads_rows(offset)

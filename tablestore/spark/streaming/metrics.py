@@ -58,7 +58,7 @@ class StreamMetrics(StreamingQueryListener):
         self._began_ms[str(event.runId)] = _milliseconds(event.timestamp)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802  # Spark's name
-        """A batch was written: counts its rows and versions."""
+        """Counts the rows and versions of a batch that was written."""
         run_id, end_ms = str(event.progress.runId), _milliseconds(event.progress.timestamp) + _duration_ms(event)
         running_ms = end_ms - self._began_ms.get(run_id, end_ms)
         for source in event.progress.sources:

@@ -43,12 +43,12 @@ class Offset:
 
     @property
     def is_initial(self) -> bool:
-        """Whether nothing was read since the start."""
+        """Returns whether nothing was read since the start."""
         return self.files == 0 and self.version == self.begin and self.units == 0
 
     @property
     def may_have_files(self) -> bool:
-        """Whether rows of the version at which the stream started may be left to read; later it may have expired."""
+        """Returns whether rows of the first version may be left to read; once there are none, it may have expired."""
         return self.full and self.version == self.begin and self.units == 0
 
     @property

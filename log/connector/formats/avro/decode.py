@@ -158,7 +158,7 @@ class _Reader:
         return pa.MapArray.from_arrays(offsets, names, items, type=kind)
 
     def _block(self, rows: Index, name: str) -> Index:
-        """How many elements come next; 0 at the end."""
+        """Reads how many elements come next; 0 at the end."""
         counts = self._whole(rows)
         if (sized := np.flatnonzero(counts < 0)).size:
             self._whole(rows[sized])  # the block's bytes
@@ -199,7 +199,7 @@ class _Reader:
     # -------------------------------------------------------------------------------------------- bytes
 
     def _whole(self, rows: Index) -> Index:
-        """Variable-length zigzag numbers; 0 where a message is marked, before or now."""
+        """Reads variable-length zigzag numbers; 0 where a message is marked, before or now."""
         result = np.zeros(len(rows), np.uint64)
         at = self._at[rows]
         active = np.arange(len(rows))
@@ -285,7 +285,7 @@ def _native(node: Node) -> pa.DataType:
 
 
 def _converts(native: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether a column may be read from it: Avro's promotions, and the narrower and wider kin of SQL's types."""
+    """Returns whether a column may be read from it: by Avro's promotions, or as a narrower or wider type of SQL."""
     return native == kind or any(reads(native) and into(kind) for reads, into in _CONVERSIONS)
 
 

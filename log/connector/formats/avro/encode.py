@@ -97,7 +97,7 @@ def _blocks(lists: pa.Array, items: pa.Array) -> pa.Array:
 
 
 def _varints(values: npt.NDArray[Any]) -> pa.Array:
-    """Whole numbers in zigzag and groups of seven bits, the lowest first."""
+    """Encodes whole numbers in zigzag and groups of seven bits, the lowest first."""
     signed = values.astype(np.int64)
     zigzag = ((signed << 1) ^ (signed >> 63)).view(np.uint64)
     sizes = np.ones(len(zigzag), np.int64)
@@ -115,7 +115,7 @@ def _varints(values: npt.NDArray[Any]) -> pa.Array:
 
 
 def _twos_complement(array: pa.Array) -> pa.Array:
-    """Unscaled decimals, the highest byte first, in as few bytes as hold them."""
+    """Encodes unscaled decimals, the highest byte first, in as few bytes as hold them."""
     stored = np.frombuffer(array.buffers()[1], np.uint8)[array.offset * _DECIMAL_BYTES :][: len(array) * _DECIMAL_BYTES]
     big = stored.reshape(-1, _DECIMAL_BYTES)[:, ::-1]
     sign = np.where(big[:, :1] & 0x80, 0xFF, 0).astype(np.uint8)

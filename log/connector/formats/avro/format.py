@@ -146,7 +146,7 @@ def _schema_text(schema: pa.Schema, millis: bool) -> str:
 
 
 def _stored(rows: pa.Table, millis: bool) -> pa.Table:
-    """Rows whose timestamps count what the messages count.
+    """Returns rows whose timestamps have the unit of the messages.
 
     Raises:
         InvalidRequest: ``format-value``: a timestamp is finer than a millisecond.

@@ -1,4 +1,4 @@
-"""Derives a table's columns from a row's schema of Kafka Connect: types that hold all values. Pure."""
+"""Derives a table's columns from the Kafka Connect schema of its rows; their types hold all values. Pure."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COUNTS = {
     "io.debezium.time.MicroDuration": "microseconds",
     "io.debezium.time.NanoDuration": "nanoseconds",
 }
-"""What numbers count that no column type says: their columns' comments."""
+"""The units of numbers that no column type says: they become the columns' comments."""
 
 
 def columns_of(row: Described) -> tuple[Column, ...]:

@@ -21,7 +21,7 @@ _WIDTH = 32
 _MOST_BYTES = 31  # 247 bits: below 10**75, so that every value is a decimal of 76 digits
 _WIDE = pa.decimal256(76, 0)
 MOST_SCALE = 38
-"""Beyond it nothing but 0 is given to columns that are numbers."""
+"""The greatest scale, and negated the least, of numbers that are converted; with any other only 0 is."""
 _MOST_PLACES = 1000  # a damaged message may say two billion, which would be as many digits
 
 
@@ -75,7 +75,7 @@ def decimal_column(numbers: pa.Array, scale: int, kind: pa.DataType) -> tuple[pa
 
 
 def _rescaled(numbers: pa.Array, scale: int, kind: pa.DataType, *, exact: bool) -> tuple[pa.Array, Mask]:
-    """The decimals in another type, null where they do not fit; or have to be rounded, with `exact`."""
+    """Casts decimals to another type; null where they do not fit, or with `exact` would have to be rounded."""
     if not -MOST_SCALE <= scale <= MOST_SCALE:
         zero = _true(pc.equal(numbers, pa.scalar(Decimal(0), _WIDE)))
         bad = ~zero & numbers.is_valid().to_numpy(zero_copy_only=False)
@@ -104,7 +104,7 @@ def _within(values: pa.Array, digits: int) -> tuple[pa.Array, Mask]:
 
 
 def _texts(numbers: pa.Array, scale: int) -> pa.Array:
-    """Plain notation with all digits, as Java's ``toPlainString``."""
+    """Writes decimals in plain notation with all digits, as Java's ``toPlainString``."""
     digits = pl.Series("n", pl.from_arrow(numbers.cast(pa.string())))
     frame = pl.DataFrame({"n": digits.str.strip_prefix("-"), "minus": digits.str.starts_with("-")})
     sign = pl.when("minus").then(pl.lit("-")).otherwise(pl.lit(""))

@@ -72,14 +72,14 @@ class _Parts:
         self.index.setdefault(schema, []).append(index)
 
     def empty(self, schema: str | None, index: Index) -> None:
-        """Messages whose payload is null."""
+        """Adds messages whose payload is null."""
         if schema is None:
             self.tombstones += index.tolist()
         else:
             self.malformed |= dict.fromkeys(index.tolist(), "a Debezium message has no payload, and no null value")
 
     def take(self, schema: str | None, messages: pa.Array, places: pa.Array, head: int) -> None:
-        """Messages that have a head of so many bytes in front of the payload, and a brace behind it."""
+        """Adds messages that have a head of so many bytes in front of the payload, and a brace behind it."""
         bodies = pc.binary_slice(messages, head, -1)
         nothing = pc.is_in(bodies, pa.array([b"null", b" null"], bodies.type))
         if pc.any(nothing).as_py():

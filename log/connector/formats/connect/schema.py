@@ -44,7 +44,7 @@ class Described:
 
 @lru_cache(maxsize=256)
 def described(text: str) -> Described:
-    """What the text of a schema says. Messages of one schema have one text, so it is read once.
+    """Parses the text of a schema. Messages of one schema have the same text, so it is parsed once.
 
     Raises:
         ValueError: it is no such schema; the text says why.

@@ -44,7 +44,7 @@ _VARIABLE_TYPE = pa.struct([("scale", pa.int32()), ("value", pa.string())])
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How a member is converted to a value of a column.
+    """The conversion of a member to a value of a column.
 
     Attributes:
         kind: The column's type.
@@ -58,7 +58,7 @@ class Meaning:
 
 
 def meaning_of(kind: pa.DataType, declared: Described | None) -> Meaning:
-    """What a member means for a column of that type. Pure.
+    """Decides how a member is converted for a column of that type. Pure.
 
     Args:
         kind: The column's type.
@@ -82,7 +82,7 @@ def converted(members: pa.Array, meaning: Meaning) -> tuple[pa.Array, Mask | Non
 
 
 def _turns(kind: pa.DataType, declared: Described) -> bool:
-    """Whether anything of a value has to be converted."""
+    """Returns whether anything of a value has to be converted."""
     if pa.types.is_struct(kind) and declared.logical != VARIABLE_DECIMAL:
         return any((inner := declared.field(f.name)) is not None and _turns(f.type, inner) for f in kind)
     if pa.types.is_list(kind) or pa.types.is_map(kind):

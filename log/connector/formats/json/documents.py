@@ -26,7 +26,7 @@ from log.json_rows import leaves
 __all__ = ["Documents", "parse_documents"]
 
 _ALONE = 32
-"""So many messages are read one by one rather than halved again."""
+"""The number of messages that are read one by one rather than halved again."""
 _SAMPLES = 4
 
 

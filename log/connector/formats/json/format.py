@@ -54,7 +54,7 @@ class JsonFormat:
     def _lacking(
         self, messages: Sequence[bytes], rows: pa.Table, index: np.ndarray, places: np.ndarray
     ) -> dict[int, str]:
-        """Messages in which a member is absent: only those that gave a null can be."""
+        """Finds messages in which a member is absent: only those that gave a null can be."""
         empty = np.zeros(len(index), bool)
         for column in rows.columns:
             if column.null_count:

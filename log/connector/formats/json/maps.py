@@ -61,7 +61,7 @@ class _Text:
     level: Index
     container: Index
     opens: Index
-    """For each container the number of the token with which it begins."""
+    """The number of the token with which each container begins."""
 
 
 def _scanned(data: Bytes) -> _Text:
@@ -86,13 +86,13 @@ def _scanned(data: Bytes) -> _Text:
 
 
 def _outside(quotes: Index, places: Index) -> Index:
-    """Those places that are outside of strings."""
+    """Returns those of some places that are outside of strings."""
     found: Index = places[np.searchsorted(quotes, places) % 2 == 0]
     return found
 
 
 def _escaped(data: Bytes) -> Flags:
-    """Which bytes stand behind an odd number of backslashes."""
+    """Marks the bytes that stand behind an odd number of backslashes."""
     backslash = data == _BACKSLASH
     if not backslash.any():
         return np.zeros(len(data), bool)
@@ -112,7 +112,7 @@ def _among(token: Bytes, wanted: bytes) -> Flags:
 
 
 def _maps(text: _Text, root: pa.DataType) -> Flags:
-    """Which containers are MAPs, found level by level from the documents down."""
+    """Finds the containers that are MAPs, level by level from the documents down."""
     places, levels = text.at[text.opens], text.level[text.opens]
     is_map = np.zeros(len(places), bool)
     above = np.flatnonzero(levels == 1)
@@ -148,7 +148,7 @@ def _parts(text: _Text, kind: pa.DataType, inner: Index) -> list[tuple[pa.DataTy
 
 
 def _names(text: _Text, values: Index) -> tuple[Index, Index]:
-    """Where the last strings before some places begin and end: members' names, if the places are their values'."""
+    """Finds begin and end of the last strings before some places: members' names, if the places are their values'."""
     quotes = np.concatenate([[0, -1], text.quotes])  # before all strings: one that fits no name
     closing = np.searchsorted(text.quotes, values) + 1
     return quotes[closing - 1] + 1, quotes[closing]
@@ -195,7 +195,7 @@ def _check_members(token: Bytes, previous: Bytes) -> None:
 
 
 def _check_spaces(data: Bytes, gaps: list[tuple[Index, Index]]) -> None:
-    """Only space is before a key and after it, and in an object without members."""
+    """Checks that only space is before a key and after it, and in an object without members."""
     space = np.zeros(256, bool)
     space[list(b" \t\r")] = True
     for begins, ends in gaps:

@@ -23,7 +23,7 @@ _MICROSECONDS = "%.6f"
 
 @dataclass(frozen=True, slots=True)
 class JsonStyle:
-    """How values are written.
+    """The style in which values are written.
 
     Args:
         iso: Timestamps with ``T`` between date and time, and not a space.
@@ -81,7 +81,7 @@ def _members(run: Sequence[str], names: Sequence[str]) -> pl.Expr:
 
 
 def _is_plain(array: pa.Array, style: JsonStyle) -> bool:
-    """Whether polars' own writer spells it so, after `_plain`."""
+    """Returns whether polars' own writer spells it so, after `_plain`."""
     kind = array.type
     if pa.types.is_floating(kind):
         return bool(pc.all(pc.is_finite(array), min_count=0).as_py())
@@ -113,7 +113,7 @@ def _plain(array: pa.Array, style: JsonStyle) -> pl.Series:
 
 
 def _text(array: pa.Array, style: JsonStyle) -> pl.Series:
-    """Each value as JSON; nulls as ``null``."""
+    """Writes each value as JSON; nulls as ``null``."""
     kind = array.type
     if _is_plain(array, style):
         frame = pl.DataFrame({"v": _plain(array, style)})

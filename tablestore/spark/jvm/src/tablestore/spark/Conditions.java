@@ -16,7 +16,7 @@ import org.apache.spark.sql.catalyst.expressions.LessThanOrEqual;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Comparisons of a column with values, as JSON, by which Python leaves files out. Others leave out nothing. */
+/** Writes comparisons of a column with values as JSON, by which Python leaves files out. Others leave out nothing. */
 final class Conditions {
   private Conditions() {}
 
@@ -66,7 +66,7 @@ final class Conditions {
                 : condition instanceof GreaterThan ? ">" : condition instanceof GreaterThanOrEqual ? ">=" : null;
   }
 
-  /** Whether it is a column of the table, and not one of {@code _metadata}, which may have the same name. */
+  /** Returns whether it is a column of the table, and not one of {@code _metadata}, which may have the same name. */
   private static boolean isStored(Attribute column) {
     return column instanceof AttributeReference stored && FileSourceMetadataAttribute.unapply(stored).isEmpty();
   }

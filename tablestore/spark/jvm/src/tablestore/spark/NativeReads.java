@@ -32,10 +32,10 @@ import scala.jdk.javaapi.CollectionConverters;
  * {@link RowLevelWrites} makes its commit hold only if none of these rows has changed since.
  */
 final class NativeReads extends Rule<LogicalPlan> {
-  /** Spark itself reads these, as what VERSION AS OF says. */
+  /** The options of time travel, which Spark itself handles as it does VERSION AS OF. */
   private static final Set<String> TIME_TRAVEL = Set.of("versionasof", "timestampasof");
 
-  /** Whether a read shows what an eventual log has beyond the newest version. */
+  /** The option of a read that shows what an eventual log has beyond the newest version. */
   private static final String FRESH = "fresh";
 
   private final SparkSession session;
@@ -55,7 +55,7 @@ final class NativeReads extends Rule<LogicalPlan> {
     return found;
   }
 
-  /** Whether a node of the plan names one of some columns. */
+  /** Returns whether a node of the plan names one of some columns. */
   private static boolean names(LogicalPlan node, Set<ExprId> columns) {
     for (Expression expression : CollectionConverters.asJava(node.expressions())) {
       if (expression.exists(part -> part instanceof AttributeReference a && columns.contains(a.exprId()))) {

@@ -43,7 +43,7 @@ public final class PlainScans extends Rule<LogicalPlan> {
             }
           });
 
-  /** What a query was answered, so that all its parts read the same version. */
+  /** The answers to a query, so that all its parts read the same version. */
   private static final Map<QueryPlanningTracker, Map<ObjectNode, Answer>> ANSWERS =
       Collections.synchronizedMap(new WeakHashMap<>());
 
@@ -123,6 +123,6 @@ public final class PlainScans extends Rule<LogicalPlan> {
     return found.columns.equals(delta.dataSchema()) ? found.answer : MissingNode.getInstance();
   }
 
-  /** What Python has answered, and the columns of the relation for which it has. */
+  /** An answer of Python, with the columns of the relation that it is for. */
   private record Answer(JsonNode answer, StructType columns) {}
 }

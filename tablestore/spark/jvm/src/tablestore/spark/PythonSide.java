@@ -14,7 +14,7 @@ import py4j.Py4JException;
 /** The one Python process that works for this JVM: the driver, where it is one, or else a child process. */
 public final class PythonSide {
   private static final ObjectMapper JSON = new ObjectMapper();
-  /** How Py4J begins to say that Python has answered, by an exception. */
+  /** The beginning of Py4J's message if Python has answered by an exception. */
   private static final String RAISED = "An exception was raised by the Python Proxy";
 
   private static Python registered;
@@ -29,7 +29,7 @@ public final class PythonSide {
     PythonSide.class.notifyAll();
   }
 
-  /** Whether a Python process answers already. */
+  /** Returns whether a Python process answers already. */
   static synchronized boolean isThere() {
     return registered != null;
   }

@@ -64,7 +64,7 @@ final class Refusals {
     return sneaky(error);
   }
 
-  /** Spark's Scala code throws checked exceptions without declaring them, and so does this. */
+  /** Throws a checked exception without declaring it, as Spark's Scala code does. */
   @SuppressWarnings("unchecked")
   private static <E extends Throwable> RuntimeException sneaky(Throwable error) throws E {
     throw (E) error;

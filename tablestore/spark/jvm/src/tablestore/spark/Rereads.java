@@ -63,7 +63,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
   }
 
   /**
-   * A plan with each read of a table at one version.
+   * A plan whose reads of a table are all at one version.
    *
    * @param plan the plan
    * @param count how many reads of it there are
@@ -71,7 +71,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
    */
   record Pinned(LogicalPlan plan, int count, Set<String> overlays) {}
 
-  /** Returns the plan with the reads moved. */
+  /** Returns the plan with its reads at the other version. */
   Pinned pinned(LogicalPlan plan) {
     LogicalPlan found =
         (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(() -> plan.transformUpWithSubqueries(this));
@@ -115,7 +115,7 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
         && files.location().rootPaths().exists(path -> path.equals(location) || isOverlay(path));
   }
 
-  /** Whether a path is in the table's folder, as are overlays, of which each belongs to one version. */
+  /** Returns whether a path is an overlay: these are in the table's folder, and each belongs to one version. */
   private boolean isOverlay(Path path) {
     return path.toString().startsWith(location + Path.SEPARATOR);
   }
@@ -137,12 +137,12 @@ final class Rereads extends AbstractPartialFunction<LogicalPlan, LogicalPlan> {
     return sameColumns((LogicalRelation) relation(session, location.toString(), to), relation.output());
   }
 
-  /** Whether the statement itself says {@code VERSION AS OF}. */
+  /** Returns whether the statement itself says {@code VERSION AS OF}. */
   private boolean isOfAnotherVersion(FileIndex files) {
     return isPinned(files) && versionOf(files) != from;
   }
 
-  /** Whether a relation of Delta stays at its version. */
+  /** Returns whether a relation of Delta stays at its version. */
   static boolean isPinned(FileIndex files) {
     return (Boolean) asked(files, "isTimeTravelQuery");
   }

@@ -43,7 +43,7 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Makes upserts of what Spark makes of UPDATE, DELETE and MERGE, and of dynamic overwrites.
+ * Turns Spark's plans of UPDATE, DELETE, MERGE and dynamic overwrites into upserts.
  *
  * <p>Spark's {@code WriteDelta} has a row for each change, with a number that says which, the new values, and the key of
  * the row before. Tablestore takes rows with a column {@code _kind} instead.
@@ -111,13 +111,13 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return append(target, rows.plan(), options);
   }
 
-  /** Writes rows of which each takes the place of the stored row of its key, whatever that is. */
+  /** Writes rows that replace the stored rows of their keys, whatever these are. */
   private LogicalPlan merge(LogicalPlan source, DataSourceV2Relation relation, TablestoreTable table) {
     Map<String, String> options = new HashMap<>(Map.of(TablestoreWrite.EACH_KEY_ONCE, "true"));
     return append(relation, pinned(source, table, options), options);
   }
 
-  /** Writes all rows that a table without a key shall have, in the place of those that it has. */
+  /** Writes all rows that a table without a key shall have, in place of its current ones. */
   private LogicalPlan replacement(ReplaceData write, DataSourceV2Relation relation, TablestoreTable table) {
     ProjectingInternalRow columns = write.projections().rowProjection();
     List<Attribute> output = CollectionConverters.asJava(write.query().output());
@@ -147,7 +147,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
             write.analyzedQuery());
   }
 
-  /** Pins what an overwrite reads of the table that it overwrites, so that it replaces no row that it has not read. */
+  /** Pins the version that an overwrite reads of its own target, so that it replaces no row that it has not read. */
   private LogicalPlan pinned(LogicalPlan query, TablestoreTable table, Map<String, String> options) {
     Rereads.Pinned rows = pinned(query, table);
     if (rows.count() == 0) {
@@ -179,7 +179,7 @@ final class RowLevelWrites extends Rule<LogicalPlan> {
     return scala.collection.immutable.Map.from(CollectionConverters.asScala(options));
   }
 
-  /** Returns the one of a row's expressions that a projection takes for a column. */
+  /** Returns which of a row's expressions a projection uses for a column. */
   static <T extends Expression> T at(List<T> row, ProjectingInternalRow projection, String name) {
     return row.get((Integer) projection.colOrdinals().apply(projection.schema().fieldIndex(name)));
   }

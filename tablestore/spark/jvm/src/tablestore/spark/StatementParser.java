@@ -19,7 +19,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** Has Python rewrite statements that Spark's grammar lacks ({@code tablestore.spark.sql.dialect}). */
 final class StatementParser implements ParserInterface {
-  /** What such a statement contains, so that Python is not asked for each of the others. */
+  /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
       Pattern.compile("\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA|TABLE_CHANGES)\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b", Pattern.CASE_INSENSITIVE);
 

@@ -10,9 +10,10 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 
 /**
- * Puts what really reads and writes into a streaming query at its start.
+ * Replaces placeholders in a streaming query, at its start, by what really reads and writes.
  *
- * <p>Not before: until then the query may still ask for the column {@code _kind}, without which it can only have inserts.
+ * <p>This is not done before, since until then the query may still ask for the column {@code _kind}, without which it
+ * can only have inserts.
  */
 final class Streams extends Rule<LogicalPlan> {
   private final SparkSession session;

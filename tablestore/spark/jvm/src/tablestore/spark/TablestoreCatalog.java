@@ -222,7 +222,7 @@ public final class TablestoreCatalog
     return StagedTablestoreTable.of(place, one(ident.namespace()), ident.name(), replaces, found);
   }
 
-  /** {@code CREATE TABLE LIKE}: columns, key, partitions and options of another table, without its rows. */
+  /** Creates a table with columns, key, partitions and options of another one, for {@code CREATE TABLE LIKE}. */
   @Override
   public Table createTableLike(Identifier ident, TableInfo info, Table source) {
     Map<String, String> properties = new HashMap<>();

@@ -48,13 +48,13 @@ class TablestoreTable
         SupportsPartitionManagement,
         SupportsMetadataColumns,
         TruncatableTable {
-  /** What a row does: one of {@code +I}, {@code -U}, {@code +U}, {@code -D}. */
+  /** The column with a row's kind: {@code +I}, {@code -U}, {@code +U} or {@code -D}. */
   static final String KIND = "_kind";
 
   final Place place;
   final String database;
 
-  /** The name by which Python finds it. */
+  /** The name by which Python finds the table. */
   final String table;
 
   private final JsonNode description;
@@ -347,7 +347,7 @@ class TablestoreTable
     return found;
   }
 
-  /** A column that is there if it is named, and is not written. */
+  /** A column that a statement can read by its name, and cannot write. */
   private record Hidden(JsonNode description) implements MetadataColumn {
     @Override
     public String name() {

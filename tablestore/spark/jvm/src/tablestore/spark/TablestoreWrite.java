@@ -36,7 +36,7 @@ final class TablestoreWrite implements SupportsOverwriteV2, V1Write, InsertableR
   /** The option of a write that is refused if two of its rows have one key. */
   static final String EACH_KEY_ONCE = "tablestore.each-key-once";
 
-  /** What WITH SCHEMA EVOLUTION becomes: Spark itself has added the columns before it writes. */
+  /** The option that WITH SCHEMA EVOLUTION becomes: Spark itself adds the columns before it writes. */
   private static final String EVOLVES = "mergeschema";
 
   private static final Set<String> OPTIONS = Set.of(EVOLVES, DYNAMIC, READ_VERSION, DELETES, READS_WHOLE, EACH_KEY_ONCE);

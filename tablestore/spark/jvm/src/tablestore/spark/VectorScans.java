@@ -45,7 +45,7 @@ final class VectorScans {
 
   private VectorScans() {}
 
-  /** Whether a session reads vectors in the way that is done here; else Delta plans its queries. */
+  /** Returns whether a session reads vectors in the way that is done here; else Delta plans its queries. */
   static boolean areUsual(SparkSession session) {
     return Boolean.parseBoolean(session.conf().get(USES_ROW_INDEX, "true"));
   }
@@ -86,7 +86,7 @@ final class VectorScans {
     return new EqualTo(deleted, new Literal(KEPT, ByteType$.MODULE$));
   }
 
-  /** Is true of each row, and keeps the optimizer from leaving out the place, by which the format finds it in the vector. */
+  /** Returns a condition that all rows fulfil: it makes the optimizer keep a row's place, by which vectors name it. */
   private static Expression hasPlace(AttributeReference metadata) {
     int field = ((StructType) metadata.dataType()).fieldIndex(ParquetFileFormat.ROW_INDEX());
     Expression place = new GetStructField(metadata, field, new Some<>(ParquetFileFormat.ROW_INDEX()));

@@ -75,7 +75,7 @@ final class WholeRows {
     return CollectionConverters.asJava(keep.output());
   }
 
-  /** Whether both actions make the same row, of the source's columns alone. */
+  /** Returns whether both actions make the same row, of the source's columns alone. */
   private boolean areOfTheSource() {
     for (StructField field : table.structType().fields()) {
       Expression value = of(inserted, field.name());
@@ -88,7 +88,7 @@ final class WholeRows {
     return true;
   }
 
-  /** Whether the condition compares each column of the key with what the row has there, and nothing else. */
+  /** Returns whether the condition compares each column of the key with the row's value of it, and nothing else. */
   private boolean areMatchedByKey() {
     Set<String> matched = new HashSet<>();
     List<Expression> open = new ArrayList<>(CollectionConverters.asJava(join.condition().toList()));
