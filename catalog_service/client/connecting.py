@@ -62,7 +62,7 @@ def connection_error(url: str, error: httpx.TransportError) -> TableStoreError:
 
 
 def is_tls_error(error: BaseException | None) -> bool:
-    """Whether TLS is the cause: httpx wraps it in an error of its own."""
+    """Returns whether an error of TLS is the cause: httpx wraps it in an error of its own."""
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return True

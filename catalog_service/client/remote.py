@@ -219,7 +219,7 @@ class HttpCatalog(Closing):
 
 
 def _may_pass(error: BaseException) -> bool:
-    """Whether a retry may succeed: a wrong certificate stays wrong."""
+    """Returns whether a retry may succeed: a wrong certificate stays wrong."""
     return isinstance(error, httpx.TransportError) and not is_tls_error(error)
 
 

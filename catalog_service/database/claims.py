@@ -23,7 +23,7 @@ class ClaimRows:
         self._engine = engine
 
     def has_databases(self) -> bool:
-        """Whether the catalog has databases already, in any state."""
+        """Returns whether the catalog has databases already, in any state."""
         with reading(self._engine) as connection:
             return connection.execute(select(DATABASES.c.name).limit(1)).one_or_none() is not None
 
@@ -78,7 +78,7 @@ class ClaimRows:
 
 
 def _may_follow(wanted: Claim, after: Claim | None, newest: Claim | None) -> bool:
-    """Whether a claim becomes the newest one. Pure."""
+    """Returns whether a claim becomes the newest one. Pure."""
     if newest is None:
         return True
     known = after is not None and (after.version, after.file) == (newest.version, newest.file)

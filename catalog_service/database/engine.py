@@ -83,7 +83,7 @@ def open_engine(database_url: str) -> Engine:
 
 
 def is_there(database_url: str) -> bool:
-    """Whether a catalog's database exists, so that opening it creates nothing: False for a missing SQLite file.
+    """Returns whether a catalog's database exists, so that opening it creates nothing: False for a missing SQLite file.
 
     Raises:
         InvalidRequest: ``bad-database-url``.

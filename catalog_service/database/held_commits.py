@@ -16,7 +16,7 @@ _SETTING = "commits"
 
 
 class HeldCommits:
-    """Who keeps the commits of a warehouse's tables apart: its store, or the catalog's database.
+    """The decision whether a warehouse's store or the catalog's database keeps commits of its tables apart.
 
     That is decided when the first database of the warehouse is created, and never changes: of two writers that believe
     different things one would overwrite the other's commit.
@@ -52,12 +52,12 @@ class HeldCommits:
 
     @property
     def in_catalog(self) -> bool:
-        """Whether the catalog's database holds commits, or will."""
+        """Returns whether the catalog's database holds commits, or will."""
         return (self._decided or self._read() or self._wanted) == CATALOG
 
     @property
     def decision(self) -> str:
-        """``store`` or ``catalog``."""
+        """The decision: ``store`` or ``catalog``."""
         if self._decided is None:
             self._decided = self._read()
         return self._decided or STORE
@@ -67,7 +67,7 @@ class HeldCommits:
         return TableClaims(self._rows, table_id) if self.decision == CATALOG else None
 
     def _read(self) -> str | None:
-        """What was decided; None if that is still to come. Older versions left no note, since there was no choice."""
+        """Returns what was decided; None if nothing was. Older versions left no note, since there was no choice."""
         decided = self._rows.setting(_SETTING)
         return STORE if decided is None and self._rows.has_databases() else decided
 

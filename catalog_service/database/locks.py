@@ -345,7 +345,7 @@ def lock_lost(name: str, reason: object) -> Unavailable:
 
 
 def _text_of(reason: object) -> str:
-    """What the server said, without the statement that SQLAlchemy adds."""
+    """Returns the server's text, without the statement that SQLAlchemy adds."""
     cause = getattr(reason, "orig", None) or reason
     return " ".join(str(cause).split())
 

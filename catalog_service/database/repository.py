@@ -183,7 +183,7 @@ class Repository:
             return [_table(row) for row in connection.execute(query)]
 
     def asks_brokers(self, database: str, name: str | None) -> bool:
-        """Whether a change of a table, or of a database's tables, may have to reach the broker of a log."""
+        """Returns whether a change of a table, or of a database's tables, may have to reach the broker of a log."""
         at = [t.c.database == database for t in (TABLES, LOG_DEBTS)]
         if name is not None:
             at = [here & (t.c.name == name) for here, t in zip(at, (TABLES, LOG_DEBTS), strict=True)]
@@ -251,7 +251,7 @@ class Repository:
             raise table_exists(row.database, new_name) from error
 
     def has_folder(self, database: str, folder: str) -> bool:
-        """Whether a table, in any state and of any name, has the folder."""
+        """Returns whether a table, in any state and of any name, has the folder."""
         with reading(self._engine) as connection:
             here = (TABLES.c.database == database) & (TABLES.c.folder == folder)
             return bool(connection.scalar(select(exists().where(here))))

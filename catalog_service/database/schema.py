@@ -122,7 +122,7 @@ class State(StrEnum):
 
 
 Definition = TableDefinition | KafkaDeclaration | ViewDefinition
-"""What a row of the tables stands for: a managed table, a topic, or a view."""
+"""The definition that a row of the tables stands for: a managed table, a topic, or a view."""
 
 
 @dataclass(frozen=True, slots=True)

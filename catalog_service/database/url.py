@@ -63,7 +63,7 @@ def shown_url(url: URL) -> str:
 
 
 def _is_ambiguous(text: str, url: URL) -> bool:
-    """Whether a part of a password may have become the host, a parameter or the database: drivers' errors show those.
+    """Returns whether a password may be in part the host, a parameter or the database, which drivers' errors show.
 
     SQLAlchemy ends the login at the first ``@``, and takes everything before it for the login.
     """
@@ -77,7 +77,7 @@ def _is_ambiguous(text: str, url: URL) -> bool:
 
 
 def _hides_a_login(url: URL) -> bool:
-    """Whether what should be a host or a database looks like a login, or like libpq's ``name=value``."""
+    """Returns whether what should be a host or a database looks like a login, or like libpq's ``name=value``."""
     database = url.database or ""
     if url.get_backend_name() == "sqlite":
         return _LOGIN_IN_A_PATH.search(database) is not None

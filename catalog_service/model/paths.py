@@ -17,7 +17,7 @@ _SAFE = re.compile(r"[A-Za-z0-9_.~!$&'()+,;@/-]*")
 
 
 def is_service(target: str) -> bool:
-    """Whether a catalog is the URL of a service, and not the location of a warehouse."""
+    """Returns whether a catalog is the URL of a service, and not the location of a warehouse."""
     return target.startswith(("http://", "https://"))
 
 

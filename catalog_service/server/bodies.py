@@ -83,7 +83,7 @@ class BoundedBodies:
 
 
 def json_depth(body: bytes) -> int:
-    """How deep brackets are nested in a JSON text. For other texts the number has no meaning."""
+    """Returns how deep brackets are nested in a JSON text. For other texts the number has no meaning."""
     if body.count(b"{") + body.count(b"[") <= JSON_DEPTH_MAX:
         return 0  # too few to be too deep
     steps = _STEPS[np.frombuffer(_TEXT.sub(b"", body), np.uint8)]
@@ -91,7 +91,7 @@ def json_depth(body: bytes) -> int:
 
 
 def _bodyless(scope: Scope) -> bool:
-    """Whether nothing reads the body of such a request: the server discards it as it arrives."""
+    """Returns whether nothing reads the body of such a request: the server discards it as it arrives."""
     return scope["method"] in _BODYLESS
 
 

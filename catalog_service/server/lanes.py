@@ -96,7 +96,7 @@ class _Job:
     claimed: threading.Lock = field(default_factory=threading.Lock)
 
     def claim(self) -> bool:
-        """Whether the caller is first: the thread that does the work, or the timer that gives the job up."""
+        """Returns whether the caller is first: the thread that does the work, or the timer that gives the job up."""
         return self.claimed.acquire(blocking=False)
 
     def do(self) -> None:

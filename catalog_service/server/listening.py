@@ -22,7 +22,7 @@ DEFAULT_PORT = 8080
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Where a service listens, and which clients it serves.
+    """The settings of a service: where it listens, and which clients it serves.
 
     Attributes:
         host: The address to listen at.

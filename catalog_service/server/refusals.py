@@ -28,7 +28,7 @@ class BodyTooSlow(InvalidRequest):
 
 
 class Busy(Unavailable):
-    """There are too many requests of one kind (503); a retry after a moment may succeed."""
+    """The service has too many requests of one kind (503); a retry after a moment may succeed."""
 
     default_code = "service-busy"
 

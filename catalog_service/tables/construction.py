@@ -195,5 +195,5 @@ def key_of(database: str, table: str) -> str:
 
 
 def _log_can_wait(definition: TableDefinition) -> bool:
-    """Whether a log may outlive its table's row: its topic's name contains the table's UUID."""
+    """Returns whether a log may outlive its table's row: its topic's name contains the table's UUID."""
     return definition.options["log.system"] == "kafka" and definition.options["log.kafka.topic"] is None

@@ -73,7 +73,7 @@ __all__ = ["Creation", "Lifecycle"]
 logger = logging.getLogger(__name__)
 
 STAGED_MAX_MS = 24 * 3_600_000
-"""How long a staged table waits for its client."""
+"""The time that a staged table waits for its client."""
 
 
 @dataclass(frozen=True, slots=True)

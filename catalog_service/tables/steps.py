@@ -217,7 +217,7 @@ class ManagedTables:
         return filestore, state
 
     def _may_remove(self, table: TableIdentity) -> bool:
-        """Whether its folder is its own, and not one of a table that was created there since."""
+        """Returns whether its folder is its own, and not one of a table that was created there since."""
         try:
             return DeltaLog(self._storage, table.location).latest().table_id == table.table_id
         except (NotFound, Corrupt):

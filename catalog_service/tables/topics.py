@@ -10,7 +10,7 @@ __all__ = ["shares_topic"]
 
 
 def shares_topic(one: TableDefinition, other: Definition) -> bool:
-    """Whether both name the same topic, and at least one common broker.
+    """Returns whether both name the same topic, and at least one common broker.
 
     A table with a connector may use the topic of a log, too: it is one of the log's readers.
     """

@@ -104,7 +104,7 @@ ANY_BROKER = BrokerPolicy()
 
 
 def names_broker(request: CreateTable) -> bool:
-    """Whether creating the table may have to wait for a broker."""
+    """Returns whether creating the table may have to wait for a broker."""
     return CONNECTOR in request.options or request.options.get("log.system") == "kafka"
 
 

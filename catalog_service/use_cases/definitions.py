@@ -52,7 +52,7 @@ def definition_of(request: CreateTable) -> TableDefinition | KafkaDeclaration:
 
 
 def with_log(request: CreateTable, *, local: bool, brokers: str | None, leases: bool = True) -> CreateTable:
-    """A request that says which log its table has.
+    """Returns a request that says which log its table has.
 
     An embedded log needs a local disk. In a store of objects a table has its log in Kafka if the request or the catalog
     names brokers, and otherwise none. A log needs leases, which show whether its writers live.

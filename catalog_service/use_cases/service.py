@@ -89,7 +89,7 @@ class CatalogService:
         self._repository.ping()
 
     def asks_brokers(self, database: str, name: str | None = None) -> bool:
-        """Whether changing or dropping a table, or a database with its tables, may have to wait for a broker.
+        """Returns whether changing or dropping a table, or a database with its tables, may have to wait for a broker.
 
         Raises:
             InvalidRequest: ``bad-name``.
@@ -183,7 +183,7 @@ class CatalogService:
         return self._info(creation.row, creation.state, with_snapshot=True), creation.created
 
     def names_broker(self, request: CreateTable) -> bool:
-        """Whether creating the table may have to wait for a broker."""
+        """Returns whether creating the table may have to wait for a broker."""
         return names_broker(self._with_log(request))
 
     def _with_log(self, request: CreateTable) -> CreateTable:

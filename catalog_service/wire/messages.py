@@ -1,4 +1,4 @@
-"""What all requests and answers of the catalog's API have in common."""
+"""Base classes and types that all requests and answers of the catalog's API share."""
 
 from __future__ import annotations
 

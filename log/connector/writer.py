@@ -153,7 +153,7 @@ class _Sink:
         exactly = table.semantic is Semantic.EXACTLY_ONCE
         self._transaction_id = name or (f"tablestore/{table.topic}/{ambient.new_id()}" if exactly else None)
         self.spent = False
-        """Whether another producer has to be made for the next write."""
+        """True if the next write needs another producer."""
         self._sender = self._connected()
 
     def _connected(self) -> Sender:

@@ -144,7 +144,7 @@ class _Work:
     entry: Commit
     lost: LogTransaction
     complete: bool
-    """Whether the log has the rows before each change."""
+    """True if the log has the rows before each change."""
 
     @property
     def buckets(self) -> list[int]:

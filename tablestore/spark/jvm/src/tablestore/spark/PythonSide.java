@@ -53,7 +53,7 @@ public final class PythonSide {
     return valueOf((String) call(python -> python.answer(request.toString())));
   }
 
-  /** Has Python do what needs a session; {@code rows} are those to write, or null. */
+  /** Makes Python do what needs a session; {@code rows} are those to write, or null. */
   static JsonNode give(ObjectNode request, SparkSession session, Dataset<Row> rows) {
     return valueOf((String) call(python -> python.take(request.toString(), session, rows)));
   }

@@ -17,7 +17,7 @@ import org.apache.spark.sql.types.StructType;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
-/** Has Python rewrite statements that Spark's grammar lacks ({@code tablestore.spark.sql.dialect}). */
+/** Makes Python rewrite statements that Spark's grammar lacks ({@code tablestore.spark.sql.dialect}). */
 final class StatementParser implements ParserInterface {
   /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
