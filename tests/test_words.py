@@ -5,10 +5,12 @@ Each word that is refused here has a better one that users of Delta and Kafka kn
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import tokenize
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,29 @@ PRIVATE_WORDS = {
 PRIVATE_NAMES = re.compile(
     r"brings?|brought|came|heard|hears?|told|tells|tellers?|met|mends?|mended|settled?|settles|buried|bury|graves?|said"
 )
+PRODUCT = (
+    "filestore",
+    "log",
+    "managed_table",
+    "compaction",
+    "catalog_service",
+    "tablestore",
+    "pyspark_tablestore",
+)
+FIRST_WORDS = {
+    "how|what|when|where|whether|which|who|whom|whose|why": "a clause that has no verb for what the thing does: say "
+    "'Returns whether', 'Decides how', 'The place of'",
+    "after|as|at|because|before|behind|below|beside|besides|between|beyond|by|for|from|if|in|inside|like|of|on|once|"
+    "outside|since|so|than|though|under|unless|until|while|with|within|without": "a circumstance before the thing that "
+    "it belongs to: begin with the verb, and put the circumstance behind it",
+    "anything|everything|it|its|that|their|there|these|they|this|those|something": "names nothing: say what it is",
+    "also|and|but|never|no|not|only|or|see|too|worth": "half a sentence: say what it does or is",
+}
+"""Words with which no docstring begins, each with the reason: the first sentence says what the thing does or is."""
+_FIRST_WORDS = {word: reason for words, reason in FIRST_WORDS.items() for word in words.split("|")}
+_DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.Assign, ast.AnnAssign)
+_FIRST_WORD = re.compile(r"\s*([^\W\d_]+)(?![\w`(])")
+_JAVADOC = re.compile(r"/\*\*[\s*]*")
 _TEXTS = {tokenize.STRING, tokenize.COMMENT, getattr(tokenize, "FSTRING_MIDDLE", tokenize.COMMENT)}
 """The tokens that are texts; f-strings have one of their own from Python 3.12 on."""
 _BANNED = re.compile("|".join(rf"(?<![\w-])(?:{words})\b" for words in PRIVATE_WORDS), re.IGNORECASE)
@@ -90,3 +115,65 @@ def test_no_identifier_has_a_private_word(name: str) -> None:
         and any(PRIVATE_NAMES.fullmatch(word.lower()) for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+", token.string))
     ]
     assert not found, "say what it does or holds:\n" + "\n".join(found)
+
+
+def docstrings(content: str) -> Iterator[tuple[int, str]]:
+    """Yields line numbers and docstrings of a Python module: its own, of classes and functions, and behind values."""
+    for node in ast.walk(ast.parse(content)):
+        body = getattr(node, "body", None)
+        for before, statement in pairwise([node, *body] if isinstance(body, list) else []):
+            match statement:
+                case ast.Expr(value=ast.Constant(value=str(text))) if isinstance(before, _DOCUMENTED):
+                    yield statement.lineno, text
+
+
+def javadoc(content: str) -> Iterator[tuple[int, str]]:
+    """Yields line numbers and comments of a Java class that document something."""
+    for found in _JAVADOC.finditer(content):
+        yield content.count("\n", 0, found.start()) + 1, content[found.end() :]
+
+
+def refused_beginnings(documented: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    """Yields line numbers of documentation that begins with one of `FIRST_WORDS`, each with word and reason."""
+    for line, text in documented:
+        word = _FIRST_WORD.match(text)
+        if word and (reason := _FIRST_WORDS.get(word[1].lower())):
+            yield line, f"{word[1]!r} is {reason}"
+
+
+@pytest.mark.parametrize("name", PRODUCT)
+def test_a_docstring_begins_with_what_the_thing_does_or_is(name: str) -> None:
+    paths = [path for path in files(name) if path.suffix in (".py", ".java")]
+    read = {path: path.read_text(encoding="utf-8") for path in paths}
+    documented = {path: [*(docstrings if path.suffix == ".py" else javadoc)(text)] for path, text in read.items()}
+    assert sum(map(len, documented.values())) >= len(paths), "no docstring is found any more"
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {problem}"
+        for path, texts_of in documented.items()
+        for line, problem in refused_beginnings(iter(texts_of))
+    ]
+    assert not found, "\n".join(found)
+
+
+def test_beginnings_that_are_refused_are_found_everywhere() -> None:
+    module = '''"""How it is done."""
+LIMIT = 5
+"""Beyond it nothing is read."""
+class A:
+    """What is kept."""
+    kept: int
+    """For each row whether it is kept."""
+    async def f(self):
+        """
+        Of those the last.
+        """
+def g():
+    """Returns what is kept."""
+    return {"how": 1}
+def h():
+    call()
+    """Whether this is a docstring: it is none."""
+'''
+    assert [line for line, _ in refused_beginnings(docstrings(module))] == [1, 3, 5, 7, 9]
+    java = "/** Whether it is. */\nclass A {\n  /**\n   * How it is.\n   */\n  int a; /** Returns it. */ /* What */\n}"
+    assert [line for line, _ in refused_beginnings(javadoc(java))] == [1, 3]
