@@ -121,7 +121,7 @@ def _amplified(files: Sequence[DataFile], definition: TableDefinition) -> bool:
 
 
 def _smallest(runs: Sequence[Run], at_least: int, ratio_percent: int) -> Sequence[Run]:
-    """The smallest runs, and more while the next one is not larger than all before: universal compaction by size."""
+    """Returns the smallest runs, and the next one while it is not larger than all before (universal compaction)."""
     ordered = sorted(runs, key=lambda run: (_size(run), run[0].path))
     taken = at_least
     while taken < len(ordered):

@@ -94,7 +94,7 @@ def _to_json(frame: pl.DataFrame, schema: pa.Schema, *, floats_as_text: bool) ->
 
 
 def _written(value: pl.Expr, kind: pa.DataType, floats_as_text: bool) -> pl.Expr:
-    """An expression of booleans, numbers, strings, lists and structs alone, whose JSON is the one above."""
+    """Returns an expression of booleans, numbers, strings, lists and structs only, whose JSON is the one above."""
     if pa.types.is_floating(kind) and floats_as_text:
         return value.cast(pl.String).replace({"inf": "Infinity", "-inf": "-Infinity"})
     if pa.types.is_nested(kind):

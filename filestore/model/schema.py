@@ -170,7 +170,7 @@ class Schema:
         return pa.schema([pa.field(c.name, c.type, c.nullable) for c in self.columns])
 
     def arrow_of(self, names: Sequence[str] | None) -> pa.Schema:
-        """The Arrow schema of those columns, in the given order; of all if None. A reader may ask for no column."""
+        """Returns the Arrow schema of those columns, in the given order; None: all. A reader may ask for no column."""
         if names is None:
             return self.to_arrow()
         return self.select(names).to_arrow() if names else pa.schema([])

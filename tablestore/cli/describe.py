@@ -72,7 +72,7 @@ def snapshots(
 
 
 def _log(table: Table) -> dict[str, Any]:
-    """The state of the log by bucket, and what its readers wait for; the error, if the log does not answer."""
+    """Returns the state of the log by bucket, and what its readers wait for; the error, if the log does not answer."""
     try:
         status = table.log_status()
     except TableStoreError as error:

@@ -96,7 +96,7 @@ class Conversation:
         return f"{found.rest}\n" if found.rest else ""
 
     def _end(self, typed: str) -> bool:
-        """A script's last statement needs no semicolon; a person has cancelled what is typed."""
+        """Runs a script's last statement, which needs no semicolon; for a person it cancels what is typed."""
         if self._interactive:
             print_lines([""])
             return True

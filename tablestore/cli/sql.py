@@ -151,7 +151,7 @@ def _converse(session: Session, output: Format, rows: int | None) -> None:
 
 
 def _wanted(rows: int | None) -> int | None:
-    """One row more than is printed, so that it is known whether there are more."""
+    """Returns one row more than is printed, so that it is known whether there are more."""
     return None if rows is None else rows + 1
 
 
@@ -172,7 +172,7 @@ def _show(result: Result, output: Format, rows: int | None) -> None:
 
 
 def _parts(result: Result, rows: int | None) -> Iterator[pa.Table]:
-    """The rows in parts of `_ROWS_ALIGNED`, and an empty one if there are none; it reads one row more than `rows`."""
+    """Yields the rows in parts of `_ROWS_ALIGNED`, or an empty part without rows; it reads one row more than `rows`."""
     import pyarrow as pa
 
     assert result.schema is not None

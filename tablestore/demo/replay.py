@@ -13,7 +13,7 @@ _APPEARS, _VANISHES = "+I", "-D"
 
 
 def replayed(changes: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """The rows after all changes, which are in order: the last one of each key, unless it is a delete."""
+    """Returns the rows after all changes, which are in order: the last one of each key, unless it is a delete."""
     last = changes.group_by(key, maintain_order=True).last()
     return last.filter(pl.col(_KIND) != _VANISHES).select(pl.exclude(_KIND))
 

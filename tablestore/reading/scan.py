@@ -65,7 +65,7 @@ class Scan(Results):
 
 
 def _cheapest(definition: TableDefinition) -> str:
-    """The column to read where only the rows count: one that is in no file, or the narrowest."""
+    """Returns the column to read if only the number of rows is wanted: one that is in no file, or the narrowest."""
     if definition.partition_by:
         return definition.partition_by[0]
     return min(definition.schema, key=lambda column: _bits(column.type)).name

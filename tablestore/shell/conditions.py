@@ -58,7 +58,7 @@ def quoted(name: str) -> str:
 
 
 def column_of(node: exp.Expression, schema: pa.Schema, alias: str) -> str:
-    """The column of the table that a node names, in the case in which the table has it."""
+    """Returns the column of the table that a node names; upper and lower case have to be as in the table."""
     if not isinstance(node, exp.Column) or not isinstance(node.this, exp.Identifier):
         raise not_plain(f"it has {node.key.upper()} where a column is plain")
     only(node, "this", "table")
@@ -136,7 +136,7 @@ class Conditions:
     def _compared(
         self, left: exp.Expression, others: list[exp.Expression], write: Callable[[str, list[str]], str]
     ) -> str:
-        """A comparison of a column with values of its type; that column is on either side, if there are two."""
+        """Writes a comparison of a column with values of its type; of two sides either may be the column."""
         if _is_literal(left) and len(others) == 1 and isinstance(left.parent, tuple(_COMPARISONS)):
             text, kind = self._operand(others[0])
             return write(_literal(left, kind), [text])

@@ -166,7 +166,7 @@ class _Writer:
         return Plan(" ".join(parts), pa.schema(fields))
 
     def _key(self, node: exp.Expression) -> str:
-        """A column whose values can be grouped: both engines take the same ones for equal."""
+        """Returns a column whose values can be grouped: both engines take the same ones for equal."""
         name = column_of(node, self._schema, self._rows.alias)
         _require_equatable(self._schema.field(name))
         return name

@@ -289,7 +289,7 @@ def _causes(java: Any) -> Iterator[Any]:
 
 
 def _sentence(text: str) -> str:
-    """The beginning of a message, up to what is for developers of Spark; with the place in the statement."""
+    """Returns a message without what is for developers of Spark, and with the place in the statement."""
     message = _BEHIND_MESSAGE.split(text, maxsplit=1)[0]
     place = _PLACE.search(text) or re.search(r"\(line (?P<line>\d+), pos(?:ition)? (?P<at>\d+)\)", text)
     message = " ".join(_PLACE.sub("", message).split()).rstrip(";").rstrip()

@@ -267,7 +267,7 @@ def _write(stream: IO[bytes] | gzip.GzipFile, info: ArchiveInfo, members: dict[s
 
 
 def _member(name: str, size: int, *, executable: bool) -> tarfile.TarInfo:
-    """A member without what differs between machines: times, owners."""
+    """Makes a member without what differs between machines: times, owners."""
     member = tarfile.TarInfo(name)
     member.size = size
     member.mode = 0o755 if executable else 0o644

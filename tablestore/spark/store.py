@@ -371,7 +371,7 @@ class SparkStore:
         return fold_table(self.store.managed_table(name).filestore, full=True, runner=spark_folds(self.spark))
 
     def _writer(self, table: Table) -> _Writer:
-        """The table's writer; kept, since it knows what it has repaired, and compacts beside its commits."""
+        """Returns the table's writer, which is kept: it knows what it has repaired, and compacts beside its commits."""
         opened = table.opened
         if (known := self._writers.get(opened.identity.table_id)) is not None:
             return known

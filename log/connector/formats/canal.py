@@ -135,7 +135,7 @@ class CanalJsonFormat:
 
 
 def _renumber(places: Index, chosen: Index, bad: dict[int, str]) -> Index:
-    """The chosen messages' positions; what is bad already gets its position, too."""
+    """Returns the positions of chosen messages, and replaces indices of malformed ones by positions."""
     moved = {int(places[i]): reason for i, reason in bad.items()}
     bad.clear()
     bad.update(moved)

@@ -186,7 +186,7 @@ def _wider(kind: DataType) -> DataType | None:
 
 
 def _checked(column: Column, given: DataType, wanted: DataType, path: str) -> Column:
-    """A cast whose result, cast back, must be what was given; a text is compared with a wider reading of it."""
+    """Casts a column, and checks that the result, cast back, is what was given; texts are compared by a wider type."""
     value = column.try_cast(wanted)
     if not isinstance(given, StringType):
         same = value.cast(given).eqNullSafe(column)

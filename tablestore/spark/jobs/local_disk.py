@@ -15,7 +15,7 @@ __all__ = ["at_home", "on_local_disk"]
 
 
 def at_home(table: TableFiles, task: int) -> TableFiles:
-    """The table in a task: what its look-ups keep stays in the worker for the next tasks, on the executor's disk."""
+    """Returns the table in a task: its look-ups keep columns on the executor's disk for the worker's next tasks."""
     if table.cache is not None:
         table.cache.folder = _local_disk(task)
     return table

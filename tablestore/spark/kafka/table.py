@@ -50,7 +50,7 @@ class SparkKafkaTable:
         mode: str = "upsert",
         max_records_per_task: int = RECORDS_PER_TASK,
     ) -> DataFrame:
-        """The changes that the topic holds now, from where ``scan.startup.mode`` says: each with its ``_kind``.
+        """Reads the changes that the topic has now, beginning as ``scan.startup.mode`` says, each with its ``_kind``.
 
         The rows are those of `tablestore.KafkaTable.scan`: each message a change, older ones of a key included. The
         frame stays at the offsets of this call, whenever and however often it is run. Its partitions are in the order

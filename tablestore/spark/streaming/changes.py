@@ -105,7 +105,7 @@ class ChangeReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._until = self._store.state().version
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """The newest version, for the query's progress: the distance to the end offset is how far the query lags."""
+        """Returns the newest version: Spark shows in the query's progress how far the query is behind that."""
         return Offset.initial(self._table.identity.table_id, self._store.state().version, full=False).to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802

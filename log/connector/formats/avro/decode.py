@@ -92,7 +92,7 @@ class _Reader:
     # -------------------------------------------------------------------------------------------- types
 
     def value(self, node: Node, kind: pa.DataType | None, rows: Index, name: str) -> pa.Array | None:
-        """The next value of those messages, as a column of that type; None as type passes over it."""
+        """Reads the next value of those messages as a column of that type; with None as type it skips the value."""
         if node.kind == "union":
             return self._union(node, kind, rows, name)
         if node.kind == "record":

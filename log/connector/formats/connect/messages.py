@@ -162,7 +162,7 @@ def _alone(message: bytes) -> str | None:
 
 @lru_cache(maxsize=256)
 def _head_schema(head: bytes) -> tuple[str | None, bool]:
-    """The text of the schema in what stands before a payload, and whether it is such a head at all.
+    """Returns the text of the schema in the bytes before a payload, and whether these are such a head at all.
 
     With null and a brace behind it, it has to be a whole document: then the payload is a member of the message, and not
     one of its schema.

@@ -69,7 +69,7 @@ def parse_documents(
 
 
 def _texts(values: Sequence[bytes]) -> pl.Series:
-    """The messages as text; what is not UTF-8 is empty here, and reported when it is read alone."""
+    """Converts messages to texts; one that is not UTF-8 becomes empty here, and is reported when it is read alone."""
     try:
         return pl.Series("v", values, dtype=pl.Binary).cast(pl.String)
     except pl.exceptions.ComputeError:
