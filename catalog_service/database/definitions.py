@@ -18,7 +18,7 @@ from log.connector.declaration import KafkaDeclaration
 __all__ = ["VIEW", "comment_in", "connector_of", "decode_definition", "encode_definition"]
 
 VIEW = "view"
-"""What a view has in place of a connector."""
+"""The value that a view has in place of a connector."""
 
 _REMEMBERED = 20_000  # characters of a definition that is kept decoded
 

@@ -1,4 +1,4 @@
-"""What a service answers about itself."""
+"""The answers of a service about itself."""
 
 from __future__ import annotations
 
