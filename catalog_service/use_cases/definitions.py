@@ -87,7 +87,8 @@ def with_log(request: CreateTable, *, local: bool, brokers: str | None, leases: 
 
 def _require_connector(options: Mapping[str, str]) -> None:
     """Refuses options that have no effect without the option `CONNECTOR`, which is missing."""
-    if strays := sorted(name for name in options if name in CONNECTOR_OPTIONS or name.startswith(PROPERTIES)):
+    topics_own = CONNECTOR_OPTIONS.keys() - OPTIONS.keys()  # a watermark is for both kinds of tables
+    if strays := sorted(name for name in options if name in topics_own or name.startswith(PROPERTIES)):
         raise InvalidRequest(
             f"option {strays[0]!r} is for tables that are Kafka topics: set connector = 'kafka' or 'upsert-kafka', "
             "too; options of a managed table's log begin with 'log.'",

@@ -18,6 +18,7 @@ from filestore.model.schema import Column, Schema, check_fields
 from filestore.model.table_options import TableOptions
 from filestore.model.text import check_text, name_list
 from filestore.model.types import is_key_type, to_sql
+from filestore.model.watermark import Watermark, watermark_of
 
 __all__ = ["COLUMN_MAPPING", "TYPE_WIDENING", "TableDefinition", "check_definition"]
 
@@ -70,7 +71,8 @@ class TableDefinition:
             InvalidRequest: with a code of ``unknown-column``, ``duplicate-column``, ``nullable-key``, ``key-type``,
                 ``key-lacks-partition``, ``key-is-partition``, ``partition-type``, ``bucket-key``, ``sequence-field``,
                 ``merge-engine``, ``write-mode``, ``changelog-producer``, ``partition-expiry``,
-                ``bad-text``, or those of `check_fields`, `check_extent`, `check_log` and `TableOptions.parse`.
+                ``bad-watermark``, ``bad-text``, or those of `check_fields`, `check_extent`, `check_log` and
+                `TableOptions.parse`.
         """
         check_fields(schema)
         _check_texts(options or {}, comment)
@@ -103,6 +105,15 @@ class TableDefinition:
     def sequence_field(self) -> str | None:
         """The column that orders the rows of a key, if any."""
         return self.options["sequence.field"]  # type: ignore[no-any-return]
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """How late the rows of a stream may be, if the table says so.
+
+        Raises:
+            InvalidRequest: ``bad-watermark``: only while the definition is made.
+        """
+        return watermark_of(self.options.as_dict(), {column.name: column.type for column in self.schema})
 
     @property
     def merging(self) -> MergeSpec:
@@ -330,6 +341,7 @@ def _check_options(definition: TableDefinition) -> None:
     _check_changelog(definition)
     _check_expiry(definition)
     _check_retention(definition)
+    _ = definition.watermark  # raises if it does not fit
     check_log(definition)
 
 

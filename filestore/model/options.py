@@ -21,6 +21,7 @@ from filestore.model.option_values import (
     whole,
 )
 from filestore.model.partition_time import Formatter, TimestampPattern
+from filestore.model.watermark import WATERMARK_OPTIONS
 
 __all__ = ["OPTIONS", "PREFIXES"]
 
@@ -333,6 +334,7 @@ OPTIONS: Mapping[str, Option] = {
             "The format of that time: `yyyy MM M dd d HH H mm m ss s SSS`, other letters in single quotes, such as "
             "`yyyyMMdd`; UTC. Default: `yyyy-M-d H:m:s` or `yyyy-M-d`, or the time of a DATE or TIMESTAMP column.",
         ),
+        *WATERMARK_OPTIONS,
         Option(
             "schema.evolution-mode",
             "enum",

@@ -14,6 +14,7 @@ from filestore.errors import InvalidRequest
 from filestore.model.bounds import Extent, check_extent
 from filestore.model.table_columns import TableColumns
 from filestore.model.text import check_text
+from filestore.model.watermark import Watermark, watermark_of
 from log.connector.formats.fields import FieldsInclude, Projection, project_fields
 from log.connector.formats.format import Format, Role
 from log.connector.formats.malformed import Policy
@@ -65,7 +66,7 @@ class KafkaDeclaration:
             InvalidRequest: with a code of ``unknown-option``, ``missing-option``, ``bad-option-value``,
                 ``connector-properties``, ``connector-key``, ``connector-format``, ``startup-mode``,
                 ``malformed-policy``, ``sink-parallelism``, ``bad-text``, ``unknown-column``, ``nullable-key``,
-                ``key-type``, or those of `check_fields`, `check_extent`, `project_fields`, `open_format` and
+                ``key-type``, ``bad-watermark``, or those of `check_fields`, `check_extent`, `project_fields`, `open_format` and
                 `plan_read`.
                 Nothing outside was asked.
         """
@@ -80,6 +81,7 @@ class KafkaDeclaration:
         check_key(made)
         check_halves(made)
         check_formats(made)
+        _ = made.watermark  # raises if it does not fit
         plan_read(made.columns, made.keys)
         return made
 
@@ -165,6 +167,17 @@ class KafkaDeclaration:
         """The interval in which an endless reader looks for new partitions; zero: never."""
         found: timedelta = self["scan.topic-partition-discovery.interval"]
         return found
+
+    @property
+    def watermark(self) -> Watermark | None:
+        """How late the rows of a stream may be, if the table says so.
+
+        Raises:
+            InvalidRequest: ``bad-watermark``: only while the declaration is made.
+        """
+        virtual = {column.name for column in self.columns.metadata if column.virtual}  # which streams can leave out
+        stored = {c.name: c.type for c in self.columns.columns if c.name not in virtual}
+        return watermark_of(self.options, stored)
 
     @property
     def key_fields(self) -> tuple[str, ...]:

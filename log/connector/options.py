@@ -14,6 +14,7 @@ from typing import Any
 from filestore.errors import InvalidRequest
 from filestore.model.option_values import Option, column_names, duration, flag, one_of, some_text, whole
 from filestore.model.options import OPTIONS
+from filestore.model.watermark import WATERMARK_OPTIONS
 from log.connector.formats.fields import FieldsInclude
 from log.connector.formats.format import Role
 from log.connector.formats.malformed import Policy
@@ -168,6 +169,7 @@ _ALL: tuple[Option, ...] = (
         "true",
         "Whether the broker and the topic have to be there when the table is created.",
     ),
+    *WATERMARK_OPTIONS,
 )
 CONNECTOR_OPTIONS: Mapping[str, Option] = {option.name: option for option in _ALL}
 

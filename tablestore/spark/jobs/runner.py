@@ -37,7 +37,7 @@ from tablestore.spark.jobs.errors import failure_of
 from tablestore.spark.jobs.local_disk import at_home
 from tablestore.spark.jobs.reports import Report, Reporter, Reports
 
-__all__ = ["Attempt", "Failed", "Job", "attempted", "max_attempts", "run_partitions", "run_tasks"]
+__all__ = ["Attempt", "Failed", "Job", "attempted", "attempts_of", "max_attempts", "run_partitions", "run_tasks"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -274,10 +274,27 @@ def attempted(work: Callable[[], Result], *, last: bool) -> Result | Failed:
 
 
 def max_attempts(spark: SparkSession) -> int:
+<<<<<<< HEAD
     """Returns how often Spark tries a task: locally by ``local[cores, attempts]``, else four times by default."""
     if local := _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", "") or ""):
         return int(local[1] or 1)
     return int(spark.conf.get("spark.task.maxFailures", "4") or 4)
+=======
+    """How often Spark tries a task.
+
+    NOTE: The context's settings count. A program that asks for a session with another master gets the one that is
+    there, whose own settings then name that master.
+    """
+    context = SparkContext._active_spark_context  # None with Spark Connect
+    settings = spark.conf if context is None else context.getConf()
+    return attempts_of(settings.get("spark.master", "") or "", settings.get("spark.task.maxFailures", "4") or "4")
+
+
+def attempts_of(master: str, max_failures: str) -> int:
+    """How often Spark tries a task: on one machine what ``local[cores, attempts]`` says, else ``maxFailures`` times."""
+    local = _LOCAL_MASTER.fullmatch(master)
+    return int(max_failures) if local is None else int(local[1] or 1)
+>>>>>>> 347cba6 (WATERMARK FOR: a table says how late its rows may be, and its streams have that watermark)
 
 
 def _loaded(pickled: bytes) -> Any:

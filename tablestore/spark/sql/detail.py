@@ -34,6 +34,7 @@ def described(table: Table) -> Sequence[Sequence[str | None]]:
         "change-tracking": str(log is not None).lower(),
         "primary-key": ", ".join(definition.primary_key),
         "partitioned-by": ", ".join(definition.partition_by),
+        "watermark": None if definition.watermark is None else str(definition.watermark),
         "version": str(state.version),
         "num-files": str(len(state.files)),
         "num-rows": str(sum(file.live_rows for file in state.files.values())),

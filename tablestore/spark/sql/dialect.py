@@ -3,6 +3,7 @@
     SELECT … FROM shop.orders$files                  the name in backticks
     CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
     CREATE TABLE … (… METADATA FROM 'timestamp')     a property with the list of columns (FLIP-107)
+    CREATE TABLE … (… WATERMARK FOR at AS at)        the properties watermark.column and watermark.delay (Flink)
     ALTER TABLE shop.orders COMPACT                  CALL lake.sys.compact(…) (FLIP-188)
     INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
     DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
@@ -23,6 +24,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
+from tablestore.spark.sql.column_list import column_list
 
 __all__ = ["COLUMNS", "Names", "rewritten"]
 
@@ -136,18 +138,32 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
         begin += 3
     if (table := _table(tokens, begin, names)) is None:
         return statement
-    columns = _columns(statement, tokens, table.end)
+    columns = column_list(statement, tokens, table.end)
     properties = _properties(tokens, begin)
-    if columns is not None:
-        text = f"'{COLUMNS}' = {_literal(statement[columns[0].end + 1 : columns[1].start])}"
-        if properties is None:
-            return f"{statement[: columns[0].start]}TBLPROPERTIES ({text}){statement[columns[1].end + 1 :]}"
-        opening = tokens[properties + 1]
-        before = f"{statement[: columns[0].start]}{statement[columns[1].end + 1 : tokens[properties].start]}"
-        return f"{before}TBLPROPERTIES ({text}, {statement[opening.end + 1 :]}"
-    if properties is None or tokens[properties].token_type is not TokenType.WITH:
-        return statement
-    return f"{statement[: tokens[properties].start]}TBLPROPERTIES{statement[tokens[properties].end + 1 :]}"
+    edits: list[tuple[int, int, str]] = []
+    added: dict[str, str] = {}
+    if columns is not None and (columns.metadata or columns.watermark):
+        added = dict(columns.watermark) | ({COLUMNS: columns.text} if columns.metadata else {})
+        listed = "" if columns.metadata else f"({columns.text})"
+        edits.append((tokens[columns.open].start, tokens[columns.close].end + 1, listed))
+    texts = [f"'{name}' = {_literal(value)}" for name, value in added.items()]
+    if properties is not None:
+        if added or tokens[properties].token_type is TokenType.WITH:
+            opening = f"TBLPROPERTIES ({''.join(f'{text}, ' for text in texts)}"
+            edits.append((tokens[properties].start, tokens[properties + 1].end + 1, opening))
+    elif columns is not None and added:
+        place = tokens[_behind_provider(tokens, columns.close + 1) - 1].end + 1
+        edits.append((place, place, f" TBLPROPERTIES ({', '.join(texts)})"))
+    for start, end, text in reversed(edits):
+        statement = statement[:start] + text + statement[end:]
+    return statement
+
+
+def _behind_provider(tokens: Sequence[Token], number: int) -> int:
+    """The number of the token behind ``USING name``, which precedes all other clauses; else the number itself."""
+    if number + 1 < len(tokens) and tokens[number].text.upper() == "USING":
+        return number + 2
+    return number
 
 
 _STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
@@ -204,20 +220,6 @@ def _properties(tokens: Sequence[Token], begin: int) -> int | None:
         is_list = token.token_type is TokenType.WITH or token.text.upper() == "TBLPROPERTIES"
         if depth == 0 and is_list and tokens[number + 1].text == "(":
             return number
-    return None
-
-
-def _columns(statement: str, tokens: Sequence[Token], begin: int) -> tuple[Token, Token] | None:
-    """The parentheses around a list of columns that Spark cannot parse, since it has METADATA columns (FLIP-107)."""
-    if begin >= len(tokens) or tokens[begin].text != "(":
-        return None
-    depth, metadata = 0, False
-    for before, token in zip(tokens[begin - 1 :], tokens[begin:], strict=False):
-        depth += (token.text == "(") - (token.text == ")")
-        is_name = before.text in ("(", ",") or statement[token.start] in "`'\""
-        metadata |= depth == 1 and token.text.upper() == "METADATA" and not is_name
-        if depth == 0:
-            return (tokens[begin], token) if metadata else None
     return None
 
 

@@ -20,7 +20,7 @@ from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, 
 from tablestore.spark.sql.dialect import COLUMNS
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.sql.requests import Request, checked_table, managed_table, name_of
-from tablestore.spark.sql.topics import KIND, described_topic
+from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, list_views, load_view, rename_view
 from tablestore.spark.store import SparkStore
 from tablestore.store import Store, table_defaults
@@ -120,6 +120,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         # else a row with a lower sequence would be dropped as late, where the statement says that it replaces
         "replaces_rows": definition.sequence_field is None,
         "properties": {"provider": "tablestore", **definition.options.as_dict(), **comment},
+        **described_watermark(definition.watermark),
     }
 
 

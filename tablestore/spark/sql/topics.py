@@ -19,13 +19,14 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.schema import Column, Schema
 from filestore.model.table_columns import MetadataColumn
 from filestore.model.types import quoted, to_sql
+from filestore.model.watermark import Watermark
 from log.connector.properties import shown
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.kafka.table import SparkKafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.streaming.options import whole_option
 
-__all__ = ["KIND", "described_topic", "read_topic", "stream_topic"]
+__all__ = ["KIND", "described_topic", "described_watermark", "read_topic", "stream_topic"]
 
 KIND: Mapping[str, str] = {
     "name": KIND_COLUMN,
@@ -57,7 +58,15 @@ def described_topic(table: KafkaTable) -> dict[str, Any]:
         "refused": {c: {"code": "connector-table", "message": message} for c in ("UPDATE", "DELETE", "MERGE")},
         "replans": 0,
         "properties": {"provider": "tablestore", **shown(dict(declaration.given)), **comment},
+        **described_watermark(declaration.watermark),
     }
+
+
+def described_watermark(watermark: Watermark | None) -> dict[str, Any]:
+    """Describes a table's watermark as ``TablestoreTable.java`` takes it; nothing without one."""
+    if watermark is None:
+        return {}
+    return {"watermark": {"column": watermark.column, "delay_ms": watermark.delay_ms}}
 
 
 def _virtual(table: KafkaTable) -> list[MetadataColumn]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any, NoReturn, cast
+from typing import NoReturn
 
 import pytest
 from pyspark.accumulators import Accumulator
 
 from filestore.errors import CommitUnknown, Conflict, TableStoreError, Unavailable
 from tablestore.spark.jobs.reports import Report, Reporter, Reports, _Inbox
-from tablestore.spark.jobs.runner import Failed, attempted, max_attempts
+from tablestore.spark.jobs.runner import Failed, attempted, attempts_of
 
 
 def raising(error: Exception) -> NoReturn:
@@ -34,26 +34,20 @@ def test_what_may_pass_is_tried_again_until_the_last_attempt(error: TableStoreEr
     assert attempted(lambda: raising(error), last=True) == Failed(error)
 
 
-class Settings:
-    def __init__(self, **settings: str) -> None:
-        self.conf = {name.replace("_", "."): value for name, value in settings.items()}
-
-
 @pytest.mark.parametrize(
-    ("settings", "wanted"),
+    ("master", "failures", "wanted"),
     [
-        ({"spark_master": "local"}, 1),
-        ({"spark_master": "local[*]", "spark_task_maxFailures": "9"}, 1),
-        ({"spark_master": "local[2,3]"}, 3),
-        ({"spark_master": "local[*, 5]"}, 5),
-        ({"spark_master": "local-cluster[2,1,1024]"}, 4),
-        ({"spark_master": "yarn", "spark_task_maxFailures": "9"}, 9),
-        ({}, 4),
+        ("local", "4", 1),
+        ("local[*]", "9", 1),
+        ("local[2,3]", "4", 3),
+        ("local[*, 5]", "4", 5),
+        ("local-cluster[2,1,1024]", "4", 4),
+        ("yarn", "9", 9),
+        ("", "4", 4),
     ],
-    ids=str,
 )
-def test_how_often_spark_tries_a_task(settings: dict[str, str], wanted: int) -> None:
-    assert max_attempts(cast("Any", Settings(**settings))) == wanted
+def test_how_often_spark_tries_a_task(master: str, failures: str, wanted: int) -> None:
+    assert attempts_of(master, failures) == wanted
 
 
 def test_reports_reach_the_job_that_waits_and_no_other() -> None:

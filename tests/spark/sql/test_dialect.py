@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from filestore.errors import Unsupported
+from filestore.errors import InvalidRequest, Unsupported
 from tablestore.spark.sql.dialect import Names, rewritten
 
 ELSEWHERE = Names(frozenset({"lake", "my lake"}), "spark_catalog", "default")
@@ -66,12 +66,30 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ),
         (
             "CREATE TABLE lake.s.t (o BIGINT METADATA VIRTUAL, a STRUCT<metadata: INT>)",
-            "CREATE TABLE lake.s.t TBLPROPERTIES "
+            "CREATE TABLE lake.s.t  TBLPROPERTIES "
             "('tablestore.columns' = 'o BIGINT METADATA VIRTUAL, a STRUCT<metadata: INT>')",
         ),
         (
             "CREATE TABLE lake.s.t (metadata INT COMMENT 'METADATA')",
             "CREATE TABLE lake.s.t (metadata INT COMMENT 'METADATA')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (a INT, WATERMARK FOR at AS at - INTERVAL '5' SECOND, at TIMESTAMP) USING delta COMMENT 'x'",
+            "CREATE TABLE lake.s.t (a INT, at TIMESTAMP) USING delta TBLPROPERTIES "
+            "('watermark.column' = 'at', 'watermark.delay' = '5 s') COMMENT 'x'",
+        ),
+        (
+            "CREATE TABLE lake.s.t (`at` TIMESTAMP, watermark for `at` as at) PARTITIONED BY (d) WITH ('a' = 'b')",
+            "CREATE TABLE lake.s.t (`at` TIMESTAMP) PARTITIONED BY (d) TBLPROPERTIES ('watermark.column' = 'at', 'a' = 'b')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (WATERMARK FOR at AS at - interval 1.5 minutes, at TIMESTAMP METADATA FROM 'timestamp')",
+            "CREATE TABLE lake.s.t  TBLPROPERTIES ('watermark.column' = 'at', 'watermark.delay' = '90 s', "
+            "'tablestore.columns' = 'at TIMESTAMP METADATA FROM \\'timestamp\\'')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (watermark INT, `for` INT, s STRUCT<watermark: INT, at: INT>)",
+            "CREATE TABLE lake.s.t (watermark INT, `for` INT, s STRUCT<watermark: INT, at: INT>)",
         ),
         (
             "INSERT INTO lake.s.t WITH ('checkpoint' = '/c''p', 'trigger' = '1 s') SELECT * FROM STREAM a.b$files ;",
@@ -118,3 +136,25 @@ def test_what_it_does_not_know_stays(verb: str, parts: list[str]) -> None:
 def test_the_bounds_of_changes_are_of_one_kind() -> None:
     with pytest.raises(Unsupported, match="two versions or two times"):
         rewritten("SELECT * FROM table_changes('lake.shop.t', 2, '2026-01-01')", ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("columns", "code", "said"),
+    [
+        ("at TIMESTAMP, WATERMARK FOR at AS ago", "bad-watermark", "WATERMARK FOR at AS ago"),
+        ("at TIMESTAMP, WATERMARK FOR at AS at + INTERVAL '5' SECOND", "bad-watermark", "at + INTERVAL '5' SECOND"),
+        ("at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '5' MONTH", "bad-watermark", "'5' MONTH"),
+        ("at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL 'five' DAY", "bad-watermark", "'five' DAY"),
+        ("at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '-5' DAY", "bad-watermark", "'-5' DAY"),
+        ("at TIMESTAMP, WATERMARK FOR at AS at - INTERVAL '0.0001' SECOND", "bad-watermark", "'0.0001' SECOND"),
+        ("at TIMESTAMP, WATERMARK FOR s.at AS s.at", "bad-watermark", "s.at"),
+        ("WATERMARK FOR a AS a, WATERMARK FOR b AS b, a TIMESTAMP", "bad-watermark", "one WATERMARK"),
+        ("a INT, cost AS a * 2", "computed-column", "column cost"),
+        ("cost AS (a * 2), a INT", "computed-column", "view"),
+    ],
+)
+def test_what_cannot_be_a_column_is_refused(columns: str, code: str, said: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported)) as raised:
+        rewritten(f"CREATE TABLE lake.s.t ({columns})", HERE)
+    assert raised.value.code == code
+    assert said in raised.value.message

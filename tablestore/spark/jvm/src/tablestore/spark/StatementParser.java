@@ -21,7 +21,10 @@ import scala.jdk.javaapi.CollectionConverters;
 final class StatementParser implements ParserInterface {
   /** The words of such statements, so that Python is not asked about all others. */
   private static final Pattern MAYBE =
-      Pattern.compile("\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA|TABLE_CHANGES)\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b", Pattern.CASE_INSENSITIVE);
+      Pattern.compile(
+          "\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA|TABLE_CHANGES|WATERMARK)\\b"
+              + "|^\\s*CREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b",
+          Pattern.CASE_INSENSITIVE);
 
   private static final String SETTING = "spark.sql.catalog.";
 

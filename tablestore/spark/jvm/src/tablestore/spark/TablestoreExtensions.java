@@ -10,6 +10,7 @@ public final class TablestoreExtensions extends AbstractFunction1<SparkSessionEx
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectResolutionRule(session -> new NativeReads((SparkSession) session));
+    extensions.injectResolutionRule(session -> new Watermarks());
     extensions.injectResolutionRule(session -> new Streams((SparkSession) session));
     extensions.injectPostHocResolutionRule(session -> new RowLevelWrites((SparkSession) session));
     extensions.injectOptimizerRule(session -> new PlainScans((SparkSession) session));

@@ -7,6 +7,7 @@ import java.util.EnumSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Objects;
+import java.util.Optional;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.classic.SparkSession;
@@ -74,7 +75,7 @@ class TablestoreTable
    * @param description {@code schema}; {@code hidden}, the columns that are read only by their names; {@code
    *     partition_by}, {@code primary_key}, {@code properties}; {@code table_id}, {@code location}, {@code version};
    *     {@code refused}, the row-level commands that it cannot do; {@code pinned}, whether the statement named this
-   *     version; and {@code plain}, whether Delta's relation of the location has all rows
+   *     version; {@code watermark}, if it has one, with {@code column} and {@code delay_ms}; and {@code plain}, whether Delta's relation of the location has all rows
    */
   static TablestoreTable of(Place place, String database, String table, JsonNode description) {
     return new TablestoreTable(place, database, table, description, schemaOf(description));
@@ -112,6 +113,15 @@ class TablestoreTable
 
   boolean isPlain() {
     return description.get("plain").asBoolean();
+  }
+
+  /** Returns the column by which a stream of the table has a watermark. */
+  Optional<String> watermarkColumn() {
+    return Optional.of(description.path("watermark").path("column").asText()).filter(column -> !column.isEmpty());
+  }
+
+  long watermarkDelayMs() {
+    return description.path("watermark").path("delay_ms").asLong();
   }
 
   List<String> primaryKey() {

@@ -1,0 +1,90 @@
+"""The watermark of a table: how late the rows of a stream of it may be, by a column with their time (Flink's DDL).
+
+A stream processor emits the result of a window when the watermark has passed the window's end, and then forgets the
+window's state. The watermark is the highest time that it has read, less the delay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+
+from filestore.errors import InvalidRequest
+from filestore.model.option_values import Option, duration, some_text
+from filestore.model.text import name_list
+
+__all__ = ["WATERMARK_OPTIONS", "Watermark", "watermark_of"]
+
+_COLUMN, _DELAY = "watermark.column", "watermark.delay"
+_NO_DELAY = "0 ms"
+
+WATERMARK_OPTIONS = (
+    Option(
+        _COLUMN,
+        "column",
+        some_text,
+        None,
+        "The column with the time of each row, a TIMESTAMP. A stream of the table in SQL has a watermark by it; "
+        "`WATERMARK FOR` sets it.",
+    ),
+    Option(
+        _DELAY,
+        "duration",
+        duration,
+        _NO_DELAY,
+        "With watermark.column: how much later than the newest row a row may arrive, and not be late.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """How late rows may be.
+
+    Attributes:
+        column: The column with the time of a row.
+        delay: How much older than the newest row a row may be.
+    """
+
+    column: str
+    delay: timedelta
+
+    def __str__(self) -> str:
+        """Returns it as Flink's DDL has it, such as ``at - 5000 ms``."""
+        return f"{self.column} - {self.delay_ms} ms"
+
+    @property
+    def delay_ms(self) -> int:
+        """The delay in milliseconds."""
+        return self.delay // timedelta(milliseconds=1)
+
+
+def watermark_of(given: Mapping[str, str], columns: Mapping[str, pa.DataType]) -> Watermark | None:
+    """Returns the watermark that a table's options describe; None without one.
+
+    Args:
+        given: The options as text, of which the two are checked already.
+        columns: The columns that can have the time, and their types.
+
+    Raises:
+        InvalidRequest: ``bad-watermark``: a delay without a column, or a column that is not there or no TIMESTAMP.
+    """
+    column = given.get(_COLUMN)
+    if column is None:
+        if _DELAY in given:
+            raise InvalidRequest(f"{_DELAY} needs {_COLUMN}: the column with the time of a row", code="bad-watermark")
+        return None
+    if column not in columns:
+        raise InvalidRequest(
+            f"{_COLUMN} {column!r} is not in the schema; its columns are {name_list(list(columns))}",
+            code="bad-watermark",
+        )
+    type_ = columns[column]
+    if not (pa.types.is_timestamp(type_) and type_.tz is not None):
+        raise InvalidRequest(
+            f"{_COLUMN} {column!r} has the type {type_}, and a watermark needs the type TIMESTAMP", code="bad-watermark"
+        )
+    return Watermark(column, duration(given.get(_DELAY, _NO_DELAY)))

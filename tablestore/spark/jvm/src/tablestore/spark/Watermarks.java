@@ -1,0 +1,59 @@
+package tablestore.spark;
+
+import java.util.UUID;
+import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper;
+import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.catalyst.trees.TreeNodeTag;
+import org.apache.spark.unsafe.types.CalendarInterval;
+
+/**
+ * Gives each stream of a table the watermark that the table has.
+ *
+ * <p>A query with a watermark of its own has that one: Spark refuses a second one.
+ */
+final class Watermarks extends Rule<LogicalPlan> {
+  private static final TreeNodeTag<Boolean> OF_TABLE = new TreeNodeTag<>("tablestore.watermark");
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    return plan.isStreaming() ? marked(plan) : plan;
+  }
+
+  private static LogicalPlan marked(LogicalPlan plan) {
+    if (isOfTable(plan)) {
+      return plan;
+    }
+    if (plan instanceof EventTimeWatermark) {
+      return without(plan);
+    }
+    if (plan instanceof StreamingRelationV2 relation && relation.table() instanceof TablestoreTable table) {
+      return table.watermarkColumn().map(column -> watermark(relation, table, column)).orElse(plan);
+    }
+    return (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(
+        () -> plan.mapChildren(child -> marked((LogicalPlan) child)));
+  }
+
+  private static LogicalPlan watermark(StreamingRelationV2 relation, TablestoreTable table, String column) {
+    CalendarInterval delay = new CalendarInterval(0, 0, Math.multiplyExact(table.watermarkDelayMs(), 1_000L));
+    LogicalPlan found =
+        new EventTimeWatermark(UUID.randomUUID(), Rereads.byName(relation, column), delay, relation);
+    found.setTagValue(OF_TABLE, true);
+    return found;
+  }
+
+  /** Returns a plan without the watermarks of tables. */
+  private static LogicalPlan without(LogicalPlan plan) {
+    if (isOfTable(plan)) {
+      return ((EventTimeWatermark) plan).child();
+    }
+    return (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(
+        () -> plan.mapChildren(child -> without((LogicalPlan) child)));
+  }
+
+  private static boolean isOfTable(LogicalPlan plan) {
+    return plan instanceof EventTimeWatermark && plan.getTagValue(OF_TABLE).isDefined();
+  }
+}
