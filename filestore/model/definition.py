@@ -108,12 +108,13 @@ class TableDefinition:
 
     @property
     def watermark(self) -> Watermark | None:
-        """How late the rows of a stream may be, if the table says so.
+        """The watermark of the table's streams; None without one.
 
         Raises:
             InvalidRequest: ``bad-watermark``: only while the definition is made.
         """
-        return watermark_of(self.options.as_dict(), {column.name: column.type for column in self.schema})
+        columns = {column.name: column.type for column in self.schema}
+        return watermark_of(self.options["watermark.column"], self.options["watermark.delay"], columns)
 
     @property
     def merging(self) -> MergeSpec:

@@ -19,7 +19,6 @@ from filestore.model.text import name_list
 __all__ = ["WATERMARK_OPTIONS", "Watermark", "watermark_of"]
 
 _COLUMN, _DELAY = "watermark.column", "watermark.delay"
-_NO_DELAY = "0 ms"
 
 WATERMARK_OPTIONS = (
     Option(
@@ -34,15 +33,15 @@ WATERMARK_OPTIONS = (
         _DELAY,
         "duration",
         duration,
-        _NO_DELAY,
-        "With watermark.column: how much later than the newest row a row may arrive, and not be late.",
+        None,
+        "With watermark.column: how much later than the newest row a row may arrive, and not be late; default: 0 ms.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """How late rows may be.
+    """The lateness that rows may have.
 
     Attributes:
         column: The column with the time of a row.
@@ -62,19 +61,19 @@ class Watermark:
         return self.delay // timedelta(milliseconds=1)
 
 
-def watermark_of(given: Mapping[str, str], columns: Mapping[str, pa.DataType]) -> Watermark | None:
+def watermark_of(column: str | None, delay: timedelta | None, columns: Mapping[str, pa.DataType]) -> Watermark | None:
     """Returns the watermark that a table's options describe; None without one.
 
     Args:
-        given: The options as text, of which the two are checked already.
+        column: The option ``watermark.column``.
+        delay: The option ``watermark.delay``.
         columns: The columns that can have the time, and their types.
 
     Raises:
         InvalidRequest: ``bad-watermark``: a delay without a column, or a column that is not there or no TIMESTAMP.
     """
-    column = given.get(_COLUMN)
     if column is None:
-        if _DELAY in given:
+        if delay is not None:
             raise InvalidRequest(f"{_DELAY} needs {_COLUMN}: the column with the time of a row", code="bad-watermark")
         return None
     if column not in columns:
@@ -87,4 +86,4 @@ def watermark_of(given: Mapping[str, str], columns: Mapping[str, pa.DataType]) -
         raise InvalidRequest(
             f"{_COLUMN} {column!r} has the type {type_}, and a watermark needs the type TIMESTAMP", code="bad-watermark"
         )
-    return Watermark(column, duration(given.get(_DELAY, _NO_DELAY)))
+    return Watermark(column, delay or timedelta())

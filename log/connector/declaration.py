@@ -66,8 +66,8 @@ class KafkaDeclaration:
             InvalidRequest: with a code of ``unknown-option``, ``missing-option``, ``bad-option-value``,
                 ``connector-properties``, ``connector-key``, ``connector-format``, ``startup-mode``,
                 ``malformed-policy``, ``sink-parallelism``, ``bad-text``, ``unknown-column``, ``nullable-key``,
-                ``key-type``, ``bad-watermark``, or those of `check_fields`, `check_extent`, `project_fields`, `open_format` and
-                `plan_read`.
+                ``key-type``, ``bad-watermark``, or those of `check_fields`, `check_extent`, `project_fields`,
+                `open_format` and `plan_read`.
                 Nothing outside was asked.
         """
         given = {name: str(value) for name, value in (options or {}).items()}
@@ -170,14 +170,14 @@ class KafkaDeclaration:
 
     @property
     def watermark(self) -> Watermark | None:
-        """How late the rows of a stream may be, if the table says so.
+        """The watermark of the table's streams; None without one.
 
         Raises:
             InvalidRequest: ``bad-watermark``: only while the declaration is made.
         """
         virtual = {column.name for column in self.columns.metadata if column.virtual}  # which streams can leave out
         stored = {c.name: c.type for c in self.columns.columns if c.name not in virtual}
-        return watermark_of(self.options, stored)
+        return watermark_of(self["watermark.column"], self["watermark.delay"], stored)
 
     @property
     def key_fields(self) -> tuple[str, ...]:

@@ -274,13 +274,7 @@ def attempted(work: Callable[[], Result], *, last: bool) -> Result | Failed:
 
 
 def max_attempts(spark: SparkSession) -> int:
-<<<<<<< HEAD
-    """Returns how often Spark tries a task: locally by ``local[cores, attempts]``, else four times by default."""
-    if local := _LOCAL_MASTER.fullmatch(spark.conf.get("spark.master", "") or ""):
-        return int(local[1] or 1)
-    return int(spark.conf.get("spark.task.maxFailures", "4") or 4)
-=======
-    """How often Spark tries a task.
+    """Returns how often Spark tries a task.
 
     NOTE: The context's settings count. A program that asks for a session with another master gets the one that is
     there, whose own settings then name that master.
@@ -291,10 +285,9 @@ def max_attempts(spark: SparkSession) -> int:
 
 
 def attempts_of(master: str, max_failures: str) -> int:
-    """How often Spark tries a task: on one machine what ``local[cores, attempts]`` says, else ``maxFailures`` times."""
+    """Returns how often Spark tries a task: locally by ``local[cores, attempts]``, else ``maxFailures`` times."""
     local = _LOCAL_MASTER.fullmatch(master)
     return int(max_failures) if local is None else int(local[1] or 1)
->>>>>>> 347cba6 (WATERMARK FOR: a table says how late its rows may be, and its streams have that watermark)
 
 
 def _loaded(pickled: bytes) -> Any:

@@ -83,7 +83,7 @@ def column_list(statement: str, tokens: Sequence[Token], begin: int) -> ColumnLi
 
 
 def _is_word(statement: str, token: Token, word: str) -> bool:
-    """Whether a token is a word of the grammar, and not a name in quotes."""
+    """Returns whether a token is a word of the grammar, and not a name in quotes."""
     return token.text.upper() == word and statement[token.start] not in "`'\""
 
 

@@ -74,16 +74,19 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "CREATE TABLE lake.s.t (metadata INT COMMENT 'METADATA')",
         ),
         (
-            "CREATE TABLE lake.s.t (a INT, WATERMARK FOR at AS at - INTERVAL '5' SECOND, at TIMESTAMP) USING delta COMMENT 'x'",
+            "CREATE TABLE lake.s.t (a INT, WATERMARK FOR at AS at - INTERVAL '5' SECOND, at TIMESTAMP) "
+            "USING delta COMMENT 'x'",
             "CREATE TABLE lake.s.t (a INT, at TIMESTAMP) USING delta TBLPROPERTIES "
             "('watermark.column' = 'at', 'watermark.delay' = '5 s') COMMENT 'x'",
         ),
         (
             "CREATE TABLE lake.s.t (`at` TIMESTAMP, watermark for `at` as at) PARTITIONED BY (d) WITH ('a' = 'b')",
-            "CREATE TABLE lake.s.t (`at` TIMESTAMP) PARTITIONED BY (d) TBLPROPERTIES ('watermark.column' = 'at', 'a' = 'b')",
+            "CREATE TABLE lake.s.t (`at` TIMESTAMP) PARTITIONED BY (d) "
+            "TBLPROPERTIES ('watermark.column' = 'at', 'a' = 'b')",
         ),
         (
-            "CREATE TABLE lake.s.t (WATERMARK FOR at AS at - interval 1.5 minutes, at TIMESTAMP METADATA FROM 'timestamp')",
+            "CREATE TABLE lake.s.t (WATERMARK FOR at AS at - interval 1.5 minutes, "
+            "at TIMESTAMP METADATA FROM 'timestamp')",
             "CREATE TABLE lake.s.t  TBLPROPERTIES ('watermark.column' = 'at', 'watermark.delay' = '90 s', "
             "'tablestore.columns' = 'at TIMESTAMP METADATA FROM \\'timestamp\\'')",
         ),
@@ -139,7 +142,7 @@ def test_the_bounds_of_changes_are_of_one_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "code", "said"),
+    ("columns", "code", "sentence"),
     [
         ("at TIMESTAMP, WATERMARK FOR at AS ago", "bad-watermark", "WATERMARK FOR at AS ago"),
         ("at TIMESTAMP, WATERMARK FOR at AS at + INTERVAL '5' SECOND", "bad-watermark", "at + INTERVAL '5' SECOND"),
@@ -153,8 +156,8 @@ def test_the_bounds_of_changes_are_of_one_kind() -> None:
         ("cost AS (a * 2), a INT", "computed-column", "view"),
     ],
 )
-def test_what_cannot_be_a_column_is_refused(columns: str, code: str, said: str) -> None:
+def test_what_cannot_be_a_column_is_refused(columns: str, code: str, sentence: str) -> None:
     with pytest.raises((InvalidRequest, Unsupported)) as raised:
         rewritten(f"CREATE TABLE lake.s.t ({columns})", HERE)
     assert raised.value.code == code
-    assert said in raised.value.message
+    assert sentence in raised.value.message
