@@ -31,7 +31,8 @@ settings.register_profile(
 )
 settings.register_profile(Depth.TEST, settings.get_profile(Depth.DEEP), max_examples=8, derandomize=True)
 settings.register_profile(Depth.FAST, settings.get_profile(Depth.TEST), max_examples=3)
-settings.load_profile(DEPTH)
+settings.register_profile("share", settings.get_profile(Depth.DEEP), max_examples=8)  # CI's: as many, but new ones
+settings.load_profile(DEPTH if Share.of_this_run() is None else "share")
 
 # A test that uses a server gets its mark, and all tests with the same server run in one process of `pytest -n`.
 MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "spark"}

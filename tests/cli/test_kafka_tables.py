@@ -166,6 +166,7 @@ def test_a_managed_table_needs_no_state(run: Run, orders: Table) -> None:
     assert "--consumer" in result.stderr
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_killed_ingestion_has_each_change_once(
     run: Run, store: Store, start: Callable[..., Program], kafka_broker: KafkaBroker

@@ -59,6 +59,7 @@ class TestDemo:
         assert sorted(p.name for p in folder.iterdir()) == ["demo-warehouse"]
         assert (folder / "demo-warehouse" / ".gitignore").read_text() == "*\n"
 
+    @pytest.mark.deep
     def test_what_to_try_next_works(self, ran: tuple[Program, Path], depth: Depth) -> None:
         program, folder = ran
         lines = message(program).partition("What to try next")[2].splitlines()

@@ -90,6 +90,7 @@ def test_with_the_embedded_log(store: Store, folder: Path, seed: int, sequence: 
     assert open_in_log(table) == []
 
 
+@pytest.mark.deep
 def test_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed: int, sequence: bool) -> None:
     """A foreign consumer that applies records as they come may differ: Kafka's order is not that of the snapshots."""
     options = {"bucket": "2", "log.system": "kafka", "log.kafka.bootstrap.servers": kafka_broker.bootstrap}

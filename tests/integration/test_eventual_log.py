@@ -139,6 +139,7 @@ def records(table: Table) -> int:
     return sum(event.rows.num_rows for event in batches(table))
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_what_repairs_write_does_not_grow_with_the_dead(table: Table) -> None:
     """Each dead writer repeated the keys that others had left, once for each of their transactions with the key."""
@@ -164,6 +165,7 @@ def test_one_key_of_many_dead_writers_is_repaired_once(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_tail_of_more_records_than_are_held_at_once(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tablestore.recovering.order.MOST_RECORDS", 7)

@@ -37,7 +37,11 @@ MODES: Mapping[str, Mapping[str, str]] = {
 }
 LOGS = [
     *(pytest.param(("embedded", mode), id=f"embedded-{mode}") for mode in ("transactional", "eventual")),
-    *(pytest.param(("kafka", mode), id=f"kafka-{mode}", marks=pytest.mark.kafka) for mode in MODES),
+    *(
+        pytest.param(("kafka", mode), id=f"kafka-{mode}", marks=pytest.mark.kafka)
+        for mode in ("transactional", "eventual")
+    ),
+    pytest.param(("kafka", "plain"), id="kafka-plain", marks=[pytest.mark.kafka, pytest.mark.deep]),
 ]
 
 

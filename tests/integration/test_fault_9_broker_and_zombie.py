@@ -90,6 +90,7 @@ def assert_each_once(table: Table) -> None:
         assert "zombie" not in {row["name"] for row in found}
 
 
+@pytest.mark.deep
 def test_a_zombies_commit_is_refused_before_and_after_the_brokers_death(table: Table, broker: KafkaBroker) -> None:
     """It had flushed; a successor with its transactional id then fences it, and the broker dies and remembers that."""
     put(table, 1)

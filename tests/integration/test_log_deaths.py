@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from filestore.errors import Unavailable
 from tablestore import Store, Table
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.integration.log_deaths import COMMITTED, POINTS, large_batch, rows_after, standing_still, write_tasks
 from tests.servers.kafka import KafkaBroker
 from tests.warehouses import changes, replay, rows
@@ -193,7 +193,7 @@ class Fleet:
 
 @pytest.mark.parametrize(
     ("mode", "killed"),
-    [pytest.param(mode, killed, id=f"{mode}-{killed}") for mode in MODES for killed in ("writer", "broker")],
+    sampled([(mode, killed) for mode in MODES for killed in ("writer", "broker")], 6, test=3, names=2),
 )
 def test_deaths_between_log_and_snapshot(
     store: Store, broker: KafkaBroker, seed: int, mode: str, killed: str, depth: Depth

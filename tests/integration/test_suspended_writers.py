@@ -90,7 +90,7 @@ def check(table: Table, outcome: str | None, mode: str = "transactions") -> None
             consumer.catch_up()
 
 
-@pytest.mark.parametrize("point", sampled(POINTS, fast=11, test=4))
+@pytest.mark.parametrize("point", sampled(POINTS, fast=11, test=11))
 def test_a_writer_is_given_up_and_goes_on(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint, point: str
 ) -> None:
@@ -104,7 +104,7 @@ def test_a_writer_is_given_up_and_goes_on(
     assert len(fences) == 1 if point in GIVEN_UP else len(fences) <= 1
 
 
-@pytest.mark.parametrize("mode", ["transactions", pytest.param("plain", marks=pytest.mark.deep), "eventual"])
+@pytest.mark.parametrize("mode", sampled(["eventual", "transactions", "plain"], fast=3, test=3))
 def test_the_next_writers_come_while_it_stands_still(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint, mode: str, depth: Depth
 ) -> None:

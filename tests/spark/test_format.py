@@ -76,6 +76,7 @@ def test_a_stream_of_inserts_needs_no_kind(lake: SparkStore, orders: Table, fold
     assert streamed(lake, folder) == [{"id": 9, "name": "z"}]
 
 
+@pytest.mark.deep
 def test_a_stream_without_kind_refuses_what_it_cannot_say(lake: SparkStore, orders: Table, folder: Path) -> None:
     streamed(lake, folder)
     orders.write(pa.table({"id": [1], "name": ["z"]}))
@@ -122,8 +123,8 @@ def test_the_token_of_a_file_reaches_a_service_that_asks_for_it(lake: SparkStore
             ({"scan": "from-timestamp", "timestamp": "yesterday"}, "yesterday"),
             ({"maxRowsPerBatch": "many"}, "maxRowsPerBatch"),
         ],
-        3,
-        test=3,
+        5,
+        test=5,
         names=2,
     ),
     ids=lambda value: str(value),
@@ -135,6 +136,7 @@ def test_options_that_are_wrong(
         streamed(lake, folder, **options)
 
 
+@pytest.mark.deep
 def test_a_table_without_a_log_cannot_be_streamed(lake: SparkStore, store: Store, folder: Path) -> None:
     store.create_table("shop.orders", "id BIGINT", primary_key=["id"], options={"log.system": "none"})
     with pytest.raises(StreamingQueryException, match=r"log\.system = none"):

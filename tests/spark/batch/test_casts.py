@@ -80,6 +80,7 @@ def test_what_fits(lake: SparkStore, table: Table, ansi: str) -> None:
         lake.spark.conf.unset("spark.sql.ansi.enabled")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("ansi", sampled(["true", "false"], 2, test=2))
 def test_what_does_not_fit_is_refused_not_changed(lake: SparkStore, table: Table, ansi: str) -> None:
     lake.spark.conf.set("spark.sql.ansi.enabled", ansi)

@@ -17,7 +17,7 @@ from filestore.table import FileStore
 from tablestore import Store
 from tablestore.spark import SparkStore
 from tests.changes import Changes, assert_exact, by_version
-from tests.depth import sampled
+from tests.depth import Depth, sampled
 from tests.folders import memory_folder
 from tests.model.model import tiny_row_groups
 from tests.tables import Clock, assert_healthy, create, define, prepare, read, reopen, seeded, write
@@ -60,6 +60,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("sequence", sampled(["s", None], 2, test=2))
 def test_every_range_of_versions(spark: SparkSession, sequence: str | None) -> None:
@@ -98,10 +99,10 @@ ENGINES = {
 
 
 @pytest.mark.slow
-def test_spark_writes_give_the_changes_of_each_kind_of_engine(lake: SparkStore, store: Store) -> None:
+def test_spark_writes_give_the_changes_of_each_kind_of_engine(lake: SparkStore, store: Store, depth: Depth) -> None:
     """Change files come back from the tasks; an overwrite and a compaction are between them."""
     frame = lake.spark.range(900).selectExpr("id % 300 AS id", "IF(id % 7 = 0, NULL, CAST(id % 5 AS INT)) AS n")
-    for name, options in ENGINES.items():
+    for name, options in depth.sample(ENGINES.items(), 2):
         chosen = {**options, "bucket": "3", "changelog-producer": "lookup"}
         table = store.create_table(f"shop.{name}", "id BIGINT, n INT", primary_key=["id"], options=chosen)
         for part in (frame.where("id < 200"), frame, frame.where("id % 3 = 0")):

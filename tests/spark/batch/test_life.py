@@ -64,6 +64,7 @@ def test_delta_spark_reads_all_that_is_promised(lake: SparkStore, orders: Table)
     assert orders.examine().healthy
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_stream_with_a_consumer_misses_nothing(lake: SparkStore, orders: Table, tmp_path: Path) -> None:
     grow(orders, 3)

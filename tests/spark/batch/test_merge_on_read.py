@@ -54,6 +54,7 @@ def test_spark_reads_what_is_pending_as_our_scan_does(lake: SparkStore, store: S
     assert in_order(row.asDict() for row in lake.read("shop.t").collect()) == wanted == assert_whole(table)
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("engine", sampled(reversed(ENGINES), 3, test=3))
 def test_changes_between_versions_with_pending_runs(lake: SparkStore, store: Store, engine: str) -> None:
     """In tasks, one for each slot that differs; before + changes = after, for versions folded and not."""

@@ -134,6 +134,7 @@ def forget_the_end_of_a_batch(moto: MotoServer, place: Place) -> None:
         s3.delete_object(Bucket=place.bucket, Key=key)
 
 
+@pytest.mark.deep
 def test_commits_that_the_catalog_holds(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, moto: MotoServer, unconditional: Place, depth: Depth
 ) -> None:

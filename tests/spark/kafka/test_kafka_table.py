@@ -110,6 +110,7 @@ def test_written_by_spark_and_read_by_a_foreign_client_and_the_reverse(lake: Spa
     )
 
 
+@pytest.mark.deep
 def test_a_frame_stays_at_its_offsets_and_its_last_rows_win_in_a_managed_table(
     lake: SparkStore, topics: Topics
 ) -> None:
@@ -409,6 +410,7 @@ def test_a_query_ends_with_its_broker_and_goes_on_when_that_is_back(
         assert copied() == Counter(map(str, range(200)))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("semantic", sampled(["exactly-once", "at-least-once"], 2, test=2))
 def test_a_batch_that_comes_again(lake: SparkStore, topics: Topics, folder: Path, semantic: str) -> None:
     source = lake.store.create_table("shop.source", KEYED, options={"log.system": "embedded"})

@@ -27,6 +27,7 @@ def test_a_client_runs_all_statements(server: SqlServer, catalogs: Catalogs, cat
         assert differences(catalog, session.run_all, depth) == []
 
 
+@pytest.mark.deep
 def test_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:
     check_sessions_are_apart(server, catalogs)
 

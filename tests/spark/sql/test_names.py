@@ -66,6 +66,7 @@ def test_the_old_name_is_another_table(sql: Sql, orders: Table) -> None:
     assert sql("SELECT count(*) FROM lake.shop.sales") == [(3,)]
 
 
+@pytest.mark.deep
 def test_a_stream_goes_on_after_its_tables_were_renamed(
     session: SparkSession, sql: Sql, store: Store, orders: Table, tmp_path: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_what_is_not_there_is_replaced_only_by_create_or_replace(sql: Sql, store
     assert folders(store) == ["t"]
 
 
+@pytest.mark.deep
 def test_a_cached_table_is_not_stale_after_it_was_replaced(sql: Sql, orders: Table) -> None:
     sql("CACHE TABLE lake.shop.orders")
     assert sql("SELECT count(*) FROM lake.shop.orders") == [(3,)]

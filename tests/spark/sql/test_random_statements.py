@@ -78,7 +78,7 @@ def statement(chance: random.Random) -> str:
     return f"MERGE INTO {{t}} t USING {source} s ON t.id = s.id AND t.p = s.p {' '.join(actions)}"
 
 
-@pytest.mark.parametrize("name", sampled(TABLES, len(TABLES), test=2))
+@pytest.mark.parametrize("name", sampled(TABLES, len(TABLES), test=len(TABLES)))
 def test_statements_do_what_they_do_to_a_delta_table(
     sql: Sql, store: Store, folder: Path, name: str, depth: Depth
 ) -> None:

@@ -82,6 +82,7 @@ def test_sql_reads_streams_and_joins_them(session: SparkSession, sql: Sql, folde
     assert sql("SELECT * FROM lake.shop.named") == [(1, "Ann")]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_an_aggregation_replaces_groups_or_the_whole(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("CREATE TABLE lake.shop.counts (v STRING, n BIGINT, PRIMARY KEY (v))")

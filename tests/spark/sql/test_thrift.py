@@ -64,6 +64,7 @@ def test_sessions_are_apart(server: SqlServer, catalogs: Catalogs) -> None:
     check_sessions_are_apart(server, catalogs)
 
 
+@pytest.mark.deep
 def test_the_death_of_the_python_process_within_a_write(server: SqlServer, catalogs: Catalogs) -> None:
     with remote_session(server, catalogs.folder) as session, remote_session(server, catalogs.folder) as other:
         assert session.run("CREATE DATABASE lake.dying") == []

@@ -105,6 +105,7 @@ def test_what_cannot_be_a_watermark_makes_no_table(store: Store, sql: Sql, colum
     assert store.list_tables("shop") == []
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("hours")
 def test_a_topic_has_a_watermark_by_the_time_of_its_messages(
     store: Store, kafka_broker: KafkaBroker, session: SparkSession, sql: Sql, folder: Path

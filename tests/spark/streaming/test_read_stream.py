@@ -158,6 +158,7 @@ def test_a_query_that_dies_in_its_first_batch_repeats_that_batch(orders: Table, 
     assert {row["name"] for row in batches[0]} == {"a"}, "the snapshot as it was planned"
 
 
+@pytest.mark.deep
 def test_a_query_that_dies_in_the_middle_of_the_snapshot_goes_on_there(
     lake: SparkStore, orders: Table, folder: Path
 ) -> None:
@@ -199,6 +200,7 @@ def test_latest_and_from_a_timestamp(lake: SparkStore, orders: Table, folder: Pa
 # ------------------------------------------------------------------------------------------ what batches hold
 
 
+@pytest.mark.deep
 def test_a_batch_has_at_most_so_many_rows(lake: SparkStore, orders: Table, folder: Path) -> None:
     sink = Sink(lake.read_stream("shop.orders", scan="latest", max_rows_per_batch=25), folder / "checkpoint")
     sink.run()
