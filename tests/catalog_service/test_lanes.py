@@ -18,6 +18,7 @@ from catalog_service.server.lanes import Lane
 from catalog_service.server.refusals import Busy
 from catalog_service.use_cases.service import CatalogService
 from tests.catalog_service.test_server import process
+from tests.depth import sampled
 from tests.waiting import until
 
 KAFKA = {"log.system": "kafka", "log.kafka.bootstrap.servers": "127.0.0.1:1"}
@@ -143,7 +144,7 @@ def hanging_broker() -> Iterator[tuple[str, threading.Event]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", sampled([signal.SIGINT, signal.SIGTERM], 2, test=2))
 def test_a_service_stops_cleanly_while_a_request_hangs(warehouse: str, stop: signal.Signals) -> None:
     with (
         hanging_broker() as (broker, reached),

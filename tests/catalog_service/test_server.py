@@ -16,6 +16,7 @@ from catalog_service.client import CreateTable, connect
 from catalog_service.server import Settings, run, serving
 from filestore.errors import InvalidRequest, Unavailable
 from tests.catalog_service.faults import check
+from tests.depth import sampled
 
 RUN = "import sys; from catalog_service.server import Settings, run; run(sys.argv[1], Settings(port=0))"
 
@@ -37,7 +38,7 @@ def process(warehouse: str, **more: Any) -> Iterator[tuple[subprocess.Popen[str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stop", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("stop", sampled([signal.SIGTERM, signal.SIGINT], 2, test=2))
 def test_it_prints_its_url_serves_and_stops(warehouse: str, stop: signal.Signals) -> None:
     with process(warehouse) as (running, url):
         with connect(url) as catalog:

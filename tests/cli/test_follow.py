@@ -63,6 +63,7 @@ def test_ctrl_c_ends_it_while_nothing_comes(start: Start, orders: Table) -> None
     assert program.out.lines == []
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_reader_that_goes_away_ends_it_without_a_word(store: Store, orders: Table) -> None:
     put(orders, *range(8000))

@@ -130,6 +130,7 @@ def test_a_zombie_that_has_not_flushed_writes_no_snapshot(table: Table) -> None:
     assert_each_once(table)
 
 
+@pytest.mark.deep
 def test_a_transaction_outlives_a_broker_that_is_killed_between_log_and_snapshot(
     table: Table, broker: KafkaBroker
 ) -> None:

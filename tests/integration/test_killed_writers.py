@@ -161,6 +161,7 @@ def kafka_table(store: Store, broker: KafkaBroker) -> Table:
     return store.create_table("shop.orders", SCHEMA, primary_key=["id"], options=options)
 
 
+@pytest.mark.deep
 def test_deaths_of_a_writer_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed: int) -> None:
     """Other consumers of the topic see what was committed, all of it, and nothing else, though writers died."""
     table = kafka_table(store, kafka_broker)

@@ -55,6 +55,7 @@ def ids(table: KafkaTable) -> list[int]:
     return sorted(table.scan().to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.deep
 def test_readers_and_writers_outlive_their_broker(store: Store, broker: KafkaBroker) -> None:
     impatient = {"properties_socket_timeout_ms": "2000", "properties_delivery_timeout_ms": "3000"}
     plain = table(store, broker, "plain", **{"scan.topic-partition-discovery.interval": "500 ms"}, **impatient)

@@ -16,6 +16,7 @@ from log.kafka.transactions import Marker, ProducerState
 from log.table.on_kafka.store import KafkaLog
 from log.table.store import LogConfig
 from tests.conformance.log_store import changes, prepared, transaction_id
+from tests.depth import sampled
 from tests.late_records import CARELESS, write_late
 from tests.log.table.foreign import foreign_ids, kafka_config
 from tests.servers.kafka import KafkaBroker
@@ -50,7 +51,7 @@ def hanging(log: KafkaLog, config: LogConfig, *, commit: bool) -> LogTransaction
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("commit", sampled([True, False], 2, test=2))
 def test_what_hangs_ends_as_its_coordinator_says(log: KafkaLog, config: LogConfig, commit: bool) -> None:
     transaction = hanging(log, config, commit=commit)
     assert log.end([transaction], commit=commit).ended == (transaction.id,)  # which helps nobody

@@ -59,6 +59,7 @@ class TestBrokerCrash:
                 assert ids_of(log.read([transaction], bucket=bucket)) == list(range(1000))
             until(lambda: len(foreign_ids(config)) == 2000, "foreign readers see it")
 
+    @pytest.mark.deep
     def test_a_broker_that_dies_while_a_transaction_is_written_costs_nothing(
         self, mortal_broker: KafkaBroker, config: LogConfig
     ) -> None:
@@ -76,6 +77,7 @@ class TestBrokerCrash:
             assert log.end([transaction], commit=True) == EndReport(ended=(transaction.id,))
 
 
+@pytest.mark.deep
 def test_an_admin_client_from_before_an_election_finds_the_new_leader(mortal_broker: KafkaBroker) -> None:
     """The client keeps the epoch of the leader that it knows, so brokers refused it for as long as it lived."""
     config = kafka_config(mortal_broker)

@@ -20,6 +20,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from filestore.errors import InvalidRequest, Unavailable
 from tablestore import Store
+from tests.depth import sampled
 from tests.servers.kafka import KafkaBroker
 from tests.waiting import until
 
@@ -96,7 +97,7 @@ def allow(broker: GuardedBroker) -> Callable[..., None]:
     return give
 
 
-@pytest.mark.parametrize("transactions", ["true", "false"])
+@pytest.mark.parametrize("transactions", sampled(["true", "false"], 2, test=2))
 def test_the_rights_of_the_page_are_enough_for_each_operation(
     broker: GuardedBroker, allow: Callable[..., None], store: Store, transactions: str
 ) -> None:

@@ -149,7 +149,7 @@ def check(table: Table) -> None:
             assert replay(changes(table, "full", version=version), KEY) == newest
 
 
-@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 4, test=2), ids=list(SHAPES))
+@pytest.mark.parametrize("shape", sampled(SHAPES.values(), 4, test=4), ids=list(SHAPES))
 @FEW
 @given(history=st.lists(STEP, min_size=1, max_size=6))
 def test_any_history_in_any_mode_from_any_start(shape: Shape, history: list[Any]) -> None:
