@@ -6,6 +6,8 @@ Spark calls Java, which is in ``tablestore/spark/jvm``; that asks this package, 
     process     a Python process for JVMs without a Python driver
     places      the table stores that sessions name
     statements  what each request does
+    databases   requests about databases
+    listing     the tables and views of a database, for programs
     columns     schemas and changes of columns, as Spark describes them
     procedures  ``CALL catalog.sys.<name>(…)``
     jar         the Java classes, compiled

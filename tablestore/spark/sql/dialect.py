@@ -8,6 +8,7 @@
     INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
     DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
+    SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
 A statement about a table of another catalog stays as it is.
@@ -72,6 +73,8 @@ def rewritten(statement: str, names: Names) -> str:
         statement = _insert(statement, tokens, names)
     elif words[:1] in (["DESCRIBE"], ["DESC"]) and words[1:2] in (["DETAIL"], ["HISTORY"]):
         statement = _describe(statement, tokens, names, words[1].lower())
+    elif words[:1] == ["SHOW"]:
+        statement = _show(statement, tokens, names)
     return _system_tables(statement)
 
 
@@ -128,7 +131,7 @@ def _changes(arguments: Sequence[Token], names: Names) -> str | None:
         )
     is_version = kinds == {TokenType.NUMBER}
     bounds = [f"VERSION {t.text}" if is_version else f"TIMESTAMP {_literal(t.text)}" for t in given[1:]]
-    quoted = ".".join(f"`{part.replace('`', '``')}`" for part in (table.catalog, *table.name.split(".")))
+    quoted = ".".join(map(_quoted, (table.catalog, *table.name.split("."))))
     return f"{quoted} CHANGES FROM {' TO '.join(bounds)}"
 
 
@@ -257,6 +260,28 @@ def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) 
     return f"CALL {table.call(f'describe_{what}')})"
 
 
+def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:
+    rest = (
+        sqlglot.tokenize(tokens[1].text, dialect="spark") if len(tokens) == 2 else []
+    )  # sqlglot reads SHOW as a whole
+    if [token.text.upper() for token in rest[:2]] != ["TABLE", "EXTENDED"]:
+        return statement
+    end = 2
+    catalog, database = names.catalog, names.database
+    if rest[2:] and rest[2].text.upper() in ("IN", "FROM"):
+        parts, end = _parts(rest, 3)
+        if len(parts) > 2 or (len(parts) == 1 and parts[0] in names.catalogs):
+            return statement
+        catalog, database = parts if len(parts) == 2 else (names.catalog, parts[0])
+    end += rest[end:] != [] and rest[end].text.upper() == "LIKE"
+    if catalog not in names.catalogs or not database or len(rest) != end + 1:
+        return statement
+    if rest[end].token_type is not TokenType.STRING:
+        return statement
+    arguments = f"database => {_literal(database)}, pattern => {_literal(rest[end].text)}"
+    return f"CALL {_quoted(catalog)}.sys.show_tables({arguments})"
+
+
 @dataclass(frozen=True, slots=True)
 class _Table:
     """A table of ours that a statement names.
@@ -273,11 +298,15 @@ class _Table:
 
     def call(self, procedure: str) -> str:
         """The beginning of a call with this table as argument."""
-        return f"`{self.catalog.replace('`', '``')}`.sys.{procedure}(table => {_literal(self.name)}"
+        return f"{_quoted(self.catalog)}.sys.{procedure}(table => {_literal(self.name)}"
 
 
-def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:
-    """Reads a name; returns None if it is none, or not one of ours."""
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def _parts(tokens: Sequence[Token], begin: int) -> tuple[list[str], int]:
+    """Reads a name; returns its parts and the number of the token behind it."""
     parts: list[str] = []
     end = begin
     while end < len(tokens):
@@ -286,6 +315,12 @@ def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:
         if end + 1 >= len(tokens) or tokens[end].token_type is not TokenType.DOT:
             break
         end += 1
+    return parts, end
+
+
+def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:
+    """Reads a name; returns None if it is none, or not one of ours."""
+    parts, end = _parts(tokens, begin)
     if len(parts) == 3 and parts[0] in names.catalogs:
         return _Table(parts[0], f"{parts[1]}.{parts[2]}", end)
     if names.catalog not in names.catalogs:

@@ -12,6 +12,7 @@ from filestore.model.snapshot import Snapshot
 from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
 from tablestore.spark.sql.detail import described
+from tablestore.spark.sql.listing import listed
 from tablestore.spark.store import SparkStore
 
 __all__ = ["PROCEDURES", "Parameter", "Procedure", "run_procedure"]
@@ -80,6 +81,10 @@ def run_procedure(store: SparkStore, procedure: Procedure, arguments: Arguments)
 
 def _committed(snapshot: Snapshot | None) -> list[Row]:
     return [] if snapshot is None else [(snapshot.version, str(snapshot.operation))]
+
+
+def _tables(store: SparkStore, given: Arguments) -> Iterable[Row]:
+    return listed(store.store, given["catalog"], given["database"], given["pattern"])
 
 
 def _compact(store: SparkStore, given: Arguments) -> list[Row]:
@@ -309,6 +314,13 @@ PROCEDURES: Mapping[str, Procedure] = {
             (_TABLE, Parameter("limit", "how many", "BIGINT", "1000")),
             "version BIGINT, timestamp TIMESTAMP, operation STRING, commit_id STRING",
             _history,
+        ),
+        Procedure(
+            "show_tables",
+            "Lists the tables and views of a database, each with a text about it. SHOW TABLE EXTENDED calls it.",
+            (Parameter("database", "their database"), Parameter("pattern", "names, as LIKE takes them", default="'*'")),
+            "namespace STRING, tableName STRING, isTemporary BOOLEAN, information STRING",
+            _tables,
         ),
     )
 }

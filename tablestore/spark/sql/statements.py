@@ -17,11 +17,22 @@ from tablestore.kafka_table import KafkaTable
 from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.changes import described_changes
 from tablestore.spark.sql.columns import changes_from_spark, schema_from_spark, schema_to_spark
+from tablestore.spark.sql.databases import (
+    create_database,
+    default_is_empty,
+    drop_database,
+    ensure_default,
+    list_databases,
+    list_tables,
+    list_views,
+    load_database,
+)
 from tablestore.spark.sql.dialect import COLUMNS
+from tablestore.spark.sql.listing import DELTA
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
-from tablestore.spark.sql.requests import Request, checked_table, managed_table, name_of
+from tablestore.spark.sql.requests import OF_SPARK, Request, checked_table, managed_table, name_of
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
-from tablestore.spark.sql.views import create_view, drop_view, list_views, load_view, rename_view
+from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
 from tablestore.spark.store import SparkStore
 from tablestore.store import Store, table_defaults
 from tablestore.system.names import split_name
@@ -29,43 +40,10 @@ from tablestore.table import Table
 
 __all__ = ["ANSWERS", "call"]
 
-_OF_SPARK = {"provider", "owner", "external", "is_managed_location", "table_type"}
-"""Properties that Spark adds to those of the statement."""
 _KEY = "primary-key"
 """A property with the columns of the key, as in Paimon: ``CREATE TABLE … AS SELECT`` has no PRIMARY KEY in Spark."""
 _OPTION = "option."
 """Spark gives each option of ``OPTIONS (…)`` twice: with this prefix, and without."""
-
-
-def _list_databases(store: Store, request: Request) -> list[str]:
-    return store.list_databases()
-
-
-def _load_database(store: Store, request: Request) -> dict[str, str]:
-    store.list_tables(request["database"])  # raises if there is none
-    return {}
-
-
-def _create_database(store: Store, request: Request) -> None:
-    kept = {name: value for name, value in request["properties"].items() if name not in _OF_SPARK}
-    if kept:
-        raise Unsupported(
-            f"a database of Tablestore has a name and nothing else: leave {', '.join(sorted(kept))} out",
-            code="database-property",
-        )
-    store.create_database(request["database"])
-
-
-def _drop_database(store: Store, request: Request) -> bool:
-    try:
-        store.drop_database(request["database"], cascade=request["cascade"])
-    except NotFound:
-        return False
-    return True
-
-
-def _list_tables(store: Store, request: Request) -> list[str]:
-    return store.list_tables(request["database"])
 
 
 def _load_table(store: Store, request: Request) -> dict[str, Any]:
@@ -119,7 +97,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "replans": definition.options["commit.max-retries"],
         # else a row with a lower sequence would be dropped as late, where the statement says that it replaces
         "replaces_rows": definition.sequence_field is None,
-        "properties": {"provider": "tablestore", **definition.options.as_dict(), **comment},
+        "properties": {"provider": DELTA, **definition.options.as_dict(), **comment},
         **described_watermark(definition.watermark),
     }
 
@@ -165,10 +143,12 @@ def _described_system(table: Table, system: str, version: int | None) -> dict[st
 
 
 def _create_table(store: Store, request: Request) -> dict[str, Any]:
+    ensure_default(store, request)
     return _described_any(store.create_table(name_of(request), **_definition(request)))
 
 
 def _stage_table(store: Store, request: Request) -> dict[str, Any]:
+    ensure_default(store, request)
     staged = store.stage_table(name_of(request), **_definition(request))
     return _described_any(staged) | {"staged": staged.identifier.partition(".")[2]}
 
@@ -198,7 +178,7 @@ def _definition(request: Request) -> dict[str, Any]:
     comment = properties.pop("comment", None)
     key = _primary_key(request["primary_key"], properties.pop(_KEY, None))
     written = properties.pop(COLUMNS, None)  # what Spark's grammar lacks, such as METADATA
-    given = {n: v for n, v in properties.items() if n not in _OF_SPARK and not n.startswith(_OPTION)}
+    given = {n: v for n, v in properties.items() if n not in OF_SPARK and not n.startswith(_OPTION)}
     options = given if CONNECTOR in given else table_defaults(request["defaults"]) | given
     return {
         "schema": schema_from_spark(request["schema"]) if written is None else written,
@@ -289,13 +269,13 @@ def _plain_files(store: Store, request: Request) -> list[dict[str, Any]]:
 
 
 ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
-    "list_databases": _list_databases,
-    "load_database": _load_database,
-    "create_database": _create_database,
-    "drop_database": _drop_database,
-    "list_tables": _list_tables,
-    "load_relation": _load_relation,
-    "load_table": _load_table,
+    "list_databases": list_databases,
+    "load_database": load_database,
+    "create_database": create_database,
+    "drop_database": drop_database,
+    "list_tables": list_tables,
+    "load_relation": default_is_empty(_load_relation),
+    "load_table": default_is_empty(_load_table),
     "create_table": _create_table,
     "alter_table": _alter_table,
     "drop_table": _drop_table,
@@ -303,7 +283,7 @@ ANSWERS: Mapping[str, Callable[[Store, Request], Any]] = {
     "publish_table": _publish_table,
     "rename_table": _rename_table,
     "list_views": list_views,
-    "load_view": load_view,
+    "load_view": default_is_empty(load_view, "view-not-found"),
     "create_view": create_view,
     "drop_view": drop_view,
     "rename_view": rename_view,

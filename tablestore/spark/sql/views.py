@@ -6,17 +6,13 @@ from typing import Any
 
 from catalog_service.wire.views import ViewInfo
 from filestore.errors import NotFound
+from tablestore.spark.sql.databases import ensure_default
 from tablestore.spark.sql.requests import Request, name_of
 from tablestore.store import Store
 
-__all__ = ["create_view", "described_view", "drop_view", "list_views", "load_view", "rename_view"]
+__all__ = ["create_view", "described_view", "drop_view", "load_view", "rename_view"]
 
 _OF_SPARK = {"table_type", "owner", "provider"}
-
-
-def list_views(store: Store, request: Request) -> list[str]:
-    """Returns the names of a database's views."""
-    return store.list_views(request["database"])
 
 
 def load_view(store: Store, request: Request) -> dict[str, Any]:
@@ -31,6 +27,7 @@ def described_view(view: ViewInfo) -> dict[str, Any]:
 
 def create_view(store: Store, request: Request) -> dict[str, Any]:
     """Creates a view, or replaces one."""
+    ensure_default(store, request)
     view = store.create_view(
         name_of(request),
         request["query"],

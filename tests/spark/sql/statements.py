@@ -124,7 +124,7 @@ TABLES = [
         "name STRING… COMMENT 'on its label',",
         "price DECIMAL(10,2),",
         "CONSTRAINT alike_pk PRIMARY KEY (id) NOT ENFORCED NORELY)",
-        "USING tablestore",
+        "USING delta",
         "COMMENT 'what is sold'",
         "TBLPROPERTIES (",
         "'bucket' = '1')",

@@ -46,6 +46,20 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("DESCRIBE HISTORY lake.shop.t", "CALL `lake`.sys.describe_history(table => 'shop.t')"),
         ("DESCRIBE HISTORY delta.`/tmp/x`", "DESCRIBE HISTORY delta.`/tmp/x`"),
         ("DESCRIBE EXTENDED lake.shop.t", "DESCRIBE EXTENDED lake.shop.t"),
+        ("/* a */ DESCRIBE DETAIL lake.shop.t", "CALL `lake`.sys.describe_detail(table => 'shop.t')"),
+        (
+            "/* a */ show table extended in `my lake`.shop like 'a*|b';",
+            "CALL `my lake`.sys.show_tables(database => 'shop', pattern => 'a*|b')",
+        ),
+        ("SHOW TABLE EXTENDED FROM shop LIKE '*'", "SHOW TABLE EXTENDED FROM shop LIKE '*'"),
+        ("SHOW TABLE EXTENDED FROM lake LIKE '*'", "SHOW TABLE EXTENDED FROM lake LIKE '*'"),
+        ("SHOW TABLE EXTENDED IN lake.a.b LIKE '*'", "SHOW TABLE EXTENDED IN lake.a.b LIKE '*'"),
+        ("SHOW TABLE EXTENDED", "SHOW TABLE EXTENDED"),
+        (
+            "SHOW TABLE EXTENDED IN lake.shop LIKE 't' PARTITION (a = 1)",
+            "SHOW TABLE EXTENDED IN lake.shop LIKE 't' PARTITION (a = 1)",
+        ),
+        ("SHOW TABLES IN lake.shop LIKE 't'", "SHOW TABLES IN lake.shop LIKE 't'"),
         (
             "CREATE TABLE lake.shop.t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ('bucket' = '4')",
             "CREATE TABLE lake.shop.t (a INT, PRIMARY KEY (a) NOT ENFORCED) TBLPROPERTIES ('bucket' = '4')",
@@ -117,6 +131,9 @@ def test_in_a_database_of_ours() -> None:
     assert rewritten("ALTER TABLE t COMPACT", HERE) == "CALL `lake`.sys.compact(table => 'shop.t', full => true)"
     assert rewritten("ALTER TABLE more.t COMPACT", HERE) == "CALL `lake`.sys.compact(table => 'more.t', full => true)"
     assert rewritten("DESCRIBE DETAIL t", HERE) == "CALL `lake`.sys.describe_detail(table => 'shop.t')"
+    shown = "CALL `lake`.sys.show_tables(database => 'shop', pattern => '*')"
+    for statement in ("LIKE '*'", "'*'", "IN shop LIKE '*'", "FROM lake.shop '*'"):
+        assert rewritten(f"SHOW TABLE EXTENDED {statement}", HERE) == shown
 
 
 @pytest.mark.parametrize(

@@ -237,3 +237,58 @@ def test_settings_of_a_catalog(session: SparkSession) -> None:
     session.conf.set("spark.sql.catalog.wrong.url", "/tmp")
     with pytest.raises(AnalysisException, match=r"there is no setting spark.sql.catalog.wrong.url"):
         session.sql("SHOW DATABASES IN wrong")
+
+
+# ------------------------------------------------------------------------------------------ programs of others
+
+
+def test_the_database_default_is_always_there(sql: Sql, store: Store) -> None:
+    """Clients of JDBC and Thrift begin each session with ``USE default``."""
+    sql("USE lake")
+    sql("USE default")
+    assert sql("SELECT current_catalog(), current_database()") == [("lake", "default")]
+    assert sql("SHOW TABLES") == sql("SHOW VIEWS") == []
+    assert store.list_databases() == ["shop"]  # nothing is stored for it
+    with pytest.raises(AnalysisException, match="cannot be found"):
+        sql("SELECT * FROM t")
+    sql("DROP DATABASE default")
+    sql("CREATE TABLE t AS SELECT 1 AS a")
+    sql("CREATE TABLE IF NOT EXISTS lake.default.u (a INT)")
+    sql("CREATE VIEW v AS SELECT a + 1 AS b FROM t")
+    assert sql("SELECT b FROM lake.default.v") == [(2,)]
+    assert store.list_databases() == ["default", "shop"]
+    sql("DROP DATABASE default CASCADE")
+    assert store.list_databases() == ["shop"]
+    assert sql("SHOW TABLES IN default") == []
+
+
+def test_a_view_may_be_the_first_in_the_database_default(sql: Sql, store: Store) -> None:
+    sql("CREATE VIEW lake.default.v AS SELECT 1 AS a")
+    assert store.list_views("default") == ["v"]
+
+
+def test_programs_see_tables_and_views_with_their_format(sql: Sql, store: Store) -> None:
+    """dbt learns what there is from this statement; it allows merges by the word delta."""
+    sql("CREATE TABLE lake.shop.t COMMENT 'one' TBLPROPERTIES ('primary-key' = 'a', 'bucket' = '1') AS SELECT 1 AS a")
+    sql("CREATE TABLE lake.shop.days (day DATE, n ARRAY<INT>) USING delta PARTITIONED BY (day)")
+    sql("CREATE VIEW lake.shop.v COMMENT 'two' AS SELECT a, 'x' AS b FROM lake.shop.t")
+    shown = sql("/* a program */ SHOW TABLE EXTENDED IN lake.shop LIKE '*'")
+    assert [row[:3] for row in shown] == [("shop", name, False) for name in ("days", "t", "v")]
+    assert shown[0][3] == (
+        "Catalog: lake\nNamespace: shop\nTable: days\nType: MANAGED\nProvider: delta\nTable Properties: []\n"
+        "Partition Provider: Catalog\nPartition Columns: [`day`]\nSchema: root\n |-- day: date (nullable = true)\n"
+        " |-- n: array (nullable = true)\n |    |-- element: integer (containsNull = true)\n\n"
+    )
+    assert "Type: MANAGED\nComment: one\nProvider: delta\nTable Properties: [bucket=1]\nSchema" in shown[1][3]
+    assert "Type: VIEW\nComment: two\n" in shown[2][3]
+    assert shown[2][3].endswith(
+        "Schema: root\n |-- a: integer (nullable = false)\n |-- b: string (nullable = false)\n\n"
+    )
+    assert [row[1] for row in sql("SHOW TABLE EXTENDED IN lake.shop LIKE 'D*|V'")] == ["days", "v"]
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        sql("SHOW TABLE EXTENDED IN lake.none LIKE '*'")
+    assert ("Provider", "delta", "") in sql("DESCRIBE EXTENDED lake.shop.t")
+    [(statement,)] = sql("SHOW CREATE TABLE lake.shop.t")
+    sql("DROP TABLE lake.shop.t")
+    sql(statement)
+    assert ("Provider", "delta", "") in sql("DESCRIBE EXTENDED lake.shop.t")

@@ -23,7 +23,9 @@ final class StatementParser implements ParserInterface {
   private static final Pattern MAYBE =
       Pattern.compile(
           "\\$|\\bWITH\\s*\\(|\\b(COMPACT|METADATA|TABLE_CHANGES|WATERMARK)\\b"
-              + "|^\\s*CREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b|^\\s*DESC(RIBE)?\\s+(DETAIL|HISTORY)\\b",
+              // a comment may be before them: dbt writes one before each of its statements
+              + "|\\bCREATE\\s+(OR\\s+REPLACE\\s+)?TABLE\\b"
+              + "|\\bDESC(RIBE)?\\s+(DETAIL|HISTORY)\\b|\\bSHOW\\s+TABLE\\s+EXTENDED\\b",
           Pattern.CASE_INSENSITIVE);
 
   private static final String SETTING = "spark.sql.catalog.";
