@@ -20,7 +20,7 @@ INSTALL := $(PIP) install --progress-bar off --no-deps --no-build-isolation
 # The Java side of SQL. Where there is no javac it is not made, which a sentence says each time.
 SQL_JAR := tablestore/spark/jvm/tablestore-spark-4.2.jar
 
-.PHONY: help env jars versitygw demo test test-fast test-deep soak coverage mutants check format bench lock clean needs
+.PHONY: help env jars versitygw dbt demo test test-fast test-deep soak coverage mutants check format bench lock clean needs
 
 help:  ## Print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,9 @@ jars: env  ## Fetch Spark's and Kafka's jars (once, about 1 minute)
 versitygw: env  ## Build an S3 server for the tests (once, with Go, about 3 minutes)
 	@$(BIN)/python -m tests.servers.s3
 
+dbt: env  ## Install dbt for the test that runs a project of it (once, about 3 minutes)
+	@$(BIN)/python -m tests.servers.dbt
+
 demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafka and a Spark cluster, all on this machine
 	@$(BIN)/python -m tablestore.jars delta $(if $(filter --s3,$(ARGS)),s3a kafka)
 	@$(if $(filter --s3,$(ARGS)),deploy/local.sh deploy/demo.sh --ship-packages,$(BIN)/tablestore demo) $(filter-out --s3,$(ARGS))
@@ -40,8 +43,9 @@ demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafk
 CORES := $(shell getconf _NPROCESSORS_ONLN)
 # Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
 WORKERS ?= $(shell expr $(CORES) + 3)
-# It takes three minutes, so only whole deep runs build it. Where it is not built its tests are skipped, and say so.
+# Each takes three minutes, so only whole deep runs make them. Where they are not made their tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
+DBT := $(BIN)/python -m tests.servers.dbt || true
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadgroup
 
 test: env jars  ## Run all tests, the same cases each time; ARGS="-k name" for some
@@ -55,6 +59,7 @@ test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
 	@$(if $(SHARE),,$(VERSITYGW))
+	@$(if $(SHARE),,$(DBT))
 	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: a whole deployment with S3 and a Spark cluster
@@ -89,7 +94,7 @@ bench: env jars  ## Run the benchmarks; ARGS go to the first
 	@$(BIN)/python -m tests.bench.s3
 	@$(BIN)/python -m tests.bench.sql
 
-lock:  ## Write requirements.lock and the images' locks anew from pyproject.toml; ARGS=--upgrade for newer versions
+lock:  ## Write requirements.lock, the images' locks and dbt's anew from pyproject.toml; ARGS=--upgrade for newer versions
 	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
 	$(PYTHON) -m venv "$$folder"; \
 	"$$folder/bin/python" -m pip --quiet --disable-pip-version-check install $(UV); \
@@ -100,8 +105,9 @@ lock:  ## Write requirements.lock and the images' locks anew from pyproject.toml
 	compile pyproject.toml -c requirements.lock --extra s3 --extra postgres -o deploy/service.lock; \
 	compile pyproject.toml -c requirements.lock --extra s3 --extra postgres --extra spark --extra demo -o deploy/spark.lock; \
 	echo setuptools > "$$folder/build.in"; \
-	compile "$$folder/build.in" -c requirements.lock --no-annotate -o deploy/build.lock
-	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock deploy/*.lock; then \
+	compile "$$folder/build.in" -c requirements.lock --no-annotate -o deploy/build.lock; \
+	compile --group dbt $(ARGS) -o tests/servers/dbt.lock
+	@if grep -nE '://|--(extra-)?index-url|--find-links' requirements.lock deploy/*.lock tests/servers/*.lock; then \
 	    echo "A lock must name no server and no folder." >&2; exit 1; fi
 
 clean:  ## Remove .venv, build folders and tools' caches (not the jars)

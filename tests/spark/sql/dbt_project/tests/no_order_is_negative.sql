@@ -1,0 +1,1 @@
+select order_id, amount from {{ ref('stg_orders') }} where amount < 0
