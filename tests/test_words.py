@@ -27,6 +27,7 @@ TEXTS = (
     "deploy",
     "tests",
     "docs",
+    "examples",
     "README.md",
     "CONTRIBUTING.md",
     "Makefile",
