@@ -22,7 +22,7 @@ from tablestore.store import Store
 __all__ = ["DELTA", "listed"]
 
 DELTA = "delta"
-"""The provider of our tables: the format of their files, by which programs know that they have MERGE (decision 106)."""
+"""The provider of our tables: the format of their files, by which programs know that they have MERGE (decision 107)."""
 
 Row = tuple[str, str, bool, str]
 
