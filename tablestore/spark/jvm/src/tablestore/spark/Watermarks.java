@@ -12,7 +12,7 @@ import org.apache.spark.unsafe.types.CalendarInterval;
 /**
  * Gives each stream of a table the watermark that the table has.
  *
- * <p>A query with a watermark of its own has that one: Spark refuses a second one.
+ * <p>A query with a watermark of its own has that one alone: of two Spark would take the slower one.
  */
 final class Watermarks extends Rule<LogicalPlan> {
   private static final TreeNodeTag<Boolean> OF_TABLE = new TreeNodeTag<>("tablestore.watermark");
