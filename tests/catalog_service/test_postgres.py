@@ -165,7 +165,7 @@ def test_locks_end_with_their_session_and_come_back(server: PostgresServer, data
 # ---------------------------------------------------------------------------------------------- races
 
 
-@pytest.mark.parametrize("if_not_exists", [False, True])
+@pytest.mark.parametrize("if_not_exists", sampled([False, True], 2, test=2))
 def test_of_eight_clients_of_two_services_one_creates_and_one_drops(
     database: str, warehouse: str, if_not_exists: bool, depth: Depth
 ) -> None:
@@ -252,7 +252,7 @@ class Load:
         server.start()
 
 
-@pytest.mark.parametrize(("over", "how"), sampled(product(["http", "embedded"], RESTARTS), 4, test=2, names=2))
+@pytest.mark.parametrize(("over", "how"), sampled(product(["http", "embedded"], RESTARTS), 4, test=4, names=2))
 def test_a_restart_of_the_server_under_load(
     server: PostgresServer, database: str, warehouse: str, how: signal.Signals, over: str, depth: Depth
 ) -> None:

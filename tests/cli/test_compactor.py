@@ -20,6 +20,7 @@ from tablestore import Store, Table
 from tablestore.cli.report import report_to
 from tests.cli.conftest import Run
 from tests.cli.programs import Program
+from tests.depth import sampled
 from tests.waiting import until
 
 Start = Callable[..., Program]
@@ -76,7 +77,7 @@ def test_bad_arguments_are_one_line(run: Run, orders: Table, arguments: tuple[st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("kind", sampled([signal.SIGTERM, signal.SIGINT], 2, test=2))
 def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signal.Signals) -> None:
     program = start("compactor", "--every", "0.2", "--metrics-port", "0")
     program.err.until_any("maintaining tables")

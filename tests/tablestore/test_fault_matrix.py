@@ -408,7 +408,7 @@ def test_an_operation_that_fails_anywhere(name: str, log: str, fault: str, depth
     with made(OPERATIONS[name], log) as template, memory_folder() as folder:
         matrix = Matrix(OPERATIONS[name], template, folder, FAULTS[fault])
         calls = range(1, matrix.calls() + 1)
-        chosen = depth.sample(calls, 4 if depth is Depth.FAST else 6, deep=6 if FAULTS[fault].keeps else 2)
+        chosen = depth.sample(calls, 3 if depth is Depth.FAST else 4, deep=6 if FAULTS[fault].keeps else 2)
         for place, number in enumerate(chosen):
             matrix.fail_at(number, by_all=depth is not Depth.DEEP or place % 4 == 0)
 

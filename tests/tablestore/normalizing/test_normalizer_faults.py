@@ -11,7 +11,7 @@ from filestore.errors import NotFound, Unavailable
 from filestore.storage.local import LocalStorage
 from tablestore import Normalizer, NormalizerSpec
 from tablestore.topics.changes import followed_changes
-from tests.depth import Depth
+from tests.depth import Depth, sampled
 from tests.faults import FailAt, FaultyStorage, Killed
 from tests.tables import assert_healthy, seeded
 from tests.tablestore.normalizing.upserts import (
@@ -52,7 +52,7 @@ def faulty(folder: Path, storage: FaultyStorage) -> NormalizerSpec:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("error", "after_it"), FAULTS, ids=NAMES)
+@pytest.mark.parametrize(("error", "after_it"), sampled(FAULTS, 4, test=2, names=2), ids=NAMES)
 def test_a_batch_at_every_storage_call(folder: Path, error: BaseException, after_it: bool, depth: Depth) -> None:
     rows = prepared(folder / "prepared")
     wanted, now = between(rows, after(rows, NEXT)), after(rows, NEXT)
