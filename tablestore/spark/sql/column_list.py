@@ -69,22 +69,22 @@ def column_list(statement: str, tokens: Sequence[Token], begin: int) -> ColumnLi
             return _found(statement, tokens, (begin, number), metadata, marks)
         if depth != 1 or token.token_type is TokenType.STRING:
             continue
-        if first and _is_word(statement, token, "WATERMARK") and _is_word(statement, tokens[number + 1], "FOR"):
+        if first and [_word(statement, word) for word in tokens[number : number + 2]] == ["WATERMARK", "FOR"]:
             marks.append((number, -1))
         in_mark = bool(marks) and marks[-1][1] < 0
         if token.text == "," and in_mark:
             marks[-1] = (marks[-1][0], number)
         elif not in_mark:
-            metadata |= not first and _is_word(statement, token, "METADATA")
+            metadata |= not first and _word(statement, token) == "METADATA"
             if not first and token.token_type is TokenType.ALIAS and tokens[number - 2].text in ("(", ","):
                 raise _computed(tokens[number - 1].text)
         first = token.text in ("(", ",")
     return None  # it is never closed, as Spark will say
 
 
-def _is_word(statement: str, token: Token, word: str) -> bool:
-    """Returns whether a token is a word of the grammar, and not a name in quotes."""
-    return token.text.upper() == word and statement[token.start] not in "`'\""
+def _word(statement: str, token: Token) -> str:
+    """Returns a word of the grammar in upper case; nothing for a name in quotes."""
+    return "" if statement[token.start] in "`'\"" else token.text.upper()
 
 
 def _found(

@@ -261,24 +261,22 @@ def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) 
 
 
 def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:
-    rest = (
-        sqlglot.tokenize(tokens[1].text, dialect="spark") if len(tokens) == 2 else []
-    )  # sqlglot reads SHOW as a whole
+    # sqlglot reads what follows SHOW as one token
+    rest = sqlglot.tokenize(tokens[1].text, dialect="spark") if len(tokens) == 2 else []
     if [token.text.upper() for token in rest[:2]] != ["TABLE", "EXTENDED"]:
         return statement
-    end = 2
-    catalog, database = names.catalog, names.database
+    end, catalog, database = 2, names.catalog, names.database
     if rest[2:] and rest[2].text.upper() in ("IN", "FROM"):
         parts, end = _parts(rest, 3)
         if len(parts) > 2 or (len(parts) == 1 and parts[0] in names.catalogs):
             return statement
         catalog, database = parts if len(parts) == 2 else (names.catalog, parts[0])
-    end += rest[end:] != [] and rest[end].text.upper() == "LIKE"
-    if catalog not in names.catalogs or not database or len(rest) != end + 1:
+    if rest[end:] and rest[end].text.upper() == "LIKE":
+        end += 1
+    pattern = [token.text for token in rest[end:] if token.token_type is TokenType.STRING]
+    if catalog not in names.catalogs or not database or len(rest) != end + 1 or not pattern:
         return statement
-    if rest[end].token_type is not TokenType.STRING:
-        return statement
-    arguments = f"database => {_literal(database)}, pattern => {_literal(rest[end].text)}"
+    arguments = f"database => {_literal(database)}, pattern => {_literal(pattern[0])}"
     return f"CALL {_quoted(catalog)}.sys.show_tables({arguments})"
 
 

@@ -120,6 +120,8 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ),
         ("INSERT INTO lake.s.t WITH x AS (SELECT 1) TABLE x", "INSERT INTO lake.s.t WITH x AS (SELECT 1) TABLE x"),
         ("SELECT 'never closed", "SELECT 'never closed"),
+        ("CREATE TABLE lake.s.t (WATERMARK", "CREATE TABLE lake.s.t (WATERMARK"),
+        ("CREATE TABLE lake.s.t (a INT, WATERMARK FOR at", "CREATE TABLE lake.s.t (a INT, WATERMARK FOR at"),
         ("", ""),
     ],
 )
