@@ -23,6 +23,7 @@ from filestore.errors import Conflict
 from filestore.files.leftovers import discard
 from filestore.files.writer import TableFiles
 from filestore.model.files import DataFile, Slot
+from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from filestore.threads import in_threads
@@ -42,26 +43,34 @@ CompactionRunner = Callable[[TableFiles, Sequence[CompactionTask]], Sequence[Com
 """Runs `compact_slot` for each task, anywhere and in any order."""
 
 
-def compact_table(store: FileStore, full: bool = False, runner: CompactionRunner | None = None) -> Snapshot | None:
+def compact_table(
+    store: FileStore,
+    full: bool = False,
+    runner: CompactionRunner | None = None,
+    within: PartitionSet = ALL_PARTITIONS,
+) -> Snapshot | None:
     """Compacts the slots that need it; returns None if none does.
 
     Args:
         store: The table.
         full: Merges every slot into one sorted run without dead rows.
         runner: Runs the tasks; in threads of this process if None.
+        within: The partitions that are compacted.
 
     Raises:
         Conflict: another compaction or an overwrite was faster in all slots. Nothing was changed.
     """
-    committed = store.commit(
-        lambda base: nullcontext(Compaction(store, base, partial(plan_compaction, full=full), runner or compact_slots))
-    )
+    plan = partial(plan_compaction, full=full, within=within)
+    committed = store.commit(lambda base: nullcontext(Compaction(store, base, plan, runner or compact_slots)))
     return None if committed is None else committed.snapshot
 
 
-def plan_compaction(state: TableState, *, full: bool = False) -> list[CompactionTask]:
+def plan_compaction(
+    state: TableState, *, full: bool = False, within: PartitionSet = ALL_PARTITIONS
+) -> list[CompactionTask]:
     """Plans the compaction of the slots of a version that need it, those with most bytes to merge first. Pure."""
-    choices = {slot: choose(files, state.definition, full=full) for slot, files in state.slots().items()}
+    slots = {slot: files for slot, files in state.slots().items() if slot.partition in within}
+    choices = {slot: choose(files, state.definition, full=full) for slot, files in slots.items()}
     tasks = [CompactionTask(slot, choice.files, choice.level) for slot, choice in choices.items() if choice is not None]
     return sorted(tasks, key=lambda task: -sum(file.size for file in task.files))
 

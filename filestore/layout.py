@@ -205,9 +205,13 @@ def decode_path(encoded: str) -> str:
     return unquote(encoded)
 
 
+def partition_folder(partition: Partition) -> str:
+    """Returns the folder of a partition's files in the table's; empty without partition columns."""
+    return "/".join(f"{_plain(name)}-{_plain(str(value))}" for name, value in partition)
+
+
 def _slot_folder(partition: Partition, bucket: int) -> str:
-    levels = [f"{_plain(name)}-{_plain(str(value))}" for name, value in partition]
-    return "/".join([*levels, f"bucket-{bucket:05d}"])
+    return "/".join([*filter(None, [partition_folder(partition)]), f"bucket-{bucket:05d}"])
 
 
 def _plain(text: str) -> str:

@@ -34,7 +34,7 @@ from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.retention.holds import ConsumerInfo
 from filestore.retention.rules import Tag, tag_of, tags_of
-from filestore.rows.partitions import partition_set
+from filestore.rows.partitions import chosen_partitions, partition_set
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -392,14 +392,15 @@ class Table:
         """Returns what `alter` would do, and which readers it would exclude; changes nothing. Errors as in `alter`."""
         return plan_alter(self.filestore, parse_changes(changes))
 
-    def compact(self, full: bool = False) -> Snapshot | None:
+    def compact(self, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None) -> Snapshot | None:
         """Folds pending runs and merges sorted runs of the buckets that have many, or of all with ``full=True``.
 
-        Returns:
-            The last snapshot that it committed; None if no bucket needed anything.
+        With `partitions`, which are as for `drop_partitions`, it does so in these only. It returns the last snapshot
+        that it committed; None if no bucket needed anything.
         """
-        folded = fold_table(self.filestore, full=full)
-        compacted = compact_table(self.filestore, full=full)
+        within = chosen_partitions(partitions, self.definition)
+        folded = fold_table(self.filestore, full=full, within=within)
+        compacted = compact_table(self.filestore, full=full, within=within)
         return clean_tombstones(self.filestore) or compacted or folded
 
     def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:

@@ -58,3 +58,4 @@ def _null_first(spec: Partition) -> list[tuple[str, bool, str]]:
 
 NO_PARTITIONS = PartitionSet.of(())
 ALL_PARTITIONS = PartitionSet.of([()])
+ALL_PARTITIONS = PartitionSet.of([()])

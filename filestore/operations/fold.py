@@ -22,6 +22,7 @@ from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, PendingRun, Slot
+from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Operation, Snapshot
 from filestore.table import FileStore
 from filestore.threads import in_threads
@@ -63,7 +64,14 @@ FoldRunner = Callable[[TableFiles, Sequence[FoldTask]], Sequence[SlotResult]]
 """Runs `fold_runs` for each task, anywhere and in any order; the results are in the order of the tasks."""
 
 
-def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int | None = None) -> list[FoldTask]:
+def plan_folds(
+    state: TableState,
+    now_ms: int,
+    *,
+    full: bool = False,
+    up_to: int | None = None,
+    within: PartitionSet = ALL_PARTITIONS,
+) -> list[FoldTask]:
     """Plans folds of the slots whose pending runs are due. Pure.
 
     A slot is due if it has as many runs as ``num-sorted-run.compaction-trigger``; with `full` every slot with a run is.
@@ -71,7 +79,7 @@ def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int
     oldest run, or when that is old enough.
 
     A task folds 64 runs at most, so that its memory is bounded; the next fold does the rest. Runs of versions after
-    `up_to` are ignored.
+    `up_to`, and runs outside of the partitions `within`, are ignored.
     """
     last = state.version if up_to is None else up_to
     pending = {slot: tuple(run for run in runs if run.version <= last) for slot, runs in state.pending().items()}
@@ -84,7 +92,7 @@ def plan_folds(state: TableState, now_ms: int, *, full: bool = False, up_to: int
     return [
         FoldTask(slot, files.get(slot, ()), runs[:_RUNS_AT_ONCE])
         for slot, runs in pending.items()
-        if len(runs) >= enough
+        if len(runs) >= enough and slot.partition in within
     ]
 
 
@@ -105,13 +113,16 @@ def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
     return fold_slot(table, task.slot, task.base, chunks, producer=table.definition.changelog_producer)
 
 
-def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None = None) -> Snapshot | None:
+def fold_table(
+    store: FileStore, full: bool = False, runner: FoldRunner | None = None, within: PartitionSet = ALL_PARTITIONS
+) -> Snapshot | None:
     """Folds what is due now, in several commits if it is much; returns the last snapshot, or None if nothing was due.
 
     Args:
         store: The table.
         full: Folds all runs that are pending now, due or not. Writers may add more meanwhile.
         runner: Runs the tasks; in threads of this process if None.
+        within: The partitions whose runs are folded.
 
     Raises:
         Conflict: other folds or overwrites were faster, again and again. Folds that were committed before stay.
@@ -120,7 +131,7 @@ def fold_table(store: FileStore, full: bool = False, runner: FoldRunner | None =
     began, snapshot = base.version, None
 
     def due(state: TableState) -> list[FoldTask]:
-        return plan_folds(state, store.ambient.now_ms(), full=full, up_to=began)
+        return plan_folds(state, store.ambient.now_ms(), full=full, up_to=began, within=within)
 
     while committed := store.commit(lambda base: nullcontext(Fold(store, base, due, runner or fold_slots)), base=base):
         snapshot, base = committed.snapshot, committed.state

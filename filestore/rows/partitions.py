@@ -15,10 +15,17 @@ import pyarrow as pa
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.files import Partition
-from filestore.model.partition_set import PartitionSet
+from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.types import to_sql
 
-__all__ = ["partition_column", "partition_set", "partition_values", "partitions_of", "with_partition"]
+__all__ = [
+    "chosen_partitions",
+    "partition_column",
+    "partition_set",
+    "partition_values",
+    "partitions_of",
+    "with_partition",
+]
 
 
 def partition_values(rows: pa.Table, columns: Sequence[str]) -> Partition:
@@ -55,10 +62,15 @@ def partition_set(specs: Iterable[Mapping[str, Any]], definition: TableDefinitio
     if not listed or not all(listed):
         raise InvalidRequest(
             f"no partition is named: give values of {', '.join(definition.partition_by)}, such as "
-            f"{{{definition.partition_by[0]!r}: …}}; overwrite=True replaces the whole table",
+            f"{{{definition.partition_by[0]!r}: …}}",
             code="no-partition",
         )
     return PartitionSet.of(_spec(spec, definition) for spec in listed)
+
+
+def chosen_partitions(specs: Iterable[Mapping[str, Any]] | None, definition: TableDefinition) -> PartitionSet:
+    """Returns the partitions that a user names, as `partition_set`, or all for None."""
+    return ALL_PARTITIONS if specs is None else partition_set(specs, definition)
 
 
 def _spec(given: Mapping[str, Any], definition: TableDefinition) -> Partition:

@@ -60,13 +60,20 @@ def _as_dict(name: str, report: Report) -> dict[str, object]:
 def compact(
     name: TableName,
     full: Annotated[bool, typer.Option("--full", help="Merge every bucket into one run.")] = False,
+    partitions: Annotated[
+        list[str] | None,
+        typer.Option("--partition", metavar="COLUMN=VALUE,…", help="Only these partitions; as in `partitions drop`."),
+    ] = None,
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
     """Merge the sorted runs of buckets that have many. Readers and writers can continue meanwhile."""
+    from tablestore.writing.overwrite import parse_spec  # here, since it loads polars, and `--help` should not wait
+
     with open_table(name, catalog, token) as table:
         before = len(table.files())
-        snapshot = table.compact(full=full)
+        specs = [parse_spec(text) for text in partitions] if partitions else None
+        snapshot = table.compact(full=full, partitions=specs)
         after = len(table.files())
     if snapshot is None:
         note(f"{name} needs no compaction ({before} files)")

@@ -26,6 +26,7 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
 from filestore.retention.rules import tag_of
+from filestore.rows.partitions import chosen_partitions
 from log.connector.options import CONNECTOR
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc
@@ -345,7 +346,9 @@ class SparkStore:
         app = AppVersion(f"spark.{query_id}", number)
         return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
 
-    def compact(self, name: str, full: bool = False) -> Snapshot | None:
+    def compact(
+        self, name: str, full: bool = False, *, partitions: Sequence[Mapping[str, Any]] | None = None
+    ) -> Snapshot | None:
         """Folds pending runs and merges sorted ones as Spark jobs, each bucket in a task: rows never pass the driver.
 
         Readers and writers go on meanwhile.
@@ -353,6 +356,7 @@ class SparkStore:
         Args:
             name: ``database.table``.
             full: Make one clean run of every bucket; otherwise only buckets that need it are merged.
+            partitions: The partitions, as `Table.drop_partitions` takes them; all if None.
 
         Returns:
             The snapshot; None if no bucket needed it.
@@ -360,10 +364,13 @@ class SparkStore:
         Raises:
             Conflict: another compaction or an overwrite was faster in all buckets. Nothing was changed.
             NotFound: there is no such table.
+            InvalidRequest: the table has no such partition columns.
         """
-        store = self.store.managed_table(name).filestore
-        folded = fold_table(store, full=full, runner=spark_folds(self.spark))
-        compacted = compact_table(store, full=full, runner=spark_compaction(self.spark))
+        table = self.store.managed_table(name)
+        store = table.filestore
+        within = chosen_partitions(partitions, table.definition)
+        folded = fold_table(store, full=full, runner=spark_folds(self.spark), within=within)
+        compacted = compact_table(store, full=full, runner=spark_compaction(self.spark), within=within)
         return clean_tombstones(store) or compacted or folded
 
     def fold(self, name: str) -> Snapshot | None:

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import date
 from pathlib import Path
 
 import polars as pl
@@ -261,6 +262,18 @@ def test_compact(run: Run, orders: Table) -> None:
     assert result.exit_code == 0
     assert "2 now" in result.stderr
     assert rows(orders) == before
+
+
+def test_compact_of_some_partitions(run: Run, store: Store) -> None:
+    table = store.create_table("shop.days", "day DATE, n INT", partition_by=["day"])
+    for number in range(2):
+        table.write([{"day": day, "n": number} for day in (date(2026, 1, 1), date(2026, 1, 2))])
+    result = run("compact", "shop.days", "--full", "--partition", "day=2026-01-02")
+    assert "4 files before, 3 now" in result.stderr
+    assert "needs no compaction" in run("compact", "shop.days", "--full", "--partition", "day=2026-01-02").stderr
+    refused = run("compact", "shop.days", "--partition", "n=1")
+    assert refused.exit_code == 1
+    assert "'n' is not a partition column" in refused.stderr
 
 
 # --------------------------------------------------------------------------------------------------- errors

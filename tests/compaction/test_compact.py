@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 import tablestore
 from compaction import compact
 from compaction.merge import CompactionResult
-from filestore.errors import Conflict
+from filestore.errors import Conflict, InvalidRequest
 from filestore.model.snapshot import Operation
 from tablestore import Table
 
@@ -109,6 +110,40 @@ def test_trigger_leaves_slots_with_few_runs_alone(tmp_path: Path) -> None:
     table.write(rows([3], "c"))
     assert table.compact() is not None
     assert len(table.files()) == 1
+
+
+@pytest.mark.parametrize("mode", ["merge-on-write", "merge-on-read"])
+def test_only_the_partitions_that_are_named_are_compacted(tmp_path: Path, mode: str) -> None:
+    with tablestore.connect(str(tmp_path)) as store:
+        store.create_database("shop")
+        table = store.create_table(
+            "shop.days",
+            "day DATE NOT NULL, hour INT NOT NULL, id INT NOT NULL",
+            primary_key=["day", "hour", "id"],
+            partition_by=["day", "hour"],
+            options={"write-mode": mode},
+        )
+        days = [date(2026, 1, 1), date(2026, 1, 2)]
+        for number in range(3):
+            table.write([{"day": day, "hour": hour, "id": number} for day in days for hour in (0, 1)])
+        before = sorted(map(repr, table.scan().to_arrow().to_pylist()))
+
+        def runs() -> dict[tuple[date, int], tuple[int, int]]:
+            found = table.system("partitions").to_arrow().to_pylist(maps_as_pydicts="strict")
+            keys = [(date.fromisoformat(row["partition"]["day"]), int(row["partition"]["hour"])) for row in found]
+            return {key: (row["file_count"], row["pending_record_count"]) for key, row in zip(keys, found, strict=True)}
+
+        apart = runs()
+        assert table.compact(full=True, partitions=[{"day": days[0], "hour": 1}]) is not None
+        assert runs() == apart | {(days[0], 1): (1, 0)}
+        assert table.compact(full=True, partitions=[{"day": "2026-01-01", "hour": "1"}]) is None
+        assert table.compact(full=True, partitions=[{"day": days[1]}]) is not None
+        assert runs() == apart | {(days[0], 1): (1, 0), (days[1], 0): (1, 0), (days[1], 1): (1, 0)}
+        for wrong in ([], [{}], [{"id": 1}], [{"day": "never"}]):
+            with pytest.raises(InvalidRequest):
+                table.compact(partitions=wrong)
+        assert sorted(map(repr, table.scan().to_arrow().to_pylist())) == before
+        assert table.examine().healthy
 
 
 def between(table: Table, monkeypatch: pytest.MonkeyPatch, action: Callable[[], object]) -> None:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
 
+from filestore import layout
+from filestore.errors import NotFound
+from filestore.model.files import DataFile, PendingRun
+from filestore.rows.partitions import partition_set
 from tablestore.table import Table
 
-__all__ = ["described"]
+__all__ = ["described", "described_partition"]
 
 
 def described(table: Table) -> Sequence[Sequence[str | None]]:
@@ -41,3 +47,36 @@ def described(table: Table) -> Sequence[Sequence[str | None]]:
         "size-in-bytes": str(sum(file.size for file in state.files.values())),
     }
     return list(values.items())
+
+
+def described_partition(table: Table, spec: Mapping[str, Any]) -> Sequence[Sequence[str | None]]:
+    """Returns names and values of one partition: where it is, when it changed, and its files.
+
+    Raises:
+        InvalidRequest: as `partition_set`.
+        NotFound: ``partition-not-found``: no partition has these values, or several have.
+    """
+    state = table.filestore.state()
+    chosen = partition_set([spec], state.definition)
+    pending = [run for runs in state.pending().values() for run in runs if run.slot.partition in chosen]
+    files = [file for file in state.files.values() if file.slot.partition in chosen]
+    held: list[DataFile | PendingRun] = [*files, *pending]
+    found = {file.slot.partition for file in held}
+    if len(found) != 1:
+        raise NotFound(
+            f"{len(found)} partitions have {', '.join(f'{n} = {v}' for n, v in spec.items())}: give one value for each "
+            f"of {', '.join(state.definition.partition_by)}; SHOW PARTITIONS lists them",
+            code="partition-not-found",
+        )
+    [partition] = found
+    changed = max(file.modified_ms for file in held)
+    return [
+        ("name", table.identifier),
+        ("partition", ", ".join(f"{name}={value}" for name, value in partition)),
+        ("file.path", layout.join(table.location, layout.partition_folder(partition))),
+        ("last-modified", datetime.fromtimestamp(changed / 1000, UTC).isoformat(" ", "milliseconds")),
+        ("num-files", str(len(files))),
+        ("num-rows", str(sum(file.live_rows for file in files))),
+        ("size-in-bytes", str(sum(file.size for file in files))),
+        ("num-pending-files", str(len(pending))),
+    ]

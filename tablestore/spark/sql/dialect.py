@@ -4,9 +4,9 @@
     CREATE TABLE … WITH ('bucket' = '4')             TBLPROPERTIES (FLIP-188)
     CREATE TABLE … (… METADATA FROM 'timestamp')     a property with the list of columns (FLIP-107)
     CREATE TABLE … (… WATERMARK FOR at AS at)        the properties watermark.column and watermark.delay (Flink)
-    ALTER TABLE shop.orders COMPACT                  CALL lake.sys.compact(…) (FLIP-188)
+    ALTER TABLE shop.orders [PARTITION …] COMPACT    CALL lake.sys.compact(…) (FLIP-188)
     INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
-    DESCRIBE DETAIL [EXTENDED] shop.orders           CALL lake.sys.describe_detail(…) (FLIP-188)
+    DESCRIBE DETAIL shop.orders [PARTITION …]        CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
@@ -16,6 +16,7 @@ A statement about a table of another catalog stays as it is.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -235,15 +236,10 @@ def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
     table = _table(tokens, 2, names)
     if table is None or tokens[-1].token_type is not TokenType.VAR or tokens[-1].text.upper() != "COMPACT":
         return statement
-    if len(tokens) > table.end + 1 and tokens[table.end].text.upper() != "PARTITION":
+    partition = _partition(tokens[table.end : -1])
+    if partition is None:
         return statement
-    if len(tokens) > table.end + 1:
-        raise Unsupported(
-            "ALTER TABLE … COMPACT takes a whole table: leave PARTITION out. Buckets that need no compaction are left "
-            "alone",
-            code="compact-partition",
-        )
-    return f"CALL {table.call('compact')}, full => true)"
+    return f"CALL {table.call('compact')}, full => true{partition})"
 
 
 def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) -> str:
@@ -251,13 +247,45 @@ def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) 
     table = _table(tokens, 3 if extended else 2, names)
     if table is None or (extended and what == "history"):
         return statement
-    if len(tokens) > table.end:
+    partition = _partition(tokens[table.end :])
+    if partition is None or (partition and what == "history"):
         raise Unsupported(
-            f"DESCRIBE {what.upper()} takes a table and nothing else; the partitions are in its system table "
-            f"{table.name}$partitions",
+            f"DESCRIBE {what.upper()} takes a table{' and a PARTITION (…)' if what == 'detail' else ''}, and nothing "
+            f"else; the partitions are in its system table {table.name}$partitions",
             code="describe-partition",
         )
-    return f"CALL {table.call(f'describe_{what}')})"
+    return f"CALL {table.call(f'describe_{what}')}{partition})"
+
+
+def _split(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Splits a list at its commas."""
+    items: list[list[Token]] = [[]]
+    for token in tokens:
+        if token.text == "," and token.token_type is not TokenType.STRING:
+            items.append([])
+        else:
+            items[-1].append(token)
+    return items
+
+
+def _partition(tokens: Sequence[Token]) -> str | None:
+    """The argument for ``PARTITION (day = '2026-01-31', …)``; empty without tokens, None for other tokens."""
+    if not tokens:
+        return ""
+    if tokens[0].text.upper() != "PARTITION" or len(tokens) < 3 or tokens[1].text != "(" or tokens[-1].text != ")":
+        return None
+    spec: dict[str, str | None] = {}
+    for item in _split(tokens[2:-1]):
+        name, equals, value = item[:1], item[1:2], item[2:]
+        if len(value) > 1 and value[0].text.upper() in ("DATE", "TIMESTAMP"):
+            value = value[1:]
+        negative = len(value) > 1 and value[0].text == "-"
+        texts = _texts(value[1:] if negative else value)
+        if [token.text for token in equals] != ["="] or len(texts) != 1:
+            return None
+        is_null = texts[0].upper() == "NULL" and value[0].token_type is not TokenType.STRING
+        spec[name[0].text] = None if is_null else "-" * negative + texts[0]
+    return f", partition => {_literal(json.dumps(spec, ensure_ascii=False))}" if spec else None
 
 
 def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:

@@ -11,9 +11,10 @@ from filestore.errors import InvalidRequest, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
-from tablestore.spark.sql.detail import described
+from tablestore.spark.sql.detail import described, described_partition
 from tablestore.spark.sql.listing import listed
 from tablestore.spark.store import SparkStore
+from tablestore.writing.overwrite import parse_spec
 
 __all__ = ["PROCEDURES", "Parameter", "Procedure", "run_procedure"]
 
@@ -88,7 +89,8 @@ def _tables(store: SparkStore, given: Arguments) -> Iterable[Row]:
 
 
 def _compact(store: SparkStore, given: Arguments) -> list[Row]:
-    return _committed(store.compact(given["table"], full=given["full"]))
+    partitions = None if given["partition"] is None else [parse_spec(given["partition"])]
+    return _committed(store.compact(given["table"], full=given["full"], partitions=partitions))
 
 
 def _fold(store: SparkStore, given: Arguments) -> list[Row]:
@@ -173,7 +175,10 @@ def _stop_stream(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _detail(store: SparkStore, given: Arguments) -> Sequence[Row]:
-    return described(store.store.managed_table(given["table"]))
+    table = store.store.managed_table(given["table"])
+    return (
+        described(table) if given["partition"] is None else described_partition(table, parse_spec(given["partition"]))
+    )
 
 
 def _history(store: SparkStore, given: Arguments) -> list[Row]:
@@ -197,6 +202,7 @@ def _moment(text: str | None) -> datetime | None:
 _NOW = "available-now"
 _STREAM = "id STRING, name STRING"
 _TABLE = Parameter("table", "database.table")
+_PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
 _VERSION = "version BIGINT, operation STRING"
 
 PROCEDURES: Mapping[str, Procedure] = {
@@ -205,7 +211,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure(
             "compact",
             "Merges the sorted runs of buckets that have many; returns the version, or nothing if none needed it.",
-            (_TABLE, Parameter("full", "all buckets", "BOOLEAN", "false")),
+            (_TABLE, Parameter("full", "all buckets", "BOOLEAN", "false"), _PARTITION),
             _VERSION,
             _compact,
         ),
@@ -304,7 +310,7 @@ PROCEDURES: Mapping[str, Procedure] = {
         Procedure(
             "describe_detail",
             "Describes a table as FLIP-188 does: its log, its files, its buckets. DESCRIBE DETAIL calls it.",
-            (_TABLE,),
+            (_TABLE, _PARTITION),
             "name STRING, value STRING",
             _detail,
         ),

@@ -38,6 +38,17 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("select $1 from t where a = $b", "select $1 from t where a = $b"),
         ("ALTER TABLE lake.shop.t COMPACT", "CALL `lake`.sys.compact(table => 'shop.t', full => true)"),
         ("alter table `my lake`.shop.`o'x` compact", "CALL `my lake`.sys.compact(table => 'shop.o\\'x', full => true)"),
+        (
+            "ALTER TABLE lake.shop.t PARTITION (day = DATE '2026-01-31', `n o` = -1, r = NULL, q = 'a, b') COMPACT",
+            "CALL `lake`.sys.compact(table => 'shop.t', full => true, "
+            'partition => \'{"day": "2026-01-31", "n o": "-1", "r": null, "q": "a, b"}\')',
+        ),
+        (
+            "DESCRIBE DETAIL EXTENDED lake.shop.t PARTITION (day='x''y')",
+            "CALL `lake`.sys.describe_detail(table => 'shop.t', partition => '{\"day\": \"x\\'y\"}')",
+        ),
+        ("ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT", "ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT"),
+        ("ALTER TABLE lake.s.t PARTITION () COMPACT", "ALTER TABLE lake.s.t PARTITION () COMPACT"),
         ("ALTER TABLE other.shop.t COMPACT", "ALTER TABLE other.shop.t COMPACT"),
         ("ALTER TABLE shop.t COMPACT", "ALTER TABLE shop.t COMPACT"),
         ("ALTER TABLE lake.shop.t ADD COLUMN compact INT", "ALTER TABLE lake.shop.t ADD COLUMN compact INT"),
@@ -138,12 +149,12 @@ def test_in_a_database_of_ours() -> None:
         assert rewritten(f"SHOW TABLE EXTENDED {statement}", HERE) == shown
 
 
-@pytest.mark.parametrize(
-    "statement", ["ALTER TABLE lake.a.t PARTITION (p = 1) COMPACT", "DESCRIBE DETAIL lake.a.t PARTITION (p = 1)"]
-)
-def test_partitions_are_refused(statement: str) -> None:
-    with pytest.raises(Unsupported):
-        rewritten(statement, ELSEWHERE)
+@pytest.mark.parametrize("rest", ["PARTITION (p > 1)", "PARTITION (p)", "PARTITION p = 1", "AS JSON"])
+def test_a_description_of_anything_else_is_refused(rest: str) -> None:
+    with pytest.raises(Unsupported, match="a PARTITION"):
+        rewritten(f"DESCRIBE DETAIL lake.a.t {rest}", HERE)
+    with pytest.raises(Unsupported, match="takes a table, and nothing else"):
+        rewritten("DESCRIBE HISTORY lake.a.t PARTITION (p = 1)", HERE)
 
 
 WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "COMPACT", "DETAIL"]
