@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, is_hypothesis_test, settings
 from tablestore import Store
 from tests.depth import DEPTH, Depth, Share
 from tests.folders import memory_folder
-from tests.servers.kafka import KafkaBroker
+from tests.servers.kafka import NEVER_KILLED, KafkaBroker
 from tests.servers.s3 import MotoServer, NotBuilt, S3Endpoint, VersityServer
 from tests.servers.spark import start_spark
 from tests.warehouses import warehouse
@@ -132,7 +132,7 @@ def store() -> Iterator[Store]:
 @pytest.fixture(scope="session")
 def kafka_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """One broker for all tests. Use topics with unique names; a test that kills a broker uses `mortal_broker`."""
-    with KafkaBroker(tmp_path_factory.mktemp("kafka")) as broker:
+    with KafkaBroker(tmp_path_factory.mktemp("kafka"), NEVER_KILLED) as broker:
         yield broker
 
 

@@ -98,6 +98,12 @@ def translated(
 
 def _translate(error: KafkaError, action: str, config: Brokers) -> TableStoreError:
     code = error.code()
+    if code == KafkaError.INVALID_REPLICATION_FACTOR and "fenced" in error.str():
+        return Unavailable(  # their heartbeats are late, or they have just started
+            f"{action}: Kafka at {config.bootstrap_servers} has no broker that is ready for it ({error.str()}): "
+            "retry it",
+            code="log-unavailable",
+        )
     if code in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION):
         return NotFound(f"{action}: Kafka has no topic {config.topic!r}", code="log-not-found")
     if code in (

@@ -30,6 +30,8 @@ from tests.servers.system import Startable, die_with_the_parent, free_ports
 START_SECONDS = 300.0  # machines may be busy
 STOP_SECONDS = 60.0
 NEVER_MS = 2_147_483_647
+# On a busy machine a broker may send no heartbeat for seconds. Its controller then takes its partitions away from it.
+NEVER_KILLED = {"broker.session.timeout.ms": "60000", "broker.heartbeat.interval.ms": "500"}
 API_VERSIONS = struct.pack(">hhih", 18, 0, 1, -1)  # key, version, correlation id, no client id
 
 
