@@ -41,8 +41,8 @@ demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafk
 	@$(if $(filter --s3,$(ARGS)),deploy/local.sh deploy/demo.sh --ship-packages,$(BIN)/tablestore demo) $(filter-out --s3,$(ARGS))
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Three processes more than cores: tests with servers wait for them most of the time. All tests of a server are in one.
-WORKERS ?= $(shell expr $(CORES) + 3)
+# Two processes more than cores: tests with servers often wait for them. All tests of a server are in one.
+WORKERS ?= $(shell expr $(CORES) + 2)
 # Each takes three minutes, so only whole deep runs make them. Where they are not made their tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 DBT := $(BIN)/python -m tests.servers.dbt || true

@@ -136,10 +136,11 @@ def test_characters_that_are_refused_on_a_local_disk(tmp_path: Path, prefix: str
 
 
 def test_a_table_that_is_there_already_can_be_used(lake: str, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from catalog_service.tables import lifecycle
+    from catalog_service.tables import construction, lifecycle
 
     with monkeypatch.context() as before:
-        before.setattr(lifecycle, "check_for_creation", lambda _: None)
+        for module in (construction, lifecycle):
+            before.setattr(module, "check_for_creation", lambda _: None)
         made(f"{lake}/a b", database)
     with tablestore.connect(f"{lake}/a b", database=database) as store:
         store.create_database("shop", if_not_exists=True)
