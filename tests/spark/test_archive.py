@@ -155,6 +155,7 @@ def test_other_files_are_no_archives(tmp_path: Path) -> None:
         archive_info(tmp_path / "c.tar")
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_bare_python_imports_all_that_tasks_use(tmp_path: Path) -> None:
     """Also what the daemon imports, for S3 and for topics; pyspark comes from Spark's host."""

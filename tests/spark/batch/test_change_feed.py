@@ -98,6 +98,7 @@ ENGINES = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_spark_writes_give_the_changes_of_each_kind_of_engine(lake: SparkStore, store: Store, depth: Depth) -> None:
     """Change files come back from the tasks; an overwrite and a compaction are between them."""

@@ -20,6 +20,7 @@ ROWS = (
 )
 
 
+@pytest.mark.deep
 def test_each_row_is_found_by_each_of_its_values(spark: SparkSession) -> None:
     with warehouse() as store:
         table = store.create_table("shop.wide", COLUMNS, primary_key=["id"])

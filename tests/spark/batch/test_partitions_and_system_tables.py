@@ -46,6 +46,7 @@ def system(lake: SparkStore, name: str, **which: int) -> list[dict[str, Any]]:
     return [row.asDict() for row in lake.read(f"shop.sales${name}", **which).collect()]  # type: ignore[arg-type]
 
 
+@pytest.mark.deep
 def test_partitions_are_overwritten(lake: SparkStore, sales: Table) -> None:
     lake.write("shop.sales", some(lake, "2026-01-01", "2026-01-02"))
     old = {(day, n, "a") for day in ("01", "02") for n in range(3)}
@@ -78,6 +79,7 @@ def test_partitions_are_overwritten(lake: SparkStore, sales: Table) -> None:
     assert [row.asDict() for row in lake.read("shop.sales").select("name").collect()] == [{"name": "e"}]
 
 
+@pytest.mark.deep
 def test_system_tables_are_data_frames(lake: SparkStore, sales: Table) -> None:
     lake.write("shop.sales", some(lake, "2026-01-01", "2026-01-02"))
     lake.write("shop.sales", some(lake, "2026-01-01", count=1, name="b"))

@@ -68,6 +68,7 @@ def test_a_repeated_batch_is_no_commit(session: SparkSession, store: Store, sql:
     assert store.managed_table("shop.copy").filestore.state().app_versions[f"spark.{query}"] == 0
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_sql_reads_streams_and_joins_them(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a'), (2, 'b')")

@@ -87,6 +87,7 @@ def test_views_of_views_and_joins(sql: Sql, orders: Table) -> None:
         sql("CREATE OR REPLACE VIEW lake.shop.large AS SELECT * FROM lake.shop.ids")
 
 
+@pytest.mark.deep
 def test_what_sparks_grammar_lacks_works_in_a_view(sql: Sql, store: Store, orders: Table) -> None:
     sql("CREATE VIEW lake.shop.old AS SELECT * FROM lake.shop.orders VERSION AS OF 0")
     sql("CREATE VIEW lake.shop.versions AS SELECT version FROM lake.shop.orders$snapshots")

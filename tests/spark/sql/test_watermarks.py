@@ -68,6 +68,7 @@ def test_a_watermark_of_the_query_replaces_that_of_the_table(session: SparkSessi
     assert counted(sql) == [(at(10), 1)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("visits")
 def test_a_stream_of_changes_has_it_too(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("CREATE TABLE lake.shop.copy (id BIGINT, at TIMESTAMP, PRIMARY KEY (id))")

@@ -209,6 +209,7 @@ def test_a_batch_has_at_most_so_many_rows(lake: SparkStore, orders: Table, folde
     assert counts(sink.run()) == [25, 25, 22], "whole versions, and parts of them"
 
 
+@pytest.mark.deep
 def test_an_overwrite_counts_with_the_rows_that_leave_and_those_that_come(
     lake: SparkStore, orders: Table, folder: Path
 ) -> None:
@@ -277,6 +278,7 @@ def test_partitions_that_are_overwritten_and_dropped_in_the_middle(
     assert replay(reported + [row for batch in batches for row in batch], ["id", "day"]) == rows(sales)
 
 
+@pytest.mark.deep
 def test_an_append_table_streams_its_rows(lake: SparkStore, store: Store, folder: Path) -> None:
     events = store.create_table("shop.events", ORDERS, options={"bucket": "2"})
     put(events, 1, 1)
