@@ -88,11 +88,13 @@ def _value(item: pytest.Item, fixture: str) -> object:
 
 
 def _is_run(item: pytest.Item) -> bool:
-    deep = item.get_closest_marker("deep") is not None
+    deep = item.get_closest_marker("deep")
     share = Share.of_this_run()
     if share is None:
-        return DEPTH is Depth.DEEP or not deep
-    return (deep or "depth" in getattr(item, "fixturenames", ()) or _draws(item)) and share.has(item.stash[PLAIN_ID])
+        return DEPTH is Depth.DEEP or deep is None
+    goes_deeper = deep is not None or "depth" in getattr(item, "fixturenames", ()) or _draws(item)
+    rarely = deep.kwargs.get("rarely", 1) if deep is not None else 1
+    return goes_deeper and share.has(item.stash[PLAIN_ID], rarely, item.config.getoption("randomly_seed"))
 
 
 def _draws(item: pytest.Item) -> bool:

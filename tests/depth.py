@@ -3,7 +3,8 @@
 ``TEST_DEPTH`` says which (``fast``, ``test`` or ``deep``; ``test`` if it is not set). A test depends on it in one of
 three ways:
 
-- ``@pytest.mark.deep`` marks a test that only a deep run has;
+- ``@pytest.mark.deep`` marks a test that only a deep run has; with ``rarely=4`` a share of a deep run has one in four
+  of such tests, drawn anew: those whose servers take minutes;
 - `sampled` chooses among the cases of a parametrized test: a deep run has all of them;
 - the fixture ``depth`` (a `Depth`) chooses among the cases inside of a test, or says how often it repeats something.
 
@@ -111,9 +112,16 @@ class Share:
         text = os.environ.get("TEST_SHARE")
         return cls(*map(int, text.split("/"))) if text else None
 
-    def has(self, test: str) -> bool:
-        """Whether the test of this id is in it. Each test is in one part, the same in every run."""
-        return zlib.crc32(test.encode()) % self.parts == self.part - 1
+    def has(self, test: str, rarely: int = 1, seed: int = 0) -> bool:
+        """Whether the test of this id is in it. Each test is in one part, the same in every run.
+
+        Args:
+            test: The id.
+            rarely: A run has one in so many of such tests, others with another seed.
+            seed: The seed of the run.
+        """
+        number = zlib.crc32(test.encode())
+        return number % self.parts == self.part - 1 and (number // self.parts + seed) % rarely == 0
 
 
 def _parts() -> int:

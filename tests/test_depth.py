@@ -49,6 +49,15 @@ def test_a_shallow_run_repeats_less() -> None:
     assert Depth.DEEP.times(2, 5) == 5
 
 
+def test_rare_tests_of_a_share_take_turns() -> None:
+    tests = [f"tests/test_{number}.py::test" for number in range(200)]
+    share = Share(2, 3)
+    turns = [{test for test in tests if share.has(test, 4, seed)} for seed in range(4)]
+    assert set().union(*turns) == {test for test in tests if share.has(test)}
+    assert sum(map(len, turns)) == len(set().union(*turns))
+    assert all(turns)
+
+
 def test_a_share_has_a_part_of_the_cases_and_repeats_less(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEST_SHARE", "2/3")
     twelve = {tuple(Depth.DEEP.sample("abcdefghijkl", 1)) for _ in range(400)}

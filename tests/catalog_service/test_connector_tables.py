@@ -17,6 +17,7 @@ from catalog_service.database.definitions import decode_definition, encode_defin
 from catalog_service.database.engine import default_database_url, locks_of, migrate, open_engine, writing
 from catalog_service.use_cases.definitions import definition_of
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unavailable, Unsupported
+from filestore.model import options as managed
 from filestore.model.table_columns import TableColumns
 from log.connector.declaration import KafkaDeclaration
 from log.connector.options import CONNECTOR_OPTIONS
@@ -44,7 +45,9 @@ def request(name: str = "payments", **options: str) -> CreateTable:
     return CreateTable.of(name, COLUMNS, options=OPTIONS | named, comment="as they come")
 
 
-@pytest.mark.parametrize("option", [*sorted(CONNECTOR_OPTIONS.keys() - {"connector"}), "properties.acks"])
+@pytest.mark.parametrize(
+    "option", [*sorted(CONNECTOR_OPTIONS.keys() - managed.OPTIONS.keys() - {"connector"}), "properties.acks"]
+)
 def test_an_option_of_topics_without_a_connector_says_what_is_missing(option: str) -> None:
     with pytest.raises(InvalidRequest, match=r"set connector = 'kafka' or 'upsert-kafka', too") as caught:
         definition_of(CreateTable.of("payments", "id BIGINT", options={option: "1"}))

@@ -70,7 +70,7 @@ def test_options_of_deployments_need_one(option: tuple[str, ...], tmp_path: Path
     assert not (tmp_path / "w").exists()
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rarely=4)
 @pytest.mark.slow
 @pytest.mark.kafka
 @pytest.mark.spark

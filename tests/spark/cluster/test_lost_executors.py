@@ -62,7 +62,7 @@ def _lose(loss: str, cluster: SparkCluster, gate: Gate, running: Future[Any]) ->
     (Path(gate.folder) / "open").touch()
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rarely=4)
 @pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, IN_TASKS)])
 def test_an_upsert_into_s3(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, moto: MotoServer, tmp_path: Path, loss: str, phase: str
@@ -105,7 +105,7 @@ def _inbox(folder: Path) -> Path:
     return inbox
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rarely=4)
 @pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))])
 def test_a_stream_into_a_table_with_a_log(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, store: Store, tmp_path: Path, loss: str, phase: str
@@ -123,7 +123,7 @@ def test_a_stream_into_a_table_with_a_log(
     assert_whole(table, leftovers=False)
 
 
-@pytest.mark.deep
+@pytest.mark.deep(rarely=4)
 @pytest.mark.parametrize(("loss", "phase"), [*product(LOSSES, (*IN_TASKS, *IN_THE_DRIVER))])
 def test_a_stream_into_s3_with_the_log_in_kafka(
     spark_cluster: SparkCluster,

@@ -30,7 +30,13 @@ from tests.spark.streaming.dying_query import DIED
 from tests.tables import assert_healthy
 from tests.warehouses import assert_whole, changes, replay, rows
 
-pytestmark = [pytest.mark.deep, pytest.mark.slow, pytest.mark.spark, pytest.mark.s3, pytest.mark.timeout(1800)]
+pytestmark = [
+    pytest.mark.deep(rarely=4),
+    pytest.mark.slow,
+    pytest.mark.spark,
+    pytest.mark.s3,
+    pytest.mark.timeout(1800),
+]
 
 
 @pytest.fixture
