@@ -336,6 +336,7 @@ PROCEDURES = [
     *shows("ALTER TABLE lake.stock.t COMPACT"),
     *gives("CALL lake.sys.compact('stock.t')"),
     *does("INSERT INTO lake.stock.days VALUES (DATE'2026-01-01', 0.5)"),
+    *does("INSERT INTO lake.stock.days VALUES (DATE'2026-01-01', 1.5)"),
     *shows("ALTER TABLE lake.stock.days PARTITION (day = DATE'2026-01-01') COMPACT"),
     *gives("CALL lake.sys.compact('stock.days', partition => 'day=2026-01-01', full => true)"),
     *gives(
