@@ -14,6 +14,7 @@ __all__ = [
     "any_text",
     "column_names",
     "duration",
+    "duration_text",
     "flag",
     "one_of",
     "positive_duration",
@@ -141,3 +142,9 @@ def duration(text: str) -> timedelta:
     if match is None or match[2] not in _TIME_UNITS:
         raise ValueError(f"a duration such as '7 d' or '90 min' (units: {', '.join(_TIME_UNITS)})")
     return timedelta(milliseconds=int(match[1]) * _TIME_UNITS[match[2]])
+
+
+def duration_text(milliseconds: int) -> str:
+    """Reverses `duration`, with the longest unit that gives a whole number."""
+    name, size = next((name, size) for name, size in reversed(_TIME_UNITS.items()) if milliseconds % size == 0)
+    return f"{milliseconds // size} {name}"

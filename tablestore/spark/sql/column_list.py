@@ -15,6 +15,8 @@ from decimal import Decimal
 from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.option_values import duration_text
+from tablestore.spark.sql.parenthesized import outside_parentheses, parenthesized
 
 __all__ = ["ColumnList", "column_list"]
 
@@ -26,8 +28,6 @@ _MILLISECONDS = {
     "DAY": 86_400_000,
     "WEEK": 604_800_000,
 }
-_OPTION_UNITS = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1))
-"""The units of an option's duration, of which the longest is taken that gives a whole number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,30 +56,25 @@ def column_list(statement: str, tokens: Sequence[Token], begin: int) -> ColumnLi
         InvalidRequest: ``bad-watermark``: the clause is not of the form that is understood, or it is there twice.
         Unsupported: ``computed-column``.
     """
-    if begin >= len(tokens) or tokens[begin].text != "(":
+    found = parenthesized(tokens, begin)
+    if found is None:
         return None
-    depth, metadata, first = 0, False, True
-    marks: list[tuple[int, int]] = []
-    for number in range(begin, len(tokens)):
-        token = tokens[number]
-        depth += (token.text == "(") - (token.text == ")")
-        if depth == 0:
-            if marks and marks[-1][1] < 0:
-                marks[-1] = (marks[-1][0], number)
-            return _found(statement, tokens, (begin, number), metadata, marks)
-        if depth != 1 or token.token_type is TokenType.STRING:
-            continue
-        if first and [_word(statement, word) for word in tokens[number : number + 2]] == ["WATERMARK", "FOR"]:
-            marks.append((number, -1))
-        in_mark = bool(marks) and marks[-1][1] < 0
-        if token.text == "," and in_mark:
-            marks[-1] = (marks[-1][0], number)
-        elif not in_mark:
-            metadata |= not first and _word(statement, token) == "METADATA"
-            if not first and token.token_type is TokenType.ALIAS and tokens[number - 2].text in ("(", ","):
-                raise _computed(tokens[number - 1].text)
-        first = token.text in ("(", ",")
-    return None  # it is never closed, as Spark will say
+    marks = [item for item in found.items if _is_watermark(statement, item)]
+    columns = [item for item in found.items if not _is_watermark(statement, item)]
+    if computed := [item for item in columns if len(item) > 1 and item[1].token_type is TokenType.ALIAS]:
+        raise _computed(computed[0][0].text)
+    if len(marks) > 1:
+        raise InvalidRequest("a table has one WATERMARK: leave the others out", code="bad-watermark")
+    text = statement[tokens[begin].end + 1 : tokens[found.close].start]
+    if marks:
+        text = ", ".join(_source(statement, item) for item in columns)
+    outside = (token for item in columns for token in outside_parentheses(item[1:]))
+    metadata = any(_word(statement, token) == "METADATA" for token in outside)
+    return ColumnList(begin, found.close, text, metadata, _watermark(statement, marks[0]) if marks else {})
+
+
+def _is_watermark(statement: str, item: Sequence[Token]) -> bool:
+    return [_word(statement, token) for token in item[:2]] == ["WATERMARK", "FOR"]
 
 
 def _word(statement: str, token: Token) -> str:
@@ -87,19 +82,9 @@ def _word(statement: str, token: Token) -> str:
     return "" if statement[token.start] in "`'\"" else token.text.upper()
 
 
-def _found(
-    statement: str, tokens: Sequence[Token], place: tuple[int, int], metadata: bool, marks: Sequence[tuple[int, int]]
-) -> ColumnList:
-    begin, end = tokens[place[0]].end + 1, tokens[place[1]].start
-    if not marks:
-        return ColumnList(*place, statement[begin:end], metadata, {})
-    if len(marks) > 1:
-        raise InvalidRequest("a table has one WATERMARK: leave the others out", code="bad-watermark")
-    start, behind = marks[0]
-    watermark = _watermark(statement, tokens[start:behind])
-    before, after = statement[begin : tokens[start].start].rstrip(), statement[tokens[behind].start : end]
-    text = before.removesuffix(",").rstrip() + after if before else after.removeprefix(",").lstrip()
-    return ColumnList(*place, text, metadata, watermark)
+def _source(statement: str, tokens: Sequence[Token]) -> str:
+    """Returns tokens as they are written."""
+    return statement[tokens[0].start : tokens[-1].end + 1] if tokens else ""
 
 
 def _watermark(statement: str, clause: Sequence[Token]) -> Mapping[str, str]:
@@ -112,9 +97,8 @@ def _watermark(statement: str, clause: Sequence[Token]) -> Mapping[str, str]:
                 return {"watermark.column": column}
             case ["-", interval, amount, unit] if interval.upper() == "INTERVAL":
                 return {"watermark.column": column, "watermark.delay": _delay(amount, unit.upper())}
-    written = statement[clause[0].start : clause[-1].end + 1]
     raise InvalidRequest(
-        f"{written} is not understood: write a column and how late its rows may be, as in "
+        f"{_source(statement, clause)} is not understood: write a column and how late its rows may be, as in "
         "WATERMARK FOR at AS at - INTERVAL '5' SECOND",
         code="bad-watermark",
     )
@@ -123,15 +107,14 @@ def _watermark(statement: str, clause: Sequence[Token]) -> Mapping[str, str]:
 def _delay(amount: str, unit: str) -> str:
     """Returns an interval as the value of ``watermark.delay``."""
     factor = _MILLISECONDS.get(unit.removesuffix("S"), 0)
-    milliseconds = Decimal(amount) * factor if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", amount) else Decimal("0.1")
-    if not factor or milliseconds != int(milliseconds):
+    milliseconds = Decimal(amount) * factor if re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", amount) else None
+    if not factor or milliseconds is None or milliseconds % 1:
         raise InvalidRequest(
             f"INTERVAL '{amount}' {unit} is no delay of a watermark: write a number of whole milliseconds, and one of "
             f"{', '.join(_MILLISECONDS)}",
             code="bad-watermark",
         )
-    name, size = next((name, size) for name, size in _OPTION_UNITS if int(milliseconds) % size == 0)
-    return f"{int(milliseconds) // size} {name}"
+    return duration_text(int(milliseconds))
 
 
 def _computed(column: str) -> Unsupported:

@@ -27,6 +27,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.column_list import column_list
+from tablestore.spark.sql.parenthesized import parenthesized
 
 __all__ = ["COLUMNS", "Names", "rewritten"]
 
@@ -176,15 +177,13 @@ _STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
 def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
     begin = 3 if len(tokens) > 2 and tokens[2].text.upper() == "TABLE" else 2
     table = _table(tokens, begin, names)
-    if table is None or len(tokens) < table.end + 2:
+    if table is None or table.end >= len(tokens) or tokens[table.end].token_type is not TokenType.WITH:
         return statement
-    if tokens[table.end].token_type is not TokenType.WITH or tokens[table.end + 1].text != "(":
+    listed = parenthesized(tokens, table.end + 1)
+    if listed is None:
         return statement
-    close = next((i for i in range(table.end + 2, len(tokens)) if tokens[i].text == ")"), None)
-    if close is None:
-        return statement
-    listed = _texts(tokens[table.end + 2 : close])
-    options = dict(zip(listed[::2], listed[1::2], strict=False))
+    texts = _texts(token for item in listed.items for token in item)
+    options = dict(zip(texts[::2], texts[1::2], strict=False))
     if "checkpoint" not in options:
         return statement
     if strange := [name for name in options if name not in _STREAM_OPTIONS]:
@@ -192,7 +191,7 @@ def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
             f"INSERT INTO of a stream has no option {', '.join(strange)}; it has {', '.join(_STREAM_OPTIONS)}",
             code="unknown-option",
         )
-    query = statement[tokens[close].end + 1 : tokens[-1].end + 1].strip()
+    query = statement[tokens[listed.close].end + 1 : tokens[-1].end + 1].strip()
     given = {"query": _system_tables(query), **options}
     arguments = [f"{name} => {_literal(value)}" for name, value in given.items()]
     return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
@@ -257,25 +256,15 @@ def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) 
     return f"CALL {table.call(f'describe_{what}')}{partition})"
 
 
-def _split(tokens: Sequence[Token]) -> list[list[Token]]:
-    """Splits a list at its commas."""
-    items: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.text == "," and token.token_type is not TokenType.STRING:
-            items.append([])
-        else:
-            items[-1].append(token)
-    return items
-
-
 def _partition(tokens: Sequence[Token]) -> str | None:
     """The argument for ``PARTITION (day = '2026-01-31', …)``; empty without tokens, None for other tokens."""
     if not tokens:
         return ""
-    if tokens[0].text.upper() != "PARTITION" or len(tokens) < 3 or tokens[1].text != "(" or tokens[-1].text != ")":
+    listed = parenthesized(tokens, 1)
+    if tokens[0].text.upper() != "PARTITION" or listed is None or listed.close + 1 < len(tokens):
         return None
     spec: dict[str, str | None] = {}
-    for item in _split(tokens[2:-1]):
+    for item in listed.items:
         name, equals, value = item[:1], item[1:2], item[2:]
         if len(value) > 1 and value[0].text.upper() in ("DATE", "TIMESTAMP"):
             value = value[1:]

@@ -124,6 +124,15 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
             "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT * FROM STREAM a.`b$files`', "
             "checkpoint => '/c\\'p', trigger => '1 s')",
         ),
+        (
+            "INSERT INTO lake.s.t WITH ('checkpoint' = '/a)b', 'trigger' = '1 s') SELECT 1",
+            "CALL `lake`.sys.start_stream(table => 's.t', query => 'SELECT 1', checkpoint => '/a)b', trigger => '1 s')",
+        ),
+        (
+            "CREATE TABLE lake.s.t (a INT COMMENT '(', b DECIMAL(3, 1), WATERMARK FOR at AS at, at TIMESTAMP)",
+            "CREATE TABLE lake.s.t (a INT COMMENT '(', b DECIMAL(3, 1), at TIMESTAMP) "
+            "TBLPROPERTIES ('watermark.column' = 'at')",
+        ),
         ("INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1", "INSERT INTO lake.s.t WITH ('a' = 'b') SELECT 1"),
         (
             "INSERT INTO o.s.t WITH ('checkpoint' = 'b') SELECT 1",
