@@ -10,10 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from compaction.compact import compact_table
 from compaction.in_writer import InWriter
 from compaction.maintenance import Maintenance, maintain
-from compaction.tombstones import clean_tombstones
+from compaction.on_request import compact_on_request
 from filestore.arguments import checks_arguments
 from filestore.checks.leftovers import Leftover
 from filestore.doctor import Report, examine
@@ -29,7 +28,6 @@ from filestore.model.evolution import Evolution
 from filestore.model.files import DataFile
 from filestore.model.snapshot import Snapshot
 from filestore.operations.alter import plan_alter
-from filestore.operations.fold import fold_table
 from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.retention.holds import ConsumerInfo
@@ -399,9 +397,7 @@ class Table:
         that it committed; None if no bucket needed anything.
         """
         within = chosen_partitions(partitions, self.definition)
-        folded = fold_table(self.filestore, full=full, within=within)
-        compacted = compact_table(self.filestore, full=full, within=within)
-        return clean_tombstones(self.filestore) or compacted or folded
+        return compact_on_request(self.filestore, full=full, within=within)
 
     def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
         """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.

@@ -13,9 +13,8 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from compaction.compact import compact_table
 from compaction.in_writer import InWriter
-from compaction.tombstones import clean_tombstones
+from compaction.on_request import compact_on_request
 from filestore.ambient import system_ambient
 from filestore.arguments import checks_arguments
 from filestore.commit.proposal import AppVersion
@@ -367,11 +366,9 @@ class SparkStore:
             InvalidRequest: the table has no such partition columns.
         """
         table = self.store.managed_table(name)
-        store = table.filestore
         within = chosen_partitions(partitions, table.definition)
-        folded = fold_table(store, full=full, runner=spark_folds(self.spark), within=within)
-        compacted = compact_table(store, full=full, runner=spark_compaction(self.spark), within=within)
-        return clean_tombstones(store) or compacted or folded
+        folds, merges = spark_folds(self.spark), spark_compaction(self.spark)
+        return compact_on_request(table.filestore, full=full, within=within, fold_runner=folds, runner=merges)
 
     def fold(self, name: str) -> Snapshot | None:
         """Folds pending runs as Spark jobs; returns the snapshot, or None if there were none. Errors: see `compact`."""
