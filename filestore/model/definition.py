@@ -113,8 +113,7 @@ class TableDefinition:
         Raises:
             InvalidRequest: ``bad-watermark``: only while the definition is made.
         """
-        columns = {column.name: column.type for column in self.schema}
-        return watermark_of(self.options["watermark.column"], self.options["watermark.delay"], columns)
+        return watermark_of(self.options["watermark.column"], self.options["watermark.delay"], self.schema)
 
     @property
     def merging(self) -> MergeSpec:

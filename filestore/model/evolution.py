@@ -292,7 +292,7 @@ def _roles(definition: TableDefinition) -> dict[str, tuple[str, ...]]:
         "partition columns": definition.partition_by,
         "bucket key": tuple(options["bucket-key"] or ()),
         "sequence.field": (definition.sequence_field,) if definition.sequence_field else (),
-        "watermark.column": (definition.watermark.column,) if definition.watermark else (),
+        "watermark.column": tuple(filter(None, [options["watermark.column"]])),
         "sequence groups": tuple(name for order, members in groups for name in (*order, *members)),
         "options fields.…": tuple(options.field_columns()),
     }

@@ -6,7 +6,7 @@ window's state. The watermark is the highest time that it has read, less the del
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -14,6 +14,8 @@ import pyarrow as pa
 
 from filestore.errors import InvalidRequest
 from filestore.model.option_values import Option, duration, some_text
+from filestore.model.schema import Column
+from filestore.model.table_columns import MetadataColumn
 from filestore.model.text import name_list
 
 __all__ = ["WATERMARK_OPTIONS", "Watermark", "watermark_of"]
@@ -61,13 +63,15 @@ class Watermark:
         return self.delay // timedelta(milliseconds=1)
 
 
-def watermark_of(column: str | None, delay: timedelta | None, columns: Mapping[str, pa.DataType]) -> Watermark | None:
+def watermark_of(
+    column: str | None, delay: timedelta | None, columns: Iterable[Column | MetadataColumn]
+) -> Watermark | None:
     """Returns the watermark that a table's options describe; None without one.
 
     Args:
         column: The option ``watermark.column``.
         delay: The option ``watermark.delay``.
-        columns: The columns that can have the time, and their types.
+        columns: The columns that can have the time.
 
     Raises:
         InvalidRequest: ``bad-watermark``: a delay without a column, or a column that is not there or no TIMESTAMP.
@@ -76,12 +80,13 @@ def watermark_of(column: str | None, delay: timedelta | None, columns: Mapping[s
         if delay is not None:
             raise InvalidRequest(f"{_DELAY} needs {_COLUMN}: the column with the time of a row", code="bad-watermark")
         return None
-    if column not in columns:
+    types = {c.name: c.type for c in columns}
+    if column not in types:
         raise InvalidRequest(
-            f"{_COLUMN} {column!r} is not in the schema; its columns are {name_list(list(columns))}",
+            f"{_COLUMN} {column!r} is not in the schema; its columns are {name_list(list(types))}",
             code="bad-watermark",
         )
-    type_ = columns[column]
+    type_ = types[column]
     if not (pa.types.is_timestamp(type_) and type_.tz is not None):
         raise InvalidRequest(
             f"{_COLUMN} {column!r} has the type {type_}, and a watermark needs the type TIMESTAMP", code="bad-watermark"

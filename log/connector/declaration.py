@@ -176,7 +176,7 @@ class KafkaDeclaration:
             InvalidRequest: ``bad-watermark``: only while the declaration is made.
         """
         virtual = {column.name for column in self.columns.metadata if column.virtual}  # which streams can leave out
-        stored = {c.name: c.type for c in self.columns.columns if c.name not in virtual}
+        stored = (column for column in self.columns.columns if column.name not in virtual)
         return watermark_of(self["watermark.column"], self["watermark.delay"], stored)
 
     @property

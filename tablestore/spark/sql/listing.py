@@ -13,18 +13,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from pyspark.sql.types import StructType
 
 from filestore.errors import NotFound
+from filestore.model.definition import TableDefinition
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.sql.columns import schema_to_spark
 from tablestore.spark.sql.databases import list_tables, list_views
 from tablestore.spark.sql.topics import described_topic
 from tablestore.store import Store
 
-__all__ = ["DELTA", "listed"]
+__all__ = ["listed", "table_properties"]
 
-DELTA = "delta"
+_DELTA = "delta"
 """The provider of our tables: the format of their files, by which programs know that they have MERGE (decision 107)."""
 
 Row = tuple[str, str, bool, str]
+
+
+def table_properties(definition: TableDefinition) -> dict[str, str]:
+    """Returns what Spark shows as the properties of a managed table."""
+    comment = {} if definition.comment is None else {"comment": definition.comment}
+    return {"provider": _DELTA, **definition.options.as_dict(), **comment}
 
 
 def listed(store: Store, catalog: str, database: str, pattern: str) -> Iterator[Row]:
@@ -65,8 +72,7 @@ def _table(store: Store, name: str) -> list[str]:
         lines = _known("MANAGED", described["properties"])
         return [*lines, _schema(described["schema"])]
     definition = table.definition
-    comment = {} if definition.comment is None else {"comment": definition.comment}
-    lines = _known("MANAGED", {"provider": DELTA, **definition.options.as_dict(), **comment})
+    lines = _known("MANAGED", table_properties(definition))
     if definition.partition_by:
         lines += [
             "Partition Provider: Catalog",

@@ -28,7 +28,7 @@ from tablestore.spark.sql.databases import (
     load_database,
 )
 from tablestore.spark.sql.dialect import COLUMNS
-from tablestore.spark.sql.listing import DELTA
+from tablestore.spark.sql.listing import table_properties
 from tablestore.spark.sql.procedures import PROCEDURES, Procedure, run_procedure
 from tablestore.spark.sql.requests import OF_SPARK, Request, checked_table, managed_table, name_of
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
@@ -79,7 +79,6 @@ def _version(table: Table, request: Request) -> int | None:
 def _described(table: Table, version: int | None = None) -> dict[str, Any]:
     state = table.filestore.state(version)
     definition = state.definition
-    comment = {} if definition.comment is None else {"comment": definition.comment}
     return {
         "table_id": table.opened.identity.table_id,
         "location": table.location,
@@ -97,7 +96,7 @@ def _described(table: Table, version: int | None = None) -> dict[str, Any]:
         "replans": definition.options["commit.max-retries"],
         # else a row with a lower sequence would be dropped as late, where the statement says that it replaces
         "replaces_rows": definition.sequence_field is None,
-        "properties": {"provider": DELTA, **definition.options.as_dict(), **comment},
+        "properties": table_properties(definition),
         **described_watermark(definition.watermark),
     }
 

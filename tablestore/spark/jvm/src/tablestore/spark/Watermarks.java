@@ -1,7 +1,6 @@
 package tablestore.spark;
 
 import java.util.UUID;
-import org.apache.spark.sql.catalyst.plans.logical.AnalysisHelper;
 import org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.rules.Rule;
@@ -19,21 +18,23 @@ final class Watermarks extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.isStreaming() ? marked(plan) : plan;
+    return plan.isStreaming() ? marked(plan, false) : plan;
   }
 
-  private static LogicalPlan marked(LogicalPlan plan) {
-    if (isOfTable(plan)) {
-      return plan;
+  /**
+   * Returns a plan whose streams have the watermarks of their tables.
+   *
+   * @param own whether the query has a watermark of its own above it
+   */
+  private static LogicalPlan marked(LogicalPlan plan, boolean own) {
+    if (plan instanceof EventTimeWatermark found && found.getTagValue(OF_TABLE).isDefined()) {
+      return own ? found.child() : plan;
     }
-    if (plan instanceof EventTimeWatermark) {
-      return without(plan);
-    }
-    if (plan instanceof StreamingRelationV2 relation && relation.table() instanceof TablestoreTable table) {
+    if (!own && plan instanceof StreamingRelationV2 relation && relation.table() instanceof TablestoreTable table) {
       return table.watermarkColumn().map(column -> watermark(relation, table, column)).orElse(plan);
     }
-    return (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(
-        () -> plan.mapChildren(child -> marked((LogicalPlan) child)));
+    boolean below = own || plan instanceof EventTimeWatermark;
+    return (LogicalPlan) plan.mapChildren(child -> marked((LogicalPlan) child, below));
   }
 
   private static LogicalPlan watermark(StreamingRelationV2 relation, TablestoreTable table, String column) {
@@ -42,18 +43,5 @@ final class Watermarks extends Rule<LogicalPlan> {
         new EventTimeWatermark(UUID.randomUUID(), Rereads.byName(relation, column), delay, relation);
     found.setTagValue(OF_TABLE, true);
     return found;
-  }
-
-  /** Returns a plan without the watermarks of tables. */
-  private static LogicalPlan without(LogicalPlan plan) {
-    if (isOfTable(plan)) {
-      return ((EventTimeWatermark) plan).child();
-    }
-    return (LogicalPlan) AnalysisHelper.allowInvokingTransformsInAnalyzer(
-        () -> plan.mapChildren(child -> without((LogicalPlan) child)));
-  }
-
-  private static boolean isOfTable(LogicalPlan plan) {
-    return plan instanceof EventTimeWatermark && plan.getTagValue(OF_TABLE).isDefined();
   }
 }
