@@ -41,8 +41,8 @@ demo: env  ## Show what a table store does; ARGS=--s3: with S3, PostgreSQL, Kafk
 	@$(if $(filter --s3,$(ARGS)),deploy/local.sh deploy/demo.sh --ship-packages,$(BIN)/tablestore demo) $(filter-out --s3,$(ARGS))
 
 CORES := $(shell getconf _NPROCESSORS_ONLN)
-# Two processes more than cores: tests with servers often wait for them. All tests of a server are in one.
-WORKERS ?= $(shell expr $(CORES) + 2)
+# One process more than cores: tests with servers wait for them at times, and too many processes make all of them late.
+WORKERS ?= $(shell expr $(CORES) + 1)
 # Each takes three minutes, so only whole deep runs make them. Where they are not made their tests are skipped, and say so.
 VERSITYGW := $(BIN)/python -m tests.servers.s3 || true
 DBT := $(BIN)/python -m tests.servers.dbt || true
@@ -55,12 +55,13 @@ test-fast: env  ## Run the tests that need no server and little time
 	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark and not s3" $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
+# With MINUTES, no test begins later.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
 	@$(if $(SHARE),,$(VERSITYGW))
 	@$(if $(SHARE),,$(DBT))
-	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) TEST_MINUTES=$(MINUTES) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: a whole deployment with S3 and a Spark cluster
 	@$(if $(filter --s3,$(ARGS)),$(VERSITYGW))

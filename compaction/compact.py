@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -48,6 +48,7 @@ def compact_table(
     full: bool = False,
     runner: CompactionRunner | None = None,
     within: PartitionSet = ALL_PARTITIONS,
+    base: TableState | None = None,
 ) -> Snapshot | None:
     """Compacts the slots that need it; returns None if none does.
 
@@ -56,12 +57,17 @@ def compact_table(
         full: Merges every slot into one sorted run without dead rows.
         runner: Runs the tasks; in threads of this process if None.
         within: The partitions that are compacted.
+        base: The newest version, for callers that have just read it.
 
     Raises:
         Conflict: another compaction or an overwrite was faster in all slots. Nothing was changed.
     """
     plan = partial(plan_compaction, full=full, within=within)
-    committed = store.commit(lambda base: nullcontext(Compaction(store, base, plan, runner or compact_slots)))
+
+    def begin(state: TableState) -> AbstractContextManager[Compaction]:
+        return nullcontext(Compaction(store, state, plan, runner or compact_slots))
+
+    committed = store.commit(begin, base=base)
     return None if committed is None else committed.snapshot
 
 

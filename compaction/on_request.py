@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from compaction.compact import CompactionRunner, compact_table
 from compaction.tombstones import clean_tombstones
-from filestore.model.partition_set import ALL_PARTITIONS, PartitionSet
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import FoldRunner, fold_table
+from filestore.rows.partitions import chosen_partitions
 from filestore.table import FileStore
 
 __all__ = ["compact_on_request"]
@@ -16,7 +19,7 @@ def compact_on_request(
     store: FileStore,
     *,
     full: bool = False,
-    within: PartitionSet = ALL_PARTITIONS,
+    partitions: Iterable[Mapping[str, Any]] | None = None,
     fold_runner: FoldRunner | None = None,
     runner: CompactionRunner | None = None,
 ) -> Snapshot | None:
@@ -25,13 +28,16 @@ def compact_on_request(
     Args:
         store: The table.
         full: Works on all buckets, and not only on those that need it.
-        within: The partitions whose runs are folded and merged.
+        partitions: The partitions whose runs are folded and merged, as a user names them; all if None.
         fold_runner: Runs the folds; in threads of this process if None.
         runner: Runs the compactions; likewise.
 
     Raises:
         Conflict: others were faster in all buckets. What was committed before stays.
+        InvalidRequest: the table has no such partition columns.
     """
-    folded = fold_table(store, full, fold_runner, within)
-    compacted = compact_table(store, full, runner, within)
+    base = store.state()
+    within = chosen_partitions(partitions, base.definition)
+    folded = fold_table(store, full, fold_runner, within, base)
+    compacted = compact_table(store, full, runner, within, base if folded is None else None)
     return clean_tombstones(store) or compacted or folded

@@ -32,7 +32,7 @@ from filestore.reading.get import get_rows
 from filestore.reading.predicate import Predicate
 from filestore.retention.holds import ConsumerInfo
 from filestore.retention.rules import Tag, tag_of, tags_of
-from filestore.rows.partitions import chosen_partitions, partition_set
+from filestore.rows.partitions import partition_set
 from managed_table.opened import OpenedTable
 from tablestore.following.follow import Follower, Following, FollowOptions, Stop
 from tablestore.following.follow_metrics import FollowMeter
@@ -396,8 +396,7 @@ class Table:
         With `partitions`, which are as for `drop_partitions`, it does so in these only. It returns the last snapshot
         that it committed; None if no bucket needed anything.
         """
-        within = chosen_partitions(partitions, self.definition)
-        return compact_on_request(self.filestore, full=full, within=within)
+        return compact_on_request(self.filestore, full=full, partitions=partitions)
 
     def create_tag(self, name: str, version: int | None = None, *, timestamp: datetime | None = None) -> Tag:
         """Names a version (the newest one, if neither is given), which does not expire before the tag is deleted.

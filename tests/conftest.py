@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, is_hypothesis_test, settings
 
 from tablestore import Store
-from tests.depth import DEPTH, Depth, Share
+from tests.depth import DEPTH, Depth, Share, TimeLimit, few
 from tests.folders import memory_folder
 from tests.servers.kafka import NEVER_KILLED, KafkaBroker
 from tests.servers.s3 import MotoServer, NotBuilt, S3Endpoint, VersityServer
@@ -39,6 +40,7 @@ MARK_OF_FIXTURE = {"kafka_broker": "kafka", "mortal_broker": "kafka", "spark": "
 MARK_OF_FIXTURE |= {"spark_cluster": "spark", "cluster_driver": "spark"}
 MARK_OF_FIXTURE |= {"moto": "s3", "versity": "s3", "s3_server": "s3"}
 PLAIN_ID = pytest.StashKey[str]()
+TIME_LIMIT = TimeLimit.of_this_run()
 
 
 def pytest_report_header() -> str:
@@ -56,12 +58,37 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(mark)
         if "PYTEST_XDIST_WORKER" in os.environ and (group := _group(item)) is not None:
             item._id = coerce_node_id(f"{item.nodeid}@{group}")  # xdist 3.8 sets what pytest 9.2 no longer reads
+    _leave_few(items)
     left = [item for item in items if not _is_run(item)]
     items[:] = [item for item in items if _is_run(item)]
     if left:
         config.hook.pytest_deselected(items=left)
     yield
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)  # slow tests first: none of them starts last
+    if TIME_LIMIT is None:  # else those that come last may not be run, which must be other ones each time
+        items.sort(
+            key=lambda item: item.get_closest_marker("slow") is None
+        )  # slow ones first: none of them starts last
+
+
+def _leave_few(items: list[pytest.Item]) -> None:
+    """Marks as deep what ``@pytest.mark.few`` does not leave to ``make test``."""
+    cases: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("few") is not None and item.get_closest_marker("deep") is None:
+            cases[item.stash[PLAIN_ID].partition("[")[0]].append(item)
+    for alike in cases.values():
+        mark = alike[0].get_closest_marker("few")
+        assert mark is not None
+        kept = few(len(alike), *mark.args)
+        for at, item in enumerate(alike):
+            if at not in kept:
+                item.add_marker(pytest.mark.deep)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if TIME_LIMIT is not None and TIME_LIMIT.is_over():
+        pytest.skip(f"not begun within {TIME_LIMIT.minutes:g} minutes")
 
 
 def _group(item: pytest.Item) -> str | None:

@@ -1,17 +1,19 @@
 """How deep a run of the tests goes: ``make test-fast``, ``make test`` and ``make test-deep`` run fewer or more cases.
 
 ``TEST_DEPTH`` says which (``fast``, ``test`` or ``deep``; ``test`` if it is not set). A test depends on it in one of
-three ways:
+four ways:
 
 - ``@pytest.mark.deep`` marks a test that only a deep run has; with ``rarely=4`` a share of a deep run has one in four
   of such tests, drawn anew: those whose servers take minutes;
-- `sampled` chooses among the cases of a parametrized test: a deep run has all of them;
+- ``@pytest.mark.few(4)`` leaves four of a test's cases to ``make test``, and the others are deep (`few`);
+- `sampled` chooses among the values of one parameter, for ``make test-fast``, too;
 - the fixture ``depth`` (a `Depth`) chooses among the cases inside of a test, or says how often it repeats something.
 
 What is chosen is the same in every run and a part of what a deep run has, or may have.
 
 ``TEST_SHARE=2/3`` runs a part of a deep run: the second third of the tests that go deeper than ``make test``, and in
-the loops over cases inside of them a sixth of the cases, drawn anew.
+the loops over cases inside of them a sixth of the cases, drawn anew. ``TEST_MINUTES=15`` starts no test after 15
+minutes: the others are skipped, and the summary counts them.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -27,7 +30,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-__all__ = ["DEPTH", "Depth", "Share", "sampled"]
+__all__ = ["DEPTH", "Depth", "Share", "TimeLimit", "few", "sampled"]
 
 T = TypeVar("T")
 
@@ -92,6 +95,11 @@ def sampled(cases: Iterable[Any], fast: int, test: int = 1, names: int = 1) -> l
     return [pytest.param(*(case if names > 1 else (case,)), marks=marks(at)) for at, case in enumerate(found)]
 
 
+def few(cases: int, count: int) -> set[int]:
+    """Returns which cases of a test ``make test`` runs: so many, the first and, from two on, the last among them."""
+    return _first(cases, count)
+
+
 def _first(length: int, count: int) -> set[int]:
     """Which positions are chosen; those of a smaller count are among those of a greater one."""
     middle = list(range(1, length - 1))
@@ -122,6 +130,22 @@ class Share:
         """
         number = zlib.crc32(test.encode())
         return number % self.parts == self.part - 1 and (number // self.parts + seed) % rarely == 0
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """The end of a run that starts no test after some minutes: CI's, whose machine may be slow."""
+
+    minutes: float
+    ends_s: float
+
+    @classmethod
+    def of_this_run(cls) -> TimeLimit | None:
+        text = os.environ.get("TEST_MINUTES")
+        return cls(float(text), time.monotonic() + 60 * float(text)) if text else None
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends_s
 
 
 def _parts() -> int:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.depth import Depth, Share, sampled
+from tests.depth import Depth, Share, TimeLimit, few, sampled
 
 
 @pytest.fixture(autouse=True)
@@ -26,6 +26,33 @@ def test_a_sample_is_a_part_in_order_with_both_ends(length: int, count: int) -> 
     assert chosen[:1] == cases[:1]
     assert chosen[1:][-1:] == cases[1:][-1:][: len(chosen) - 1]
     assert chosen == Depth.TEST.sample(cases, count)
+
+
+def test_few_cases_of_a_test_are_the_same_ones_each_time() -> None:
+    assert few(9, 1) == {0}
+    assert few(9, 2) == {0, 8}
+    assert len(few(9, 4)) == 4
+    assert few(9, 4) == few(9, 4) > few(9, 3) > few(9, 2)
+    assert few(3, 9) == {0, 1, 2}
+
+
+def test_a_run_without_a_limit_of_time_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TEST_MINUTES", raising=False)
+    assert TimeLimit.of_this_run() is None
+    monkeypatch.setenv("TEST_MINUTES", "")
+    assert TimeLimit.of_this_run() is None
+
+
+def test_a_limit_of_time_is_over_when_its_minutes_have_passed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_MINUTES", "0.5")
+    now = 1000.0
+    monkeypatch.setattr("tests.depth.time.monotonic", lambda: now)
+    limit = TimeLimit.of_this_run()
+    assert limit is not None
+    now += 29.9
+    assert not limit.is_over()
+    now += 0.2
+    assert limit.is_over()
 
 
 def test_a_shallow_count_leaves_numbers_out() -> None:

@@ -114,7 +114,11 @@ def fold_runs(table: TableFiles, task: FoldTask) -> SlotResult:
 
 
 def fold_table(
-    store: FileStore, full: bool = False, runner: FoldRunner | None = None, within: PartitionSet = ALL_PARTITIONS
+    store: FileStore,
+    full: bool = False,
+    runner: FoldRunner | None = None,
+    within: PartitionSet = ALL_PARTITIONS,
+    base: TableState | None = None,
 ) -> Snapshot | None:
     """Folds what is due now, in several commits if it is much; returns the last snapshot, or None if nothing was due.
 
@@ -123,11 +127,12 @@ def fold_table(
         full: Folds all runs that are pending now, due or not. Writers may add more meanwhile.
         runner: Runs the tasks; in threads of this process if None.
         within: The partitions whose runs are folded.
+        base: The newest version, for callers that have just read it.
 
     Raises:
         Conflict: other folds or overwrites were faster, again and again. Folds that were committed before stay.
     """
-    base = store.state()
+    base = base or store.state()
     began, snapshot = base.version, None
 
     def due(state: TableState) -> list[FoldTask]:

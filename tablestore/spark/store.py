@@ -25,7 +25,6 @@ from filestore.model.schema import Schema
 from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
 from filestore.retention.rules import tag_of
-from filestore.rows.partitions import chosen_partitions
 from log.connector.options import CONNECTOR
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc
@@ -365,10 +364,9 @@ class SparkStore:
             NotFound: there is no such table.
             InvalidRequest: the table has no such partition columns.
         """
-        table = self.store.managed_table(name)
-        within = chosen_partitions(partitions, table.definition)
+        table = self.store.managed_table(name).filestore
         folds, merges = spark_folds(self.spark), spark_compaction(self.spark)
-        return compact_on_request(table.filestore, full=full, within=within, fold_runner=folds, runner=merges)
+        return compact_on_request(table, full=full, partitions=partitions, fold_runner=folds, runner=merges)
 
     def fold(self, name: str) -> Snapshot | None:
         """Folds pending runs as Spark jobs; returns the snapshot, or None if there were none. Errors: see `compact`."""

@@ -116,6 +116,7 @@ def api(warehouse: str) -> Iterator[httpx.Client]:
         yield client
 
 
+@pytest.mark.few(24)
 @pytest.mark.parametrize(("changes", "code", "words"), sampled(CASES.values(), 4, names=3), ids=CASES.keys())
 def test_a_wrong_table_is_refused_and_nothing_is_made(
     api: httpx.Client, warehouse: str, changes: dict[str, Any], code: str, words: str

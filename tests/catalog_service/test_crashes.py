@@ -74,6 +74,7 @@ def expect_done(warehouse: str, action: str) -> None:
 
 
 # A kill before a step is a kill after the step before it, so one kill for each step is enough.
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("action", "log", "method", "call"), sampled(STEPS, 4, test=3, names=4))
 def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     warehouse: str, action: str, log: str, method: str, call: int
@@ -96,6 +97,7 @@ def test_a_kill_leaves_what_start_up_or_a_retry_makes_whole(
     expect_done(copy, action)
 
 
+@pytest.mark.few(34)
 @pytest.mark.slow
 @pytest.mark.parametrize("sticky", [False, True], ids=["once", "for-good"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])

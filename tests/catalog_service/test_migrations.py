@@ -170,6 +170,7 @@ def database(request: pytest.FixtureRequest, warehouse: str) -> str:
     return server.url
 
 
+@pytest.mark.few(1)
 def test_every_revision_goes_down_and_up_again_and_keeps_the_rows(database: str, warehouse: str) -> None:
     service = open_service(warehouse, database, commits="catalog")
     service.create_database(CreateDatabase(name="shop", comment="ä"))

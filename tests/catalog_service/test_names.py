@@ -225,6 +225,7 @@ _REPLACE = ("rename", "drop_log", "delete_files", "remove_table")
 _KILLS = [*(("stage", m) for m in _STAGE), ("rename", "rename"), *(("replace", m) for m in _REPLACE)]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("log", ["embedded", "kafka"])
 @pytest.mark.parametrize(("action", "method"), sampled(_KILLS, 4, test=2, names=2))
 def test_a_kill_leaves_the_old_table_or_the_new_one(warehouse: str, action: str, method: str, log: str) -> None:

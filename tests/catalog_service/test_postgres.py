@@ -65,6 +65,7 @@ def most_connections(server: PostgresServer) -> Iterator[list[int]]:
     found.append(max(seen))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("over", sampled(["http", "embedded"], 2, test=2))
 def test_64_tables_at_once(server: PostgresServer, database: str, warehouse: str, over: str) -> None:
     """They wait for one another for milliseconds only: 2 s on two free cores, where nothing may take 30 s."""
@@ -165,6 +166,7 @@ def test_locks_end_with_their_session_and_come_back(server: PostgresServer, data
 # ---------------------------------------------------------------------------------------------- races
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("if_not_exists", sampled([False, True], 2, test=2))
 def test_of_eight_clients_of_two_services_one_creates_and_one_drops(
     database: str, warehouse: str, if_not_exists: bool, depth: Depth
@@ -252,6 +254,7 @@ class Load:
         server.start()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("over", "how"), sampled(product(["http", "embedded"], RESTARTS), 4, test=4, names=2))
 def test_a_restart_of_the_server_under_load(
     server: PostgresServer, database: str, warehouse: str, how: signal.Signals, over: str, depth: Depth

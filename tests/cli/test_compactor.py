@@ -98,6 +98,7 @@ def test_it_runs_until_a_signal_ends_it(start: Start, orders: Table, kind: signa
     assert not [line for line in program.err.lines if "error" in line or "Traceback" in line]
 
 
+@pytest.mark.deep
 @pytest.mark.timeout(60)
 @pytest.mark.slow
 def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
@@ -112,6 +113,7 @@ def test_after_a_kill_another_goes_on(start: Start, orders: Table) -> None:
     assert not orders.examine().problems
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_settings_of_the_environment_and_a_log_in_json(store: Store, orders: Table) -> None:
     wear(orders)

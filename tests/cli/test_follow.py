@@ -43,6 +43,7 @@ def test_changes_are_printed_while_writes_go_on(start: Start, orders: Table) -> 
     assert "Traceback" not in "\n".join(program.err.lines)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_latest_passes_over_what_was_there(start: Start, orders: Table) -> None:
     put(orders, 1, 2)

@@ -22,6 +22,7 @@ def test_all_commands_of_the_contract_are_there() -> None:
     assert set(COMMANDS) >= {"describe", "snapshots", "scan", "write"}
 
 
+@pytest.mark.few(10)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_explains_itself(command: str) -> None:
     result = CliRunner(env={"COLUMNS": "120", "NO_COLOR": "1"}).invoke(app, [command, "--help"])
@@ -30,6 +31,7 @@ def test_a_command_explains_itself(command: str) -> None:
     assert "Show this message and exit" in result.output
 
 
+@pytest.mark.few(9)
 @pytest.mark.parametrize("command", sorted(set(COMMANDS) - {"demo", "serve", "spark-archive", "spark-settings"}))
 def test_a_command_takes_catalog_and_token(command: str) -> None:
     result = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1"}).invoke(app, [command, "-h"])

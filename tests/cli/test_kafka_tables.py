@@ -131,6 +131,7 @@ def test_rows_go_in_and_come_out(run: Run, start: Callable[..., Program], kafka_
     assert printed == ["_kind  id", "+U      1", "+U      2", "-D      1", "+U     3000"], "as wide as the rows so far"
 
 
+@pytest.mark.deep
 def test_a_debezium_topic_becomes_tables(run: Run, start: Callable[..., Program], kafka_broker: KafkaBroker) -> None:
     topic = f"cdc-{uuid.uuid4()}"
     make_topic(kafka_broker.bootstrap, topic, 1)

@@ -52,6 +52,7 @@ def test_a_token_is_asked_for_and_taken(start: Start, run: Run, tmp_path: Path) 
     assert run("databases", "--token", "s3cret", catalog=url).exit_code == 0
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_port_in_use_is_one_line(start: Start, tmp_path: Path) -> None:
     port = url_of(start("serve", "--warehouse", tmp_path / "a", "--port", 0)).rsplit(":", 1)[1]
@@ -61,6 +62,7 @@ def test_a_port_in_use_is_one_line(start: Start, tmp_path: Path) -> None:
     assert second.err.lines[0].startswith("error[port-in-use]")
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_settings_of_the_environment_and_a_log_in_json(store: Store, tmp_path: Path) -> None:
     """As an orchestrator starts it: all by variables, the token in a file, and standard output is JSON lines."""

@@ -68,6 +68,7 @@ def between(store: FileStore, step: Step) -> CompactionRunner:
     return run
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("step", [upsert, rob_one_bucket, overwrite], ids=lambda step: step.__name__)
@@ -162,6 +163,7 @@ def _no_file_lives_and_is_removed(store: FileStore) -> None:
     assert live == set(reopen(store).state().files)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_a_storage_that_fails_now_and_then(folder: Path, seed: int) -> None:

@@ -106,6 +106,7 @@ def test_no_compaction_changes_a_row(shape: Shape) -> None:
     run(shape, examples=5, steps=10)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))

@@ -231,6 +231,7 @@ def due(table: Table) -> bool:
     return bool(plan_compaction(table.filestore.state()))
 
 
+@pytest.mark.deep
 def test_each_table_is_kept_by_one_of_two_hosts_and_by_the_other_after_its_death(
     store: Store, moto: S3Endpoint, postgres: PostgresServer, place: str, tmp_path: Path, depth: Depth
 ) -> None:

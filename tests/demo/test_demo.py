@@ -90,6 +90,7 @@ def test_without_java_there_is_one_sentence_and_nothing_else(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "precious").touch()

@@ -127,6 +127,7 @@ def test_a_service_that_was_stopped_or_killed_starts_again(deployment: Deploymen
     assert tablestore(deployment, "databases").returncode == 0
 
 
+@pytest.mark.deep
 def test_a_compactor_stops_by_itself(deployment: Deployment) -> None:
     assert deployment.parts["compactor"].stop() == 0
     deployment.parts["compactor"].start()

@@ -209,6 +209,7 @@ VALUES: Mapping[str, tuple[Any, Any]] = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("null", ["never", "before", "after"])
 def test_values_of_all_types_are_compared(folder: Path, name: str, null: str) -> None:
@@ -425,6 +426,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_before_and_changes_make_after(engine: str) -> None:
     @settings(max_examples=settings.default.max_examples // 2)

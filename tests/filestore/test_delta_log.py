@@ -75,6 +75,7 @@ def test_a_table_is_opened_from_its_last_checkpoint_on(folder: Path) -> None:
     assert store.delta_log.versions() == list(range(10)), "older versions are there"
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize(
     "text",
     [

@@ -91,6 +91,7 @@ def check_least(store: FileStore, changes: list[Row]) -> None:
     assert not open_
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3, test=3), ids=list(SHAPES))
 @given(data=st.data())
 def test_before_and_changes_are_after(shape: Shape, data: st.DataObject) -> None:
@@ -198,6 +199,7 @@ def pending_table(folder: Path, **options: object) -> FileStore:
     return create(folder / "t", definition, ambient=seeded(1))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", LATER)
 def test_before_and_changes_are_after_with_pending_runs(engine: str) -> None:
     """On either side, on both, or folded in between: the rows of all versions are those that our readers see."""

@@ -408,6 +408,7 @@ def later(seed: int) -> Ambient:
 CHANGING = {"write_new", "replace", "delete"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),

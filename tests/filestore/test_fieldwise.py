@@ -232,6 +232,7 @@ def histories(values: st.SearchStrategy[Value]) -> st.SearchStrategy[tuple[dict[
     return st.tuples(stored, st.lists(change, min_size=1, max_size=8))
 
 
+@pytest.mark.few(26)
 @pytest.mark.parametrize("sequence", [None, "s"], ids=["arrival", "sequence"])
 @pytest.mark.parametrize(("case", "kind", "values"), CASES, ids=[f"{c}-{k}" for c, k, _ in CASES])
 def test_a_function_against_a_loop(

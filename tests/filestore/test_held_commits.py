@@ -174,6 +174,7 @@ def test_a_table_is_a_delta_table(table: Table) -> None:
     assert not list(Path(table.location, layout.STAGED_COMMITS).iterdir())
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rounds", [2])
 def test_sixteen_writers_race_for_each_version(table: Table, rounds: int, depth: Depth) -> None:
     """The store lets all of them win; the database does not."""
@@ -215,6 +216,7 @@ def commit(store: FileStore, commit_id: str = "mine") -> object:
 BEFORE, AFTER = in_order(rows("a", 1, 2, 3)), in_order(rows("a", 1, 3) + rows("b", 2, 4))
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [Killed, Unavailable])
 def test_whatever_is_the_last_step_anybody_goes_on(error: type[BaseException], after: bool, depth: Depth) -> None:
@@ -313,6 +315,7 @@ def test_a_database_that_makes_no_claim_is_asked_a_few_times(table: Table, made:
 # ---------------------------------------------------------------------------------------------------- model and chance
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_history_of_writers_that_die_anywhere(seed: int, depth: Depth) -> None:
     """Writers come one after another, and die at any call: a dict has what the versions in their order say."""
@@ -346,6 +349,7 @@ def history(folder: Path, dice: random.Random) -> None:
     assert_healthy(store)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("seed", range(2))
 def test_any_order_of_the_calls_of_writers_and_readers(seed: int, depth: Depth) -> None:
     """Each write that was acknowledged is the version that it got, and no version is missing at any time."""

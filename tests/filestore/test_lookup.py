@@ -86,6 +86,7 @@ def check_found(definition: TableDefinition, lookups: list[FileLookup], live: se
     assert sorted(map(repr, found)) == sorted(repr(key) for chunk in probes for key in chunk if key in live)
 
 
+@pytest.mark.few(8)
 @pytest.mark.parametrize(
     "kinds",
     [

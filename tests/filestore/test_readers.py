@@ -262,6 +262,7 @@ BOUNDED = (
 )
 
 
+@pytest.mark.deep
 def test_delta_spark_skips_no_file_that_holds_a_row(folder: Path, spark: SparkSession) -> None:
     """Statistics are exact to the microsecond and to the last digit, so that equality with a bound finds its row."""
     store = create(folder / "t", define(BOUNDED, ["k"]))

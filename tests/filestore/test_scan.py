@@ -343,6 +343,7 @@ PRUNED: list[Predicate] = [
 ]
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("where", sampled(PRUNED, 4), ids=str)
 def test_only_files_and_row_groups_that_hold_a_wanted_row_are_read(
     ordered: FileStore, where: Predicate, monkeypatch: pytest.MonkeyPatch

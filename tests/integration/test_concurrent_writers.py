@@ -104,6 +104,7 @@ def test_with_kafka(store: Store, kafka_broker: KafkaBroker, folder: Path, seed:
 RECORDS = 800
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",

@@ -115,6 +115,7 @@ def test_a_quiet_commit_logs_nothing_twice(table: Table) -> None:
     assert state.log.repaired == {b: state.log.offsets.get(b, 0) for b in range(2)}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("healer", sampled(["the next write", "recover"], 2))
 def test_records_of_a_dead_writer_are_taken_back(table: Table, healer: str) -> None:
     put(table, 1, 2, 3)
@@ -259,6 +260,7 @@ def test_a_living_writers_records_are_left_to_it(table: Table) -> None:
     assert {row["id"]: row["name"] for row in rows(table)} == {1: "living", 2: "living", 3: "living", 5: "other"}
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("first", ["write", "overwrite"])
 def test_overwrites_and_writes_at_once(table: Table, first: str) -> None:
     put(table, 1, 2, 3, 4, 5, 6)
@@ -279,6 +281,7 @@ def test_a_rollback_while_others_write(table: Table) -> None:
     assert_right(table)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_rounds_of_two_writers_and_deaths(table: Table, seed: int, depth: Depth) -> None:
     dice = random.Random(seed)

@@ -112,6 +112,7 @@ def test_columns_change_while_it_reads(table: Table) -> None:
     assert replay(found, ["id"]) == [{"id": i, "name": name} for i, name in ((1, "d"), (2, "b"), (3, "c"))]
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_a_consumer_goes_on_where_it_was(table: Table) -> None:
     put(table, 1, 2)
@@ -174,6 +175,7 @@ def test_a_fresh_scan_has_what_is_not_committed_yet(table: Table) -> None:
     assert table.scan(fresh=True).to_arrow().sort_by("id").to_pylist() == rows(table)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 def test_followers_of_two_writers_and_deaths_end_with_the_table(table: Table) -> None:
     stop = threading.Event()

@@ -153,6 +153,7 @@ def check(table: Table, readers: Iterable[Reader], writers: Writers, seed: int) 
             assert replay([*reader.state, *reader.found], ["id"]) == rows(table), where
 
 
+@pytest.mark.few(2)
 def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_gap(table: Table, seed: int) -> None:
     """Writers, readers and the truncation take turns at random."""
     dice, writers = random.Random(seed), Writers(table, seed)
@@ -180,6 +181,7 @@ def test_changes_arrive_once_and_in_order_or_the_reader_gets_an_error_about_the_
     check(table, readers, writers, seed)
 
 
+@pytest.mark.few(2)
 def test_a_reader_behind_the_truncation_gets_an_error_and_one_past_it_misses_nothing(table: Table, seed: int) -> None:
     """Readers begin at version S, five versions are committed, and the log is truncated to S + 3."""
     writers = Writers(table, seed)

@@ -46,6 +46,7 @@ def held_back(table: Table) -> int:
     return sum(bucket.held_back for bucket in table.log_status().values())
 
 
+@pytest.mark.deep
 def test_recover_ends_what_hangs(hanging: Table) -> None:
     assert held_back(hanging) == 1
     (ended,) = hanging.recover().completed

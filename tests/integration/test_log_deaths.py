@@ -191,6 +191,7 @@ class Fleet:
                 assert by_id(replay(started, ["id"])) == self.expected(own), (self._seed, own, version)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(
     ("mode", "killed"),
     sampled([(mode, killed) for mode in MODES for killed in ("writer", "broker")], 6, test=3, names=2),

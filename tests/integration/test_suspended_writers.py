@@ -104,6 +104,7 @@ def test_a_writer_is_given_up_and_goes_on(
     assert len(fences) == 1 if point in GIVEN_UP else len(fences) <= 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", sampled(["eventual", "transactions", "plain"], fast=3, test=3))
 def test_the_next_writers_come_while_it_stands_still(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint, mode: str, depth: Depth
@@ -146,6 +147,7 @@ def test_a_compactor_recovers_in_its_second_look(
     check(table, None)
 
 
+@pytest.mark.deep
 def test_orphans_of_a_writer_at_work_stay(
     store: tablestore.Store, connecting: dict[str, Any], moto: S3Endpoint
 ) -> None:

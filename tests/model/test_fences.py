@@ -59,6 +59,7 @@ def worlds(kind: Kind, options: dict[str, str], calls: Iterator[int] | range) ->
             yield made, writer, call
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     committed, refused = 0, 0
@@ -71,6 +72,7 @@ def test_a_writer_that_is_given_up_goes_on(kind: Kind, options: dict[str, str], 
     assert committed and refused
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(("kind", "options"), KINDS)
 def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[str, str], depth: Depth) -> None:
     """It looks twice at the leases, as a writer that writes again and again does."""
@@ -82,6 +84,7 @@ def test_the_next_writer_comes_while_it_stands_still(kind: Kind, options: dict[s
         made.check([("writer", writer.finish())])
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("recovers", [False, True])
 def test_a_writer_that_is_given_up_commits_no_files_that_went_as_orphans(recovers: bool, depth: Depth) -> None:
     """It stands still longer than orphans are kept, perhaps before its first transaction, which nobody has to abort.
@@ -135,6 +138,7 @@ def lost(made: World) -> str:
     return aborted
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("dies", [False, True], ids=["both go on", "the second dies behind its abort"])
 def test_a_lost_transaction_is_published_once_whoever_is_given_up(dies: bool, depth: Depth) -> None:
     """Whoever publishes it writes under the former commit's id, and others do so after the fence of that id."""
@@ -160,6 +164,7 @@ def test_a_lost_transaction_is_published_once_whoever_is_given_up(dies: bool, de
     assert fenced
 
 
+@pytest.mark.deep
 def test_a_recoverer_dies_at_any_of_its_calls(depth: Depth) -> None:
     """Between the fence and the abort, too: another one does all of it again."""
     points = itertools.product(range(12, 45), range(1, 60))

@@ -109,6 +109,7 @@ def run_threads(folder: Path | str, writers: int, commits: int, sequence: str | 
     check(store, attempts, sequence)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("sequence", sampled(["s", None], 2, test=2))
 def test_sixteen_writers(folder: Path, sequence: str | None, depth: Depth) -> None:

@@ -105,11 +105,13 @@ def run(
     run_state_machine_as_test(machine, settings=chosen)
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 3), ids=list(SHAPES))
 def test_any_sequence_of_steps_gives_what_the_dict_has(shape: Shape) -> None:
     run(shape, examples=3, steps=8)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 9, test=9), ids=list(SHAPES))

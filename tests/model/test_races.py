@@ -69,6 +69,7 @@ SHORT = "bigint-sequence-lookup"
 LONG = [pytest.param(shape, marks=pytest.mark.slow) for shape in ("bigint", "bigint-sequence", "bigint-lookup")]
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("shape", [SHORT, *LONG])
 @pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=4))
 def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:
@@ -77,6 +78,7 @@ def test_two_writers(folder: Path, shape: str, mine: str, depth: Depth) -> None:
             race(folder / str(number), SHAPES[shape], mine, (other,)).check()
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 @pytest.mark.parametrize("mine", sampled(OPERATIONS, 11, test=11))
 def test_two_writers_in_s3(mine: str, s3_places: Callable[[], AbstractContextManager[str]], depth: Depth) -> None:
@@ -85,6 +87,7 @@ def test_two_writers_in_s3(mine: str, s3_places: Callable[[], AbstractContextMan
             race(folder, SHAPES[SHORT], mine, (other,)).check()
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", sampled([SHORT, "bigint-sequence"], 2, test=2))
 @pytest.mark.parametrize("mine", sampled(["update", "late update", "delete", "mixed"], 4, test=2))

@@ -199,6 +199,7 @@ HOW: Mapping[str, dict[str, str]] = {
 STEPS = st.sampled_from(["write"] * 4 + ["add"] * 2 + ["drop", "rename", "rename", "widen", "widen", "move", "compact"])
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @given(
@@ -430,6 +431,7 @@ OTHERS: Mapping[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.few(12)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("first", sampled(OTHERS, 2))
 @pytest.mark.parametrize("second", sampled(["update", "delete", "compaction"], 3))
@@ -511,6 +513,7 @@ def faults() -> Iterator[tuple[BaseException, bool]]:
         yield Killed(), after
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_fault_at_any_call_leaves_the_table_whole(mode: str, depth: Depth) -> None:

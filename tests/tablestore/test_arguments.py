@@ -153,6 +153,7 @@ def call(owner: type | None, function: Callable[..., Any], given: dict[str, Any]
     return function(*first, *rest, **given)
 
 
+@pytest.mark.few(120)
 @pytest.mark.parametrize(("owner", "function", "name"), CASES, ids=[f"{f.__qualname__}-{n}" for _, f, n in CASES])
 def test_every_argument_of_every_public_function_is_checked(
     owner: type | None, function: Callable[..., Any], name: str

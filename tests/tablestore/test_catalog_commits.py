@@ -59,6 +59,7 @@ def test_the_refusal_says_what_helps(warehouse: str, database: str) -> None:
         assert store.list_databases() == []
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("through", ["embedded", "service"])
 def test_sixteen_writers_lose_nothing(warehouse: str, database: str, through: str, depth: Depth) -> None:
     with ExitStack() as stack:

@@ -68,6 +68,7 @@ def operations(table: Table) -> list[Operation]:
 # ------------------------------------------------------------------------------------------------ pending runs
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("mode", MODES)
 def test_runs_of_former_columns_read_right(store: Store, mode: str, engine: str) -> None:

@@ -134,6 +134,7 @@ THROUGH_S3FS = ("fold", "upsert", "compaction", "expiry of versions", "orphans",
 """What is tried through s3fs, too."""
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize(
     ("name", "fault", "outage", "library"),
     [
@@ -198,6 +199,7 @@ def lake(proxy: S3Proxy, tmp_path: Path) -> Iterator[tablestore.Store]:
         yield opened
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize(("fault", "outage"), sampled(CASES, fast=9, test=5, names=2))
 def test_creating_and_dropping(fault: Fault, outage: bool, lake: tablestore.Store, proxy: S3Proxy) -> None:
     def create() -> Table:

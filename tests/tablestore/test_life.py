@@ -128,6 +128,7 @@ class Readers:
             self.wrong.append(found)
 
 
+@pytest.mark.deep
 @pytest.mark.slow
 def test_five_readers_of_old_versions_while_they_expire(store: Store, table: Table) -> None:
     """Fault test 13: with a consumer no file is missing; without one the error says that the version has expired."""

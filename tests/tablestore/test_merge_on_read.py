@@ -367,6 +367,7 @@ CHANGE = st.tuples(
 STEP = st.lists(CHANGE, min_size=1, max_size=8) | st.sampled_from(["fold", "compact"])
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("engine", sampled(ENGINES, 3, test=2))
 @settings(deadline=None)
 @given(steps=st.lists(STEP, min_size=1, max_size=7))

@@ -77,6 +77,7 @@ def database(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/catalog.db"
 
 
+@pytest.mark.few(1)
 @pytest.mark.s3
 @pytest.mark.parametrize("library", ["obstore", "s3fs"])
 @pytest.mark.parametrize("prefix", sampled([SAFE, "a/b-c", "a.", "..b", "_a/.b"], fast=5, test=5))

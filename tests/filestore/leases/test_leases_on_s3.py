@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.s3, pytest.mark.parametrize("library", ["obstore", "s3
 FAULTS = [Fault.SLOW_DOWN, Fault.SLOW_DOWN_AFTER, Fault.RESET, Fault.RESET_AFTER, Fault.CONFLICT]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_conditional_write_with_a_fault_succeeds_once(
     moto: S3Endpoint, library: str, fault: Fault, monkeypatch: pytest.MonkeyPatch
@@ -58,6 +59,7 @@ def leases_of(place: Place, now_s: list[float]) -> ObjectLeases:
     return ObjectLeases(place.anew(), place.folder, ambient, lambda: 60.0)
 
 
+@pytest.mark.few(1)
 def test_of_many_who_take_a_dead_one_over_one_has_it_at_a_time(place: Place) -> None:
     with pytest.raises(KeyError), leases_of(place, [0.0]).hold("c"):
         raise KeyError

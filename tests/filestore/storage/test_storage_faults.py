@@ -43,6 +43,7 @@ def always(fault: Fault, *kinds: Kind) -> Chooser:
 # ------------------------------------------------------------------------------------------------ conditional writes
 
 
+@pytest.mark.few(5)
 @pytest.mark.parametrize("fault", FAILED)
 def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = once(fault, Kind.PUT_IF)
@@ -51,6 +52,7 @@ def test_a_conditional_write_succeeds_in_spite_of(fault: Fault, place: Place, pr
     assert place.anew().read(place.path("v.json")) == b"ours"
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("fault", sampled(FAILED, fast=7, test=2))
 def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, proxy: S3Proxy) -> None:
     place.anew().write_new(place.path("v.json"), b"theirs")
@@ -61,6 +63,7 @@ def test_an_object_of_another_writer_is_never_ours(fault: Fault, place: Place, p
     assert place.anew().read(place.path("v.json")) == b"theirs"
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("last", [Fault.SLOW_DOWN, Fault.GATEWAY])
 @pytest.mark.parametrize("first", [Fault.SLOW_DOWN, Fault.GATEWAY, Fault.RESET])
 def test_a_conditional_write_says_whether_it_may_still_be_done(
@@ -131,6 +134,7 @@ def filled(place: Place, proxy: S3Proxy) -> Place:
     return place
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("fault", sampled([*LOST, Fault.SLOW_BODY], fast=5, test=2))
 def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     proxy.slow_s = 0.3  # shorter than a client waits
@@ -145,6 +149,7 @@ def test_reads_succeed_in_spite_of(fault: Fault, filled: Place, proxy: S3Proxy) 
     assert large(filled) == DATA
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("fault", sampled(LOST, fast=4, test=2))
 def test_a_store_that_never_answers_is_unavailable_within_bounds(fault: Fault, filled: Place, proxy: S3Proxy) -> None:
     """It is not damage, not a missing file, and not an empty folder."""
@@ -215,6 +220,7 @@ def deleted(place: Place) -> object:
     return place.storage.delete(place.path("_delta_log/1.json"))
 
 
+@pytest.mark.few(3)
 @pytest.mark.parametrize("call", sampled([*CALLS, written, replaced, stored, deleted], fast=9, test=3))
 def test_an_outage_is_unavailable_and_what_comes_after_it_succeeds(
     call: Callable[[Place], object], filled: Place, proxy: S3Proxy

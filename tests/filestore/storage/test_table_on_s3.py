@@ -53,6 +53,7 @@ def test_rows_are_the_same_for_every_reader(store: FileStore) -> None:
     assert_healthy(other)
 
 
+@pytest.mark.few(1)
 def test_a_table_that_another_process_has_made_again(store: FileStore) -> None:
     """Its checkpoint has the name of one that this process has read before."""
     three_versions(store)
@@ -68,6 +69,7 @@ def test_a_table_that_another_process_has_made_again(store: FileStore) -> None:
     assert_healthy(reopen(again, reader))
 
 
+@pytest.mark.few(1)
 def test_maintenance(store: FileStore) -> None:
     expected = three_versions(store)
     compact_table(store, full=True)

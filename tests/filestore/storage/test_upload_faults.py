@@ -31,6 +31,7 @@ FAULTS = (
 CASES = [(kind, fault) for kind in UPLOAD for fault in FAULTS]
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize(("kind", "fault"), sampled(CASES, fast=21, test=5, names=2))
 def test_an_upload_succeeds_in_spite_of(kind: Kind, fault: Fault, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = lambda call: fault if call.kind is kind and call.attempt == 1 else None
@@ -39,6 +40,7 @@ def test_an_upload_succeeds_in_spite_of(kind: Kind, fault: Fault, place: Place, 
     assert content(place.anew(), path) == DATA
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("kind", sampled(UPLOAD, fast=3))
 def test_an_upload_that_never_succeeds_is_an_error_and_leaves_nothing(kind: Kind, place: Place, proxy: S3Proxy) -> None:
     proxy.choose = lambda call: Fault.SLOW_DOWN if call.kind is kind else None
@@ -139,6 +141,7 @@ print(write("large", int(megabytes)) - small)
 """
 
 
+@pytest.mark.few(1)
 def test_the_memory_of_an_upload_does_not_grow_with_its_object(place: Place, proxy: S3Proxy, depth: Depth) -> None:
     """A slow store holds the writer up: it never has more than a few parts in memory."""
     proxy.delay_s = 0.05

@@ -103,6 +103,7 @@ def test_regression_an_id_that_no_group_can_have_ended_the_process(group: str, o
         assert caught.value.code == code
 
 
+@pytest.mark.deep
 @pytest.mark.kafka
 def test_regression_a_clusters_first_group_ended_the_process(tmp_path: Path) -> None:
     """The admin client's way died of it, once in two times."""

@@ -97,6 +97,7 @@ def test_an_admin_client_from_before_an_election_finds_the_new_leader(mortal_bro
     assert led(admin, topic, ask, 20.0, system_ambient()) == 0
 
 
+@pytest.mark.deep
 def test_a_broker_that_would_abort_prepared_transactions_is_refused(tmp_path: Path) -> None:
     with (
         KafkaBroker(tmp_path, {"transaction.max.timeout.ms": "900000"}) as broker,
@@ -214,6 +215,7 @@ class TestStrictBroker:
             assert log.end([committed, aborted], commit=True) == ids
             assert log.end([aborted], commit=False) == EndReport(ended=(aborted.id,))
 
+    @pytest.mark.few(2)
     @pytest.mark.parametrize(
         ("listener", "changed"),
         [
@@ -242,6 +244,7 @@ class TestStrictBroker:
             assert ids_of(log.read([transaction])) == [1, 2]
             log.drop()
 
+    @pytest.mark.few(3)
     @pytest.mark.parametrize(
         ("properties", "kind", "code"),
         [

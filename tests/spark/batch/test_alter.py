@@ -105,6 +105,7 @@ def put(table: Table, *listed: dict[str, Any]) -> None:
     table.write(to_arrow(table, listed))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("mode", sampled(["rewrite", "metadata"], 2, test=2))
 def test_a_restarted_stream_goes_on_with_the_new_columns(
     lake: SparkStore, store: Store, folder: Path, mode: str

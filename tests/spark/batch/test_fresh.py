@@ -86,6 +86,7 @@ def test_it_is_the_local_one_and_what_is_committed_next(
     assert by_spark(lake, fresh=True) == after == assert_whole(table)
 
 
+@pytest.mark.deep
 def test_columns_are_pruned_and_filters_pushed_and_columns_that_changed_are_known(
     lake: SparkStore, store: Store, request: pytest.FixtureRequest
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_rollback_reaches_a_stream(lake: SparkStore, orders: Table, tmp_path: 
     assert_whole(orders)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", sampled(["metadata", "rewrite"], 2, test=2))
 @pytest.mark.parametrize("write_mode", ["merge-on-write", "merge-on-read"])

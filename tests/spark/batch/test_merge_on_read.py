@@ -90,6 +90,7 @@ def test_columns_are_pruned_and_filters_pushed_while_runs_are_pending(lake: Spar
     assert "t:string" not in plan
 
 
+@pytest.mark.deep
 def test_spark_reads_runs_from_before_a_column_was_widened(lake: SparkStore, store: Store) -> None:
     columns = "id BIGINT, n TINYINT, d DECIMAL(5,2)"
     table = store.create_table("shop.t", columns, primary_key=["id"], options=LATER)

@@ -123,6 +123,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("layout", sampled(LAYOUTS, 2, test=2))
 def test_a_task_with_more_rows_than_its_buffer_sorts_them_on_its_disk(
     lake: SparkStore, store: Store, layout: str
@@ -302,6 +303,7 @@ BAD = {
 }
 
 
+@pytest.mark.few(2)
 @pytest.mark.usefixtures("untouched")
 @pytest.mark.parametrize(("code", "query"), BAD.items(), ids=BAD)
 def test_rows_that_do_not_fit_change_nothing(lake: SparkStore, code: str, query: str) -> None:

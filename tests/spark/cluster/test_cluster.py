@@ -35,6 +35,7 @@ def test_executors_import_from_the_archive(spark_cluster: SparkCluster, cluster_
         assert "-m tablestore.spark.daemon" in row["daemon"]
 
 
+@pytest.mark.deep
 def test_tables_in_s3_and_no_secret_in_sight(
     spark_cluster: SparkCluster, cluster_driver: SparkDriver, moto: MotoServer, tmp_path: Path
 ) -> None:

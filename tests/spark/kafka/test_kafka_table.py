@@ -268,6 +268,7 @@ def test_a_task_that_dies_is_tried_again_and_writes_once(
 # ------------------------------------------------------------------------------------------------ streams
 
 
+@pytest.mark.deep
 def test_a_stream_is_admitted_resumed_and_finds_new_partitions(lake: SparkStore, topics: Topics, folder: Path) -> None:
     local = topics.table(KEYED, UPSERT, 2)
     sink, stream = Sink(folder / "checkpoint"), in_spark(lake, local).read_stream(max_rows_per_batch=40)

@@ -31,6 +31,7 @@ def orders(request: pytest.FixtureRequest, sql: Sql) -> str:
     return str(request.param)
 
 
+@pytest.mark.few(1)
 def test_the_changes_of_versions(sql: Sql, orders: str) -> None:
     columns = "_change_type, id, v, _commit_version"
     found = sql(f"SELECT {columns} FROM lake.shop.orders CHANGES FROM VERSION 2 TO VERSION 3")
@@ -41,6 +42,7 @@ def test_the_changes_of_versions(sql: Sql, orders: str) -> None:
     assert sql("SELECT count(_commit_timestamp) FROM lake.shop.orders CHANGES FROM VERSION 1 WHERE id = 2") == [(1,)]
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("orders")
 def test_the_net_changes(sql: Sql) -> None:
     net = "CHANGES FROM VERSION 1 TO VERSION 3 WITH (deduplicationMode = 'netChanges')"
@@ -54,6 +56,7 @@ def test_versions_that_there_are_not(sql: Sql) -> None:
             sql(f"SELECT * FROM lake.shop.orders CHANGES FROM VERSION {bounds}")
 
 
+@pytest.mark.few(1)
 @pytest.mark.usefixtures("orders")
 def test_the_changes_since_a_time(session: SparkSession, sql: Sql) -> None:
     [(moment,)] = sql("SELECT CAST(commit_time AS STRING) FROM lake.shop.orders$snapshots WHERE version = 2")

@@ -131,6 +131,7 @@ def test_system_tables(sql: Sql, orders: Table) -> None:
         sql("SELECT * FROM lake.shop.`orders$nothing`")
 
 
+@pytest.mark.deep
 def test_pending_runs_are_read(sql: Sql) -> None:
     sql("CREATE TABLE lake.shop.mor (id BIGINT PRIMARY KEY, v INT) TBLPROPERTIES ('write-mode' = 'merge-on-read')")
     sql("INSERT INTO lake.shop.mor VALUES (1, 1), (2, 2)")
@@ -219,6 +220,7 @@ def test_a_dataframe_is_written(session: SparkSession, sql: Sql, orders: Table) 
     assert [row[0] for row in sql("SELECT id FROM lake.shop.orders WHERE id > 3")] == [7, 8, 9]
 
 
+@pytest.mark.deep
 def test_a_cached_table_is_not_stale(sql: Sql, orders: Table) -> None:
     sql("CACHE TABLE lake.shop.orders")
     assert sql("SELECT count(*) FROM lake.shop.orders") == [(3,)]

@@ -116,6 +116,7 @@ def test_a_script_of_all_statements(catalogs: Catalogs, catalog: str, depth: Dep
     assert differences(catalog, lambda listed: run_script(listed, catalogs.settings, catalogs.folder), depth) == []
 
 
+@pytest.mark.deep
 def test_the_death_of_the_python_process_within_a_write(folder: Path) -> None:
     warehouse = str(folder / "warehouse")
     with shell(catalog_settings({"lake": warehouse}), folder) as opened:

@@ -28,6 +28,7 @@ def orders(store: Store, sql: Sql) -> None:
         sql(f"CREATE TABLE lake.shop.{name} (id BIGINT, v STRING, PRIMARY KEY (id)) {options}")
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_a_copy_follows_its_table(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a'), (2, 'b')")
@@ -40,6 +41,7 @@ def test_a_copy_follows_its_table(session: SparkSession, sql: Sql, folder: Path)
     assert sql("SELECT * FROM lake.shop.copy") == [(1, "A")]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("orders")
 def test_without_the_kind_only_inserts_can_come(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.orders VALUES (1, 'a')")

@@ -59,6 +59,7 @@ def test_a_window_is_emitted_once_the_watermark_has_passed_it(session: SparkSess
     assert sql("SELECT count(*) FROM lake.shop.visits") == [(6,)]
 
 
+@pytest.mark.deep
 @pytest.mark.usefixtures("visits")
 def test_a_watermark_of_the_query_replaces_that_of_the_table(session: SparkSession, sql: Sql, folder: Path) -> None:
     sql("INSERT INTO lake.shop.visits VALUES (1, TIMESTAMP'2026-01-01 10:01:00'), (2, TIMESTAMP'2026-01-01 11:01:00')")

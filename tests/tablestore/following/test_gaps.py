@@ -71,6 +71,7 @@ def short(store: Store, log_options: dict[str, str]) -> Table:
     return store.create_table("shop.short", "id BIGINT, name STRING", primary_key=["id"], options=options)
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @both_logs
 @pytest.mark.parametrize("mode", ["upsert", "changelog"])

@@ -149,6 +149,7 @@ def check(table: Table) -> None:
             assert replay(changes(table, "full", version=version), KEY) == newest
 
 
+@pytest.mark.few(2)
 @pytest.mark.parametrize("shape", sampled(SHAPES.values(), 4, test=4), ids=list(SHAPES))
 @FEW
 @given(history=st.lists(STEP, min_size=1, max_size=6))
@@ -171,6 +172,7 @@ HISTORY: list[tuple[str, list[Row], int]] = [
 ]
 
 
+@pytest.mark.few(1)
 @both_logs
 @pytest.mark.slow
 @pytest.mark.parametrize("shape", sampled(["lookup", "partitioned"], 2, test=2))

@@ -50,6 +50,7 @@ def faulty(folder: Path, storage: FaultyStorage) -> NormalizerSpec:
     return NormalizerSpec.of(str(folder), "id BIGINT, v INT", ["id"], options=BUSY, storage=storage)
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("error", "after_it"), sampled(FAULTS, 4, test=2, names=2), ids=NAMES)
@@ -95,6 +96,7 @@ def test_a_first_batch_at_every_call_of_its_beginning(folder: Path, error: BaseE
         assert known(normalizer) == {1: 1}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("after_it", [False, True], ids=["kill before", "kill after"])
 def test_a_reader_that_dies_at_every_storage_call(folder: Path, after_it: bool) -> None:

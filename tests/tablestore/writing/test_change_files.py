@@ -109,6 +109,7 @@ def assert_exact_from(table: Table, first: int) -> None:
         assert by_deltalake(table.filestore, begin, last) == {v: c for v, c in found.items() if v >= begin}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("options", sampled(KINDS, 3, test=2), ids=repr)
 def test_overwrites_drops_and_rollbacks_change_the_rows_that_differ(store: Store, options: dict[str, str]) -> None:

@@ -69,6 +69,7 @@ def everything() -> Ids:
 # ---------------------------------------------------------------------- drop
 
 
+@pytest.mark.few(3)
 @both_logs
 @pytest.mark.parametrize(
     ("specs", "gone"),
@@ -375,6 +376,7 @@ ACTS: dict[str, tuple[Callable[[Any, Table], Any], Ids]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["error before", "error after", "killed before", "killed after"])
 @pytest.mark.parametrize("name", list(ACTS))

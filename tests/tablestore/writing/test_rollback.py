@@ -161,6 +161,7 @@ OTHERS: dict[str, Callable[[Table], object]] = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("key", [("id",), ()], ids=["key", "no-key"])
 @pytest.mark.parametrize("other", sampled(OTHERS, 3))
 def test_what_others_commit_meanwhile_is_rolled_back_too(store: Store, other: str, key: tuple[str, ...]) -> None:
@@ -221,6 +222,7 @@ def test_a_writer_that_folds_meanwhile_looks_its_keys_up_again(store: Store) -> 
 CHANGING = {"write_new", "replace", "delete"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),

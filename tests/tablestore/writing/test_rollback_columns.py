@@ -64,6 +64,7 @@ METADATA_ONLY = {
 }
 
 
+@pytest.mark.few(4)
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("change", sampled(METADATA_ONLY, 3))
 def test_what_is_metadata_only_is_in_nobodys_way(store: Store, change: str, mode: str) -> None:

@@ -67,6 +67,7 @@ def written_since(table: Table) -> None:
     put(table, (4, 9, "y"), (7, 9, "g"))
 
 
+@pytest.mark.few(2)
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_pending_rows_come_back_merged(store: Store, engine: str) -> None:
@@ -292,6 +293,7 @@ def test_what_a_fold_without_a_commit_wrote_can_be_taken_back(store: Store) -> N
 CHANGING = {"write_new", "replace", "delete", "append", "open_write", "sync"}
 
 
+@pytest.mark.few(1)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "after"),

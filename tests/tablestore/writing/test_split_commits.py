@@ -108,6 +108,7 @@ def test_rows_in_any_order_that_take_values_back(listed: list[Row], cuts: list[i
     agrees("sequence", TAKEN_BACK, listed, cuts, steps)
 
 
+@pytest.mark.few(1)
 @pytest.mark.parametrize("ordering", ["sequence", "group"])
 @settings(max_examples=(settings.default.max_examples + 1) // 2)
 @given(changes(list(COLUMNS), taking=False), CUTS, STEPS)
