@@ -21,23 +21,21 @@ from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupporte
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
-from filestore.model.table_options import TableOptions
 from filestore.storage.interface import Storage
 from filestore.storage.locations import Storages
 from log.connector.options import CONNECTOR
 from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
+from tablestore.defaults import table_defaults
 from tablestore.table import Table
 
 if TYPE_CHECKING:
     from filestore.metrics.registry import Metrics
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.kafka_table import KafkaTable
+    from tablestore.views.maintained import MaintainedJoin
 
-__all__ = ["PREFIX", "Store", "connect", "table_defaults"]
-
-PREFIX = "table-storage."
-"""The prefix of an option's name in a session's settings (FLIP-188)."""
+__all__ = ["Store", "connect"]
 
 _MOST_OPEN = 100
 """The number of tables that a store keeps open, with their newest versions; it keeps those that were used last."""
@@ -360,6 +358,51 @@ class Store(Closing):
         key, own, read = tuple(primary_key), options or {}, source_options or {}
         return begin(self, IngestOptions(topic, into, servers, columns, key, own, read), self._ambient)
 
+    def maintain_join(  # they are the parts of the statement
+        self,
+        into: str,
+        *,
+        left: str,
+        right: str,
+        on: str | Sequence[str],
+        kind: str = "inner",
+        select: str | Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> MaintainedJoin:
+        """Creates the join of two tables as a table, which refreshes keep up to date, or opens it (docs/views.md).
+
+            view = store.maintain_join("shop.orders_of_planets", left="shop.orders", right="shop.planets",
+                                       on="planet_id", kind="left", select=["l.id", "l.amount", "r.name AS planet"])
+            view.refresh()
+
+        Args:
+            into: The name of the view's table; its primary key is that of the left table.
+            left: A managed table with a primary key.
+            right: Another one, or the same.
+            on: The columns of the left table that equal the primary key of the right table, in the order of that key.
+            kind: ``inner``, or ``left``: rows of the left table without a row of the right one are in the result, too.
+            select: The columns of the result, as in a SELECT, where ``l`` and ``r`` are the tables. None: all columns
+                of the left table, and those of the right one but for its key.
+            options: Options of the view's table.
+
+        Returns:
+            The view. Nothing was written to it yet if it is new.
+
+        Raises:
+            InvalidRequest: ``bad-join``: columns or types that do not fit. Nothing was created.
+            NotFound: there is no such table or column.
+            AlreadyExists: ``table-exists``: another table or view has the name.
+        """
+        from tablestore.views.creation import AskedJoin, begin_join  # loads sqlglot, for which others need not wait
+
+        return begin_join(self, AskedJoin(into, left, right, on, kind, select, options or {}))
+
+    def maintained_join(self, name: str) -> MaintainedJoin:
+        """Opens a view that `maintain_join` created; `InvalidRequest` (``no-view``) if the table is none."""
+        from tablestore.views.creation import open_join
+
+        return open_join(self, name)
+
     def table_id(self, name: str) -> str:
         """Reads a table's id from the catalog without opening the table. `NotFound` if there is no such table."""
         return self._catalog.get_table(*_split(name)).table_id
@@ -446,19 +489,3 @@ def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Sch
         return schema
     parsed = TableColumns.from_arrow(schema) if isinstance(schema, pa.Schema) else schema
     return parsed.required(primary_key)
-
-
-def table_defaults(settings: Mapping[str, str]) -> dict[str, str]:
-    """Returns the default options of new tables from a session's settings.
-
-    Args:
-        settings: ``table-storage.<option>`` and its value.
-
-    Raises:
-        InvalidRequest: ``bad-default``: a name without the prefix; or those of `TableOptions.parse`.
-    """
-    if strange := [name for name in settings if not name.startswith(PREFIX)]:
-        raise InvalidRequest(
-            f"setting {strange[0]!r} is no default for tables: write {PREFIX + strange[0]!r}", code="bad-default"
-        )
-    return TableOptions.parse({n.removeprefix(PREFIX): value for n, value in settings.items()}).as_dict()

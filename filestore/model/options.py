@@ -336,6 +336,14 @@ OPTIONS: Mapping[str, Option] = {
         ),
         *WATERMARK_OPTIONS,
         Option(
+            "view.query",
+            "text",
+            some_text,
+            None,
+            "The query whose result the table is, as a maintained view (docs/views.md). Only refreshes write its rows.",
+            fixed="the stored rows are its result",
+        ),
+        Option(
             "schema.evolution-mode",
             "enum",
             one_of("rewrite", "metadata"),

@@ -26,6 +26,7 @@ from filestore.model.snapshot import Snapshot
 from filestore.operations.fold import fold_table
 from filestore.retention.rules import tag_of
 from log.connector.options import CONNECTOR
+from tablestore.defaults import PREFIX, table_defaults
 from tablestore.following.result_mode import ResultMode
 from tablestore.incoming.moments import in_utc
 from tablestore.kafka_table import KafkaTable
@@ -41,7 +42,7 @@ from tablestore.spark.source import TableStoreSource
 from tablestore.spark.streaming.metrics import StreamMetrics
 from tablestore.spark.streaming.options import StreamOptions
 from tablestore.spark.streaming.query_id import QueryId
-from tablestore.store import PREFIX, Store, table_defaults
+from tablestore.store import Store
 from tablestore.system.names import split_name
 from tablestore.system.scan import Versions
 from tablestore.table import Table

@@ -1,12 +1,16 @@
-"""Checks app versions, which are callers' own numbers of their writes: a repeated number changes nothing."""
+"""Checks who writes: callers' own numbers of their writes, and that only refreshes write the rows of a view."""
 
 from __future__ import annotations
 
 from filestore.commit.proposal import AppVersion
 from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
 from filestore.model.text import check_text
 
-__all__ = ["app_version"]
+__all__ = ["VIEW_APP", "app_version", "check_may_write"]
+
+VIEW_APP = "tablestore.view"
+"""The app id of the refreshes of a maintained view."""
 
 _RESERVED_APPS = ("tablestore.", "spark.")
 
@@ -26,3 +30,18 @@ def app_version(app_id: str, number: int) -> AppVersion:
             code="bad-app",
         )
     return AppVersion(app_id, number)
+
+
+def check_may_write(definition: TableDefinition, app: AppVersion | None) -> None:
+    """Checks that a write of a maintained view is a refresh of it.
+
+    Raises:
+        InvalidRequest: ``maintained-view``.
+    """
+    query = definition.options["view.query"]
+    if query is not None and (app is None or app.app_id != VIEW_APP):
+        raise InvalidRequest(
+            f"the table is a maintained view, whose rows are the result of {query}: write to the tables that it reads, "
+            "and refresh it",
+            code="maintained-view",
+        )

@@ -21,6 +21,7 @@ from log.table.session import log_session
 from log.table.store import LogConfig
 from tablestore.recovering.recovery import Recovered, Recovery
 from tablestore.recovering.repair import LogRepair
+from tablestore.writing.apps import check_may_write
 from tablestore.writing.commit_metrics import CommitMeter
 from tablestore.writing.expiry import WriterExpiry
 from tablestore.writing.overwrite import Drop, Overwrite, check_condition, replacement
@@ -103,6 +104,7 @@ class TableWriter:
             if not whole:
                 check_condition(base.definition, overwrite)
 
+        check_may_write((base or self._filestore.state()).definition, app)
         read = Read.NOTHING if if_version is None else Read.TABLE if whole else Read.ROWS
         terms = Terms(app, retries, read)
 
@@ -127,11 +129,13 @@ class TableWriter:
             Conflict: lost against other writers; nothing was changed.
             Unavailable: storage or log did not answer; nothing was changed, unless it is `CommitUnknown`.
         """
+        check_may_write(self.definition, None)
         committed = self._committed(lambda base: Write.dropping(self._table, base, choose(base)))
         return None if committed is None else committed.snapshot
 
     def rollback(self, version: int) -> Snapshot:
         """Restores the rows of an older version; see `tablestore.writing.rollback.rollback`."""
+        check_may_write(self.definition, None)
         return rollback(self._table, version, _RepairAfterFailure(self))
 
     def _committed(self, begin: Callable[[TableState], Write], base: TableState | None = None) -> Committed | None:

@@ -13,8 +13,8 @@ import tablestore
 from filestore.errors import InvalidRequest, Unavailable
 from filestore.model.table_options import TableOptions
 from tablestore import Store, Table
+from tablestore.defaults import table_defaults
 from tablestore.following.starting import StartOptions
-from tablestore.store import table_defaults
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 

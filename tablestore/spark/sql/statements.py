@@ -13,6 +13,7 @@ from filestore.model.merging import Deletes, MergeEngine
 from filestore.model.schema import Schema
 from filestore.retention.rules import tag_of
 from log.connector.options import CONNECTOR
+from tablestore.defaults import table_defaults
 from tablestore.kafka_table import KafkaTable
 from tablestore.spark.batch.scans import plain_files, plain_version
 from tablestore.spark.sql.changes import described_changes
@@ -34,7 +35,7 @@ from tablestore.spark.sql.requests import OF_SPARK, Request, checked_table, mana
 from tablestore.spark.sql.topics import KIND, described_topic, described_watermark
 from tablestore.spark.sql.views import create_view, drop_view, load_view, rename_view
 from tablestore.spark.store import SparkStore
-from tablestore.store import Store, table_defaults
+from tablestore.store import Store
 from tablestore.system.names import split_name
 from tablestore.table import Table
 

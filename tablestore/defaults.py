@@ -1,0 +1,29 @@
+"""Default options of the tables that a store creates, from a session's settings (FLIP-188)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from filestore.errors import InvalidRequest
+from filestore.model.table_options import TableOptions
+
+__all__ = ["PREFIX", "table_defaults"]
+
+PREFIX = "table-storage."
+"""The prefix of an option's name in a session's settings (FLIP-188)."""
+
+
+def table_defaults(settings: Mapping[str, str]) -> dict[str, str]:
+    """Returns the default options of new tables from a session's settings.
+
+    Args:
+        settings: ``table-storage.<option>`` and its value.
+
+    Raises:
+        InvalidRequest: ``bad-default``: a name without the prefix; or those of `TableOptions.parse`.
+    """
+    if strange := [name for name in settings if not name.startswith(PREFIX)]:
+        raise InvalidRequest(
+            f"setting {strange[0]!r} is no default for tables: write {PREFIX + strange[0]!r}", code="bad-default"
+        )
+    return TableOptions.parse({n.removeprefix(PREFIX): value for n, value in settings.items()}).as_dict()

@@ -1,0 +1,281 @@
+"""`JoinQuery`: the query of a view that joins two tables, as a value and as SQL text. Pure.
+
+A view keeps its query as text (option ``view.query``), in the form that `JoinQuery.sql` writes:
+
+    SELECT l.`id` AS `id`, r.`name` AS `planet` FROM `shop`.`orders` AS l LEFT JOIN `shop`.`planets` AS r
+    ON l.`planet_id` = r.`id`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from filestore.errors import InvalidRequest, Unsupported
+from filestore.model.definition import TableDefinition
+from filestore.model.text import name_list
+
+__all__ = ["JoinColumn", "JoinKind", "JoinQuery", "Side", "join_query", "parse_join"]
+
+_DIALECT = "spark"
+
+
+class JoinKind(StrEnum):
+    """Decides about rows of the left table without a row of the right one."""
+
+    INNER = "inner"
+    """The result has no such row."""
+    LEFT = "left"
+    """The result has it, with nulls for the columns of the right table."""
+
+    @classmethod
+    def of(cls, text: str) -> JoinKind:
+        """Returns the kind of that name; `InvalidRequest` (``bad-join``) for another."""
+        try:
+            return cls(text)
+        except ValueError:
+            raise InvalidRequest(f"kind={text!r} is no kind of join: use 'inner' or 'left'", code="bad-join") from None
+
+
+class Side(StrEnum):
+    """A table of the join, by the alias that it has in the query."""
+
+    LEFT = "l"
+    RIGHT = "r"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinColumn:
+    """A column of the result.
+
+    Attributes:
+        name: Its name in the result.
+        side: The table that it is from.
+        source: Its name in that table.
+    """
+
+    name: str
+    side: Side
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class JoinQuery:
+    """A join of two tables by the primary key of the right one.
+
+    Attributes:
+        left: The left table, ``database.table``.
+        right: The right table.
+        kind: The kind of join.
+        on: Pairs of a column of the left table and the column of the right table's key that it has to equal.
+        columns: The columns of the result.
+    """
+
+    left: str
+    right: str
+    kind: JoinKind
+    on: tuple[tuple[str, str], ...]
+    columns: tuple[JoinColumn, ...]
+
+    def sql(self) -> str:
+        """Returns the query as text, from which `parse_join` makes an equal value."""
+        columns = ", ".join(f"{c.side}.{_quoted(c.source)} AS {_quoted(c.name)}" for c in self.columns)
+        left, right = (".".join(map(_quoted, name.split("."))) for name in (self.left, self.right))
+        on = " AND ".join(f"l.{_quoted(left)} = r.{_quoted(right)}" for left, right in self.on)
+        return f"SELECT {columns} FROM {left} AS l {self.kind.upper()} JOIN {right} AS r ON {on}"
+
+    def of_side(self, side: Side) -> list[JoinColumn]:
+        """Returns the columns that are from one table."""
+        return [column for column in self.columns if column.side is side]
+
+    @property
+    def left_columns(self) -> tuple[str, ...]:
+        """The columns of the left table on which the result depends, each once."""
+        return tuple(dict.fromkeys([*(c.source for c in self.of_side(Side.LEFT)), *(left for left, _ in self.on)]))
+
+    @property
+    def right_columns(self) -> tuple[str, ...]:
+        """The columns of the right table on which the result depends, each once."""
+        return tuple(dict.fromkeys([*(right for _, right in self.on), *(c.source for c in self.of_side(Side.RIGHT))]))
+
+
+def join_query(
+    left: tuple[str, TableDefinition],
+    right: tuple[str, TableDefinition],
+    on: str | Sequence[str],
+    kind: JoinKind,
+    select: str | Sequence[str] | None,
+    known: JoinQuery | None = None,
+) -> JoinQuery:
+    """Makes the query of a join.
+
+    Args:
+        left: The name of the left table, and its definition.
+        right: Those of the right table.
+        on: The columns of the left table that equal the primary key of the right table, in the order of that key.
+        kind: The kind of join.
+        select: The columns of the result, as in a SELECT: ``["l.id", "r.name AS planet"]``, or one text. A name without
+            ``l.`` or ``r.`` has to be in one of the tables only. None: all columns of the left table, then those of
+            the right one but for its key.
+        known: The query of the view if it exists: "all columns" are those that it has, since a table may have got more.
+
+    Raises:
+        InvalidRequest: ``bad-join``: columns that do not fit, or a result with a name twice.
+        NotFound: ``unknown-column``.
+    """
+    (left_name, left_table), (right_name, right_table) = left, right
+    columns = [on] if isinstance(on, str) else list(on)
+    key = right_table.primary_key
+    if len(columns) != len(key) or not key:
+        raise InvalidRequest(
+            f"on={columns} has {len(columns)} columns, and the primary key of {right_name} has {len(key)} "
+            f"({', '.join(key) or 'none'}): name a column of {left_name} for each column of that key",
+            code="bad-join",
+        )
+    pairs = tuple(zip(columns, key, strict=True))
+    for name, other in pairs:
+        _check_types(left_name, left_table, name, right_name, right_table, other)
+    every = {
+        side: [JoinColumn(name, side, name) for name in table.schema.names]
+        for side, table in ((Side.LEFT, left_table), (Side.RIGHT, right_table))
+    }
+    if known is not None:
+        every = {side: [column for column in some if column in known.columns] for side, some in every.items()}
+    if select is None:
+        values = (column for column in every[Side.RIGHT] if column.source not in key)
+        chosen = (*every[Side.LEFT], *values)
+    else:
+        chosen = tuple(_selected(select, left_table, right_table, every))
+    _check_columns(chosen, left_name, left_table)
+    return JoinQuery(left_name, right_name, kind, pairs, chosen)
+
+
+def parse_join(text: str) -> JoinQuery:
+    """Reads a query that `JoinQuery.sql` wrote; `Unsupported` (``view-query``) for another."""
+    try:
+        tree = sqlglot.parse_one(text, dialect=_DIALECT)
+        return _parsed(tree)
+    except (SqlglotError, _OtherQueryError) as error:
+        raise Unsupported(
+            f"the view's query is no join that this version can keep up to date ({error}): {text}", code="view-query"
+        ) from error
+
+
+class _OtherQueryError(Exception):
+    """A query has another form."""
+
+
+def _parsed(tree: exp.Expr) -> JoinQuery:
+    joins = tree.args.get("joins") or []
+    source = tree.find(exp.From)
+    if not isinstance(tree, exp.Select) or source is None or len(joins) != 1:
+        raise _OtherQueryError("it does not join two tables")
+    join = joins[0]
+    condition = join.args.get("on")
+    pairs = tuple(_pair(equal) for equal in _conjuncts(condition))
+    columns = tuple(_column(projection) for projection in tree.expressions)
+    kind = JoinKind.LEFT if join.side == "LEFT" else JoinKind.INNER
+    return JoinQuery(_table(source.this), _table(join.this), kind, pairs, columns)
+
+
+def _conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    if isinstance(condition, exp.And):
+        yield from _conjuncts(condition.left)
+        yield from _conjuncts(condition.right)
+    elif condition is not None:
+        yield condition
+
+
+def _pair(equal: exp.Expr) -> tuple[str, str]:
+    if not isinstance(equal, exp.EQ):
+        raise _OtherQueryError(f"{equal.sql(_DIALECT)} is no equality")
+    return _column(equal.left).source, _column(equal.right).source
+
+
+def _column(projection: exp.Expr) -> JoinColumn:
+    name, column = projection.alias_or_name, projection.unalias()
+    if not isinstance(column, exp.Column) or column.table not in list(Side):
+        raise _OtherQueryError(f"{projection.sql(_DIALECT)} is no column of l or r")
+    return JoinColumn(name, Side(column.table), column.name)
+
+
+def _table(table: exp.Expr) -> str:
+    assert isinstance(table, exp.Table)
+    return f"{table.db}.{table.name}"
+
+
+def _selected(
+    select: str | Sequence[str],
+    left: TableDefinition,
+    right: TableDefinition,
+    every: Mapping[Side, Sequence[JoinColumn]],
+) -> Iterator[JoinColumn]:
+    """Reads a list of columns as in a SELECT."""
+    text = select if isinstance(select, str) else ", ".join(select)
+    try:
+        tree = sqlglot.parse_one(f"SELECT {text}", dialect=_DIALECT)
+    except SqlglotError as error:
+        raise InvalidRequest(f"select={select!r} is no list of columns: {error}", code="bad-join") from error
+    for projection in tree.expressions:
+        column = projection.unalias()
+        if isinstance(column, exp.Column) and column.table in list(Side) and isinstance(column.this, exp.Star):
+            yield from every[Side(column.table)]
+            continue
+        if not isinstance(column, exp.Column) or column.table not in ("", *Side):
+            raise InvalidRequest(
+                f"select has {projection.sql(_DIALECT)!r}: name columns of the left table as l.column and of the right "
+                "one as r.column, each with another name by AS if you like; l.* are all columns of the left table",
+                code="bad-join",
+            )
+        side = Side(column.table) if column.table else _side_of(column.name, left, right)
+        (left if side is Side.LEFT else right).schema.column(column.name)  # raises NotFound
+        yield JoinColumn(projection.alias_or_name, side, column.name)
+
+
+def _side_of(name: str, left: TableDefinition, right: TableDefinition) -> Side:
+    if name in left.schema and name in right.schema:
+        raise InvalidRequest(f"both tables have a column {name!r}: write l.{name} or r.{name}", code="bad-join")
+    return Side.RIGHT if name in right.schema else Side.LEFT
+
+
+def _check_types(
+    left_name: str, left: TableDefinition, name: str, right_name: str, right: TableDefinition, other: str
+) -> None:
+    kind, wanted = left.schema.column(name).type, right.schema.column(other).type
+    if kind != wanted:
+        raise InvalidRequest(
+            f"{left_name}.{name} is {kind} and {right_name}.{other} is {wanted}: a join needs equal types; widen one "
+            "of the columns",
+            code="bad-join",
+        )
+
+
+def _check_columns(columns: Iterable[JoinColumn], left_name: str, left: TableDefinition) -> None:
+    names: dict[str, JoinColumn] = {}
+    for column in columns:
+        if (other := names.setdefault(column.name.lower(), column)) is not column:
+            raise InvalidRequest(
+                f"the result would have two columns {column.name!r}, {other.side}.{other.source} and "
+                f"{column.side}.{column.source}: name the columns with select, as in 'r.{column.source} AS …'",
+                code="bad-join",
+            )
+    sources = {column.source for column in names.values() if column.side is Side.LEFT}
+    if not left.primary_key:
+        raise InvalidRequest(
+            f"{left_name} has no primary key, by which the rows of the result could be kept: join a table with one",
+            code="bad-join",
+        )
+    if missing := [name for name in left.primary_key if name not in sources]:
+        raise InvalidRequest(
+            f"the result lacks {name_list(missing)}, and its key is that of {left_name}: add l.{missing[0]} to select",
+            code="bad-join",
+        )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,101 @@
+"""The rows of the left table whose results a refresh works out again: those that changed, and those of changed keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.model.rowkind import KIND_COLUMN
+from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.scan import plan_scan, scan_frames
+from filestore.rows.fitting import adding
+from filestore.rows.frames import frame_of
+from filestore.table import FileStore
+
+__all__ = ["Change", "Changes", "changed_keys", "changes_between", "rows_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A piece of the changes from one version of a table to another.
+
+    Attributes:
+        now: The rows of the later version, in the wanted columns.
+        gone: The keys that have no row any more.
+    """
+
+    now: pl.DataFrame
+    gone: pl.DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """The changes from one version of a table to another in some columns, by slot. Picklable.
+
+    Attributes:
+        pair: The versions.
+        slots: The slots that differ.
+    """
+
+    pair: VersionPair
+    slots: tuple[SlotDifference, ...]
+
+    @property
+    def most_rows(self) -> int:
+        """The largest possible number of changes; an update counts as two."""
+        return sum(slot.most_rows for slot in self.slots)
+
+    def of_bucket(self, bucket: int) -> Changes:
+        """Returns the changes of one bucket."""
+        return replace(self, slots=tuple(slot for slot in self.slots if slot.slot.bucket == bucket))
+
+    def pieces(self) -> Iterator[Change]:
+        """Reads the changes; of a changed row that is equal in the wanted columns there is none."""
+        key = list(self.pair.after.definition.primary_key)
+        for rows in self._rows():
+            adds = adding(rows)
+            gone = pc.equal(rows.column(KIND_COLUMN), "-D")
+            yield Change(
+                frame_of(rows.filter(adds).drop_columns([KIND_COLUMN])), frame_of(rows.filter(gone).select(key))
+            )
+
+    def keys(self) -> Iterator[pl.DataFrame]:
+        """Reads the primary keys whose rows have changed."""
+        key = list(self.pair.after.definition.primary_key)
+        return (frame_of(rows.select(key)).unique() for rows in self._rows())
+
+    def _rows(self) -> Iterator[pa.Table]:
+        for slot in self.slots:
+            yield from changed_rows(self.pair, slot, on_local_disk)
+
+
+def changes_between(store: FileStore, before: TableState, after: TableState, columns: Sequence[str]) -> Changes:
+    """Plans the changes between two versions of a table with a key, in some of its columns. Reads metadata only."""
+    wanted = after.definition.schema.numbered().select(columns)
+    pair = VersionPair(store.table_files(before), store.table_files(after), wanted)
+    return Changes(pair, tuple(differences(before, after)))
+
+
+def changed_keys(changes: Changes, most: int) -> pl.DataFrame | None:
+    """Reads the keys whose rows have changed; returns None if there may be more than `most`."""
+    if changes.most_rows > most:
+        return None
+    key = list(changes.pair.after.definition.primary_key)
+    empty = frame_of(changes.pair.after.definition.schema.select(key).to_arrow().empty_table())
+    return pl.concat([empty, *changes.keys()]).unique()
+
+
+def rows_of(
+    table: TableFiles, state: TableState, bucket: int, columns: Sequence[str], where: pl.Expr | None = None
+) -> Iterator[pl.DataFrame]:
+    """Reads some columns of the rows of one bucket; with a condition, of those that fulfil it."""
+    plan = plan_scan(state, columns, where)
+    files = tuple(file for file in plan.files if file.slot.bucket == bucket)
+    pending = tuple(slot for slot in plan.pending if slot.slot.bucket == bucket)
+    return scan_frames(table, replace(plan, files=files, pending=pending))

@@ -1,0 +1,82 @@
+"""The table of a view: its columns, key and options, from the tables that its query reads. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from filestore.errors import InvalidRequest
+from filestore.model.definition import TableDefinition
+from filestore.model.schema import Column, Schema
+from tablestore.views.join_query import JoinColumn, JoinKind, JoinQuery, Side
+
+__all__ = ["VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
+
+VIEW_QUERY = "view.query"
+"""The option that has a view's query."""
+
+
+def output_schema(query: JoinQuery, left: TableDefinition, right: TableDefinition) -> Schema:
+    """Returns the columns of the result; those of the right table may be null, unless each row has one."""
+    tables = {Side.LEFT: left, Side.RIGHT: right}
+    return Schema(tuple(_column(query, column, tables[column.side]) for column in query.columns))
+
+
+def _column(query: JoinQuery, column: JoinColumn, table: TableDefinition) -> Column:
+    found = table.schema.column(column.source)
+    absent = column.side is Side.RIGHT and query.kind is JoinKind.LEFT
+    return Column(column.name, found.type, found.nullable or absent, found.comment)
+
+
+def output_key(query: JoinQuery, left: TableDefinition) -> tuple[str, ...]:
+    """Returns the primary key of the result: that of the left table, under the names of the result."""
+    names = _names(query)
+    return tuple(names[name] for name in left.primary_key)
+
+
+def output_options(query: JoinQuery, left: TableDefinition, given: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options of the view's table: rows are in the bucket in which their left row is.
+
+    Raises:
+        InvalidRequest: ``bad-join``: an option that the view determines.
+    """
+    names = _names(query)
+    own = {
+        "bucket": str(left.buckets),
+        "bucket-key": ",".join(names[name] for name in left.bucket_key),
+        VIEW_QUERY: query.sql(),
+    }
+    if taken := [name for name in own if name in given and given[name] != own[name]]:
+        raise InvalidRequest(
+            f"option {taken[0]!r} of a view follows from its query and is {own[taken[0]]!r}: leave it out",
+            code="bad-join",
+        )
+    return own | dict(given)
+
+
+def check_output(query: JoinQuery, output: TableDefinition, left: TableDefinition, right: TableDefinition) -> None:
+    """Checks that the view's table still fits the tables of its query, which may have changed since.
+
+    Raises:
+        NotFound: ``unknown-column``: a table has lost a column that the query reads.
+        InvalidRequest: ``view-outdated``: a column has another type, or the buckets or the key are others.
+    """
+    wanted = output_schema(query, left, right)
+    bare = [Column(column.name, column.type) for column in output.schema]
+    if bare != [replace(column, nullable=True, comment=None) for column in wanted]:
+        raise _outdated("a column that it reads has another type now")
+    if output_key(query, left) != output.primary_key or tuple(right for _, right in query.on) != right.primary_key:
+        raise _outdated("a table that it reads has another primary key now")
+    names = _names(query)
+    bucket_key = tuple(names[name] for name in left.bucket_key)
+    if (left.buckets, bucket_key) != (output.buckets, output.bucket_key):
+        raise _outdated("its left table has other buckets now")
+
+
+def _names(query: JoinQuery) -> dict[str, str]:
+    """Returns the first name that each column of the left table has in the result."""
+    return {column.source: column.name for column in reversed(query.of_side(Side.LEFT))}
+
+
+def _outdated(what: str) -> InvalidRequest:
+    return InvalidRequest(f"the view does not fit its query any more: {what}; create it again", code="view-outdated")

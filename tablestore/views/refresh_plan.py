@@ -1,0 +1,52 @@
+"""Plans a refresh from the versions of a view and of its inputs. Pure.
+
+Each commit of a view's table has an app version, and beside it the positions up to which the inputs were read: for each
+input the id of the table and its version. So a version of the view names the versions of which it is the result, a
+refresh that is repeated changes nothing, and no other state has to be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from filestore.commit.proposal import AppVersion
+from filestore.delta.state import TableState
+from tablestore.writing.apps import VIEW_APP
+
+__all__ = ["RefreshPlan", "plan_refresh", "read_versions"]
+
+
+@dataclass(frozen=True, slots=True)
+class RefreshPlan:
+    """The work of a refresh.
+
+    Attributes:
+        since: The versions of the left and the right table whose changes are added; None to compute all rows again.
+        until: The versions of both of which the view is the result afterwards.
+        app: The number of the commit, with these versions as positions.
+    """
+
+    since: tuple[int, int] | None
+    until: tuple[int, int]
+    app: AppVersion
+
+
+def read_versions(output: TableState, left_id: str, right_id: str) -> tuple[int, int] | None:
+    """Returns the versions of the left and the right table of which a version of the view is the result.
+
+    None if there are none: the view was never refreshed, or a table was dropped and created again since.
+    """
+    left, right = (output.positions.get(table_id) for table_id in (left_id, right_id))
+    return None if left is None or right is None else (left, right)
+
+
+def plan_refresh(output: TableState, left: TableState, right: TableState) -> RefreshPlan | None:
+    """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already."""
+    since, until = read_versions(output, left.table_id, right.table_id), (left.version, right.version)
+    if since is not None and (since[0] > until[0] or since[1] > until[1]):
+        since = None  # the input has lost versions, as by a restored backup
+    if since == until:
+        return None
+    positions = {left.table_id: left.version, right.table_id: right.version}  # one, if a table is joined with itself
+    number = output.app_versions.get(VIEW_APP, -1) + 1
+    return RefreshPlan(since, until, AppVersion(VIEW_APP, number, tuple(sorted(positions.items()))))

@@ -1,0 +1,81 @@
+"""The rows of the right table, by key: all of them in memory if they are few, else looked up for each piece of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import polars as pl
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.reading.get import get_rows
+from filestore.reading.scan import plan_scan, scan_frames
+from filestore.rows.frames import frame_of, polars_schema
+
+__all__ = ["InMemory", "LookedUp", "RightRows", "right_rows"]
+
+_MEMORY = 64 << 20
+"""A table whose files have at most this many bytes is read as a whole."""
+
+
+class RightRows(Protocol):
+    """The rows of one version of the right table."""
+
+    def of(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Returns the rows that have one of the keys, and perhaps others.
+
+        Args:
+            keys: The columns of the primary key, without nulls; each key once.
+        """
+        ...
+
+
+def right_rows(table: TableFiles, state: TableState, columns: Sequence[str]) -> RightRows:
+    """Chooses how to read the rows, by the size of the files.
+
+    Args:
+        table: The right table.
+        state: The version to read.
+        columns: The columns that the result needs, the primary key among them.
+    """
+    size = sum(file.size for file in state.files.values()) + sum(
+        run.size for runs in state.pending().values() for run in runs
+    )
+    return (InMemory if size <= _MEMORY else LookedUp)(table, state, tuple(columns))
+
+
+@dataclass(frozen=True)
+class InMemory:
+    """All rows of a small table, read once."""
+
+    table: TableFiles
+    state: TableState
+    columns: tuple[str, ...]
+
+    def of(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Implements `RightRows`."""
+        return self._rows
+
+    @cached_property
+    def _rows(self) -> pl.DataFrame:
+        plan = plan_scan(self.state, self.columns)
+        return pl.concat([pl.DataFrame(schema=polars_schema(plan.schema)), *scan_frames(self.table, plan)])
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """The rows of a large table, looked up by key as `tablestore.Table.get` does."""
+
+    table: TableFiles
+    state: TableState
+    columns: tuple[str, ...]
+
+    def of(self, keys: pl.DataFrame) -> pl.DataFrame:
+        """Implements `RightRows`."""
+        definition = self.table.definition
+        schema = definition.schema.select(definition.primary_key).to_arrow()
+        asked = keys.select(definition.primary_key).to_arrow().cast(schema)
+        return frame_of(get_rows(self.table, self.state, asked, self.columns))
