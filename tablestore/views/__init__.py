@@ -3,9 +3,11 @@
 join_query     the query of a view that joins two tables, as a value and as SQL. Pure
 output_table   the columns, key and options of a view's table. Pure
 refresh_plan   what a refresh has to read, from the versions of the view and of its inputs. Pure
-left_rows      the rows of the left table whose results a refresh works out again
+left_rows      the changes of a table between two versions, and its rows by bucket
 right_rows     the rows of the right table, by key
 joined         the result rows of some rows of the left table. Pure
-refresh        one refresh as a write of the view's table
+bucket_work    the rows of one bucket that a refresh changes: a task
+refresh        one refresh: its tasks, as a write of the view's table
 maintained     `MaintainedJoin`: refreshes, and says how far a view is behind
+creation       creates the table of a view, or opens it
 """

@@ -221,6 +221,8 @@ def _selected(
         tree = sqlglot.parse_one(f"SELECT {text}", dialect=_DIALECT)
     except SqlglotError as error:
         raise InvalidRequest(f"select={select!r} is no list of columns: {error}", code="bad-join") from error
+    if clauses := [name for name, value in tree.args.items() if value and name != "expressions"]:
+        raise InvalidRequest(f"select={select!r} is no list of columns: it has {clauses[0]}", code="bad-join")
     for projection in tree.expressions:
         column = projection.unalias()
         if isinstance(column, exp.Column) and column.table in list(Side) and isinstance(column.this, exp.Star):

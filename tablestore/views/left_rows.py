@@ -1,4 +1,4 @@
-"""The rows of the left table whose results a refresh works out again: those that changed, and those of changed keys."""
+"""The changes of a table between two versions in some of its columns, and the rows of one of its buckets."""
 
 from __future__ import annotations
 

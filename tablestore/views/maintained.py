@@ -12,7 +12,7 @@ from filestore.life.consumers import Consumer
 from tablestore.table import Table
 from tablestore.views.join_query import JoinQuery, parse_join
 from tablestore.views.output_table import VIEW_QUERY, check_output
-from tablestore.views.refresh import Input, Refresh
+from tablestore.views.refresh import Input, Refresh, in_own_threads
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions
 
 __all__ = ["MaintainedJoin", "Refreshed", "ViewLag"]
@@ -125,7 +125,7 @@ class MaintainedJoin:
         if whole:
             left, right = Input(left.store, left.until, None), Input(right.store, right.until, None)
         stored = None if whole else self.table.filestore
-        work = Refresh(self.query, left, right, output, stored)
+        work = Refresh(self.query, left, right, output, stored, in_own_threads)
         snapshot = self.table.writer().write(work, overwrite=whole, app=plan.app, base=output)
         found = self.table.filestore.required(snapshot.version).positions
         if dict(plan.app.positions) != found:

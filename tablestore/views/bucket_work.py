@@ -1,0 +1,154 @@
+"""`BucketWork`: works out the rows of one bucket of a view that a refresh changes; a task, in any process.
+
+A row of the result is in the bucket in which its left row is. So a bucket needs the rows of the left table that changed
+in it, and those whose foreign key is a changed key of the right table. Both are joined with the right table's newest
+rows and compared with the stored result, and what differs remains. It takes the memory of a piece of rows, of a small
+right table, and of a sort.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from filestore.delta.state import TableState
+from filestore.files.writer import TableFiles
+from filestore.model.definition import TableDefinition
+from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.reading.get import get_rows
+from filestore.rows.equality import same_rows
+from filestore.rows.frames import arrow_table, frame_of
+from filestore.sorting.chunks import BUCKET_COLUMN
+from filestore.sorting.external import sorted_batches
+from filestore.sorting.runs import RunFiles
+from tablestore.views.join_query import JoinQuery
+from tablestore.views.joined import foreign_keys, joined
+from tablestore.views.left_rows import Changes, rows_of
+from tablestore.views.right_rows import RightRows
+
+__all__ = ["BucketWork", "LeftRows"]
+
+_SORT_BYTES = 64 << 20
+_INSERT, _UPDATE, _DELETE = (str(kind) for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE))
+
+
+@dataclass(frozen=True, slots=True)
+class LeftRows:
+    """The rows of the left table that are joined again although they may not have changed. Picklable.
+
+    Attributes:
+        table: The left table.
+        state: The version to read.
+        columns: The columns that the result needs, the primary key among them.
+        keys: The changed keys of the right table that the rows name; None for all rows.
+    """
+
+    table: TableFiles
+    state: TableState
+    columns: tuple[str, ...]
+    keys: pl.DataFrame | None
+
+    def of(self, query: JoinQuery, bucket: int) -> Iterator[pl.DataFrame]:
+        """Reads the rows of one bucket."""
+        where = None
+        if self.keys is not None:
+            if not self.keys.height:
+                return iter(())
+            where = _names_one_of(query, self.keys)
+        return rows_of(self.table, self.state, bucket, self.columns, where)
+
+
+@dataclass(frozen=True, slots=True)
+class BucketWork:
+    """The work of a refresh in one bucket. Picklable.
+
+    Attributes:
+        query: The query of the view.
+        bucket: The bucket.
+        changes: The changes of the left table in this bucket; None if all its rows are joined.
+        left: The rows of the left table that are joined beside these.
+        right: The rows of the right table.
+        output: The version of the view's table to which the result is compared.
+        stored: The view's table; None for a refresh that replaces all rows.
+    """
+
+    query: JoinQuery
+    bucket: int
+    changes: Changes | None
+    left: LeftRows
+    right: RightRows
+    output: TableState
+    stored: TableFiles | None
+
+    def batches(
+        self, definition: TableDefinition, disk: Callable[[], AbstractContextManager[RunFiles]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yields the changes of the result in the order of its key, as `tablestore.writing.write_job` takes them.
+
+        Args:
+            definition: The definition of the view's table.
+            disk: Opens a place for rows that do not fit into memory.
+        """
+        columns = [field.with_nullable(True) for field in definition.schema.to_arrow()]
+        own = [pa.field(KIND_COLUMN, pa.string()), pa.field(BUCKET_COLUMN, pa.int32())]
+        schema, bucket = pa.schema([*columns, *own]), pl.lit(self.bucket, pl.Int32).alias(BUCKET_COLUMN)
+        pieces = (arrow_table(piece.with_columns(bucket), schema) for piece in self._changes() if piece.height)
+        batches = (batch for piece in pieces for batch in piece.to_batches())
+        yield from sorted_batches(batches, definition.sort_key, _SORT_BYTES, disk)
+
+    @property
+    def _key(self) -> tuple[str, ...]:
+        return self.output.definition.primary_key
+
+    def _changes(self) -> Iterator[pl.DataFrame]:
+        """Yields the rows of the result that change, with their kinds, in any order; a row may be yielded twice."""
+        if self.changes is not None:
+            names = dict(zip(self.left.state.definition.primary_key, self._key, strict=True))
+            for change in self.changes.pieces():
+                yield from self._results(change.now, change.gone.rename(names))
+        schema = self.output.definition.schema.select(self._key).to_arrow()
+        for rows in self.left.of(self.query, self.bucket):
+            yield from self._results(rows, frame_of(schema.empty_table()))
+
+    def _results(self, left: pl.DataFrame, gone: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yields the changes of the result for rows of the left table, and for keys of rows that it has no more."""
+        found = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left)))
+        if self.stored is None:
+            yield found.rows.with_columns(pl.lit(_INSERT).alias(KIND_COLUMN))
+            return
+        deleted = pl.concat([gone, found.without])
+        stored = self._stored_rows(pl.concat([found.rows.select(self._key), deleted]))
+        yield _different(found.rows, stored, self._key)
+        deletes = deleted.join(stored, on=self._key, how="semi").with_columns(pl.lit(_DELETE).alias(KIND_COLUMN))
+        yield pl.concat([found.rows.clear(), deletes], how="diagonal")
+
+    def _stored_rows(self, keys: pl.DataFrame) -> pl.DataFrame:
+        assert self.stored is not None
+        definition = self.output.definition
+        asked = arrow_table(keys, definition.schema.select(definition.primary_key).to_arrow())
+        return frame_of(get_rows(self.stored, self.output, asked))
+
+
+def _names_one_of(query: JoinQuery, keys: pl.DataFrame) -> pl.Expr:
+    """Returns the condition of rows of the left table that name one of the keys."""
+    names, others = zip(*query.on, strict=True)
+    if len(names) == 1:
+        return pl.col(names[0]).is_in(keys[others[0]].implode())
+    wanted = keys.select(pl.struct(pl.col(other).alias(name) for name, other in query.on).alias("key"))["key"]
+    return pl.struct(names).is_in(wanted.implode())
+
+
+def _different(rows: pl.DataFrame, stored: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Returns the rows that are not stored as they are, with their kinds."""
+    at = "\0at"
+    place = rows.select(key).join(stored.select(key).with_row_index(at), on=key, how="left", maintain_order="left")[at]
+    known = place.is_not_null().to_numpy()
+    differs = np.ones(rows.height, dtype=np.bool_)
+    differs[known] = ~same_rows(rows.filter(pl.Series(known)), stored[place.drop_nulls()].select(rows.columns))
+    kinds = np.where(known, _UPDATE, _INSERT)
+    return rows.with_columns(pl.Series(KIND_COLUMN, kinds)).filter(pl.Series(differs))

@@ -1,0 +1,359 @@
+"""A maintained join, step by step: what each change writes, who may write, and what happens to the tables beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+import tablestore
+from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from tablestore import Table
+from tablestore.views import refresh
+from tablestore.views.maintained import MaintainedJoin
+from tests.tables import assert_healthy, to_arrow
+from tests.warehouses import rows, warehouse
+
+KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "0 s"}
+
+
+@dataclass
+class Sides:
+    """Two tables, and the join of both in each kind."""
+
+    store: tablestore.Store
+    left: Table
+    right: Table
+
+    def view(self, kind: str = "left", into: str = "", **how: object) -> MaintainedJoin:
+        asked: dict[str, object] = {"select": ["l.k", "l.x", "r.y"], "on": "x"} | how
+        return self.store.maintain_join(into or f"shop.{kind}", left="shop.l", right="shop.r", kind=kind, **asked)  # type: ignore[arg-type]
+
+    def put(self, table: Table, *values: tuple[object, ...]) -> None:
+        names = table.schema.names
+        table.write(to_arrow(table.definition, [dict(zip(names, value, strict=True)) for value in values]))
+
+    def delete(self, table: Table, key: object) -> None:
+        table.write([{table.schema.names[0]: key, "_kind": "-D"}])
+
+
+@pytest.fixture
+def sides() -> Iterator[Sides]:
+    with warehouse() as store:
+        left = store.create_table("shop.l", "k BIGINT, x BIGINT", primary_key=["k"], options={"bucket": "2"} | KEPT)
+        right = store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"], options=KEPT)
+        right.write([{"id": 1, "y": "foo"}])
+        yield Sides(store, left, right)
+
+
+def written(view: MaintainedJoin, step: Callable[[], object]) -> list[tuple[object, ...]]:
+    """The changes of the view's rows by a refresh after a step; it is checked that nothing else was written."""
+    before = view.table.filestore.state().version
+    step()
+    view.refresh()
+    feed = view.table.follow(mode="changelog", version=before, stop=lambda: True)
+    found = [(row.pop("_kind"), *row.values()) for batch in feed for row in batch.to_pylist()]
+    metrics = view.table.snapshots(1)[0].metrics
+    assert metrics["rows_written"] == sum(kind in ("+I", "+U") for kind, *_ in found)
+    assert metrics["rows_deleted"] == sum(kind == "-D" for kind, *_ in found)
+    return found
+
+
+def named(view: MaintainedJoin) -> dict[int, str | None]:
+    return {row["k"]: row["y"] for row in rows(view.table)}
+
+
+def test_the_table_of_kip_213(sides: Sides) -> None:
+    inner, left = sides.view("inner"), sides.view("left")
+    inner.refresh(), left.refresh()
+    steps: list[tuple[Callable[[], object], list[object], list[object]]] = [
+        (lambda: sides.put(sides.left, (7, 1)), [("+I", 7, 1, "foo")], [("+I", 7, 1, "foo")]),
+        (
+            lambda: sides.put(sides.left, (7, 2)),
+            [("-D", 7, 1, "foo")],
+            [("-U", 7, 1, "foo"), ("+U", 7, 2, None)],
+        ),
+        (lambda: sides.put(sides.left, (7, 3)), [], [("-U", 7, 2, None), ("+U", 7, 3, None)]),
+        (
+            lambda: sides.put(sides.right, (3, "bar")),
+            [("+I", 7, 3, "bar")],
+            [("-U", 7, 3, None), ("+U", 7, 3, "bar")],
+        ),
+        (lambda: sides.delete(sides.left, 7), [("-D", 7, 3, "bar")], [("-D", 7, 3, "bar")]),
+        (lambda: sides.put(sides.left, (7, 1)), [("+I", 7, 1, "foo")], [("+I", 7, 1, "foo")]),
+        (lambda: sides.put(sides.left, (8, 10)), [], [("+I", 8, 10, None)]),
+        (
+            lambda: sides.put(sides.right, (10, "baz")),
+            [("+I", 8, 10, "baz")],
+            [("-U", 8, 10, None), ("+U", 8, 10, "baz")],
+        ),
+        (
+            lambda: sides.delete(sides.right, 10),
+            [("-D", 8, 10, "baz")],
+            [("-U", 8, 10, "baz"), ("+U", 8, 10, None)],
+        ),
+    ]
+    for step, of_inner, of_left in steps:
+        assert written(inner, step) == of_inner
+        assert written(left, lambda: None) == of_left
+    for view in (inner, left):
+        assert_healthy(view.table.filestore)
+
+
+def test_a_key_that_changes_quickly_has_its_last_row(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+
+    def step() -> None:
+        for number in (2, 3, 1, 9, 1):
+            sides.put(sides.left, (7, number))
+            sides.put(sides.right, (number, f"y{number}"))
+
+    assert written(view, step) == [("+I", 7, 1, "y1")]
+
+
+def test_a_right_row_that_comes_and_goes_is_no_change(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (7, 5))
+    view.refresh()
+    assert written(view, lambda: (sides.put(sides.right, (5, "here")), sides.delete(sides.right, 5))) == []
+
+
+def test_columns_that_the_result_lacks_are_no_change(sides: Sides) -> None:
+    sides.right.alter("ADD COLUMN other INT")
+    sides.put(sides.left, (7, 1))
+    view = sides.view()
+    view.refresh()
+    assert written(view, lambda: sides.put(sides.right, (1, "foo", 5))) == []
+
+
+def test_a_null_names_no_row(sides: Sides) -> None:
+    view, inner = sides.view("left"), sides.view("inner")
+    sides.put(sides.left, (7, None), (8, 1))
+    view.refresh(), inner.refresh()
+    assert rows(view.table) == [{"k": 7, "x": None, "y": None}, {"k": 8, "x": 1, "y": "foo"}]
+    assert rows(inner.table) == [{"k": 8, "x": 1, "y": "foo"}]
+
+
+def test_empty_tables_and_one_row(sides: Sides) -> None:
+    sides.delete(sides.right, 1)
+    view = sides.view()
+    assert view.lag() == view.lag().__class__(None, None, 1, 3)
+    first = view.refresh()
+    assert first is not None
+    assert (first.version, first.left, first.right, first.whole) == (1, 0, 2, True)
+    assert rows(view.table) == []
+    assert view.refresh() is None
+    sides.put(sides.left, (1, 1))
+    assert view.lag().left_behind == 1
+    assert view.refresh() is not None
+    assert rows(view.table) == [{"k": 1, "x": 1, "y": None}]
+
+
+def test_a_compaction_of_an_input_changes_nothing(sides: Sides) -> None:
+    view = sides.view()
+    for number in range(4):
+        sides.put(sides.left, (number, number % 2))
+    view.refresh()
+    assert written(view, lambda: (sides.left.compact(full=True), sides.right.compact(full=True))) == []
+    assert written(view, lambda: view.table.compact(full=True)) == []
+
+
+def test_a_table_is_joined_with_itself(sides: Sides) -> None:
+    sides.put(sides.left, (1, 2), (2, 3))
+    view = sides.store.maintain_join("shop.pairs", left="shop.l", right="shop.l", on="x", select="l.k, r.x AS next")
+    view.refresh()
+    assert rows(view.table) == [{"k": 1, "next": 3}]
+    assert sorted(written(view, lambda: sides.put(sides.left, (3, 1), (2, 2)))) == [
+        ("+I", 2, 2), ("+I", 3, 2), ("+U", 1, 2), ("-U", 1, 3)
+    ]  # fmt: skip
+
+
+def test_more_changed_keys_than_are_searched(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = sides.view()
+    sides.put(sides.left, *((k, k % 10) for k in range(50)))
+    view.refresh()
+    monkeypatch.setattr(refresh, "_MOST_KEYS", 2)
+    found = written(view, lambda: sides.put(sides.right, *((k, f"y{k}") for k in range(8))))
+    assert len(found) == 2 * 8 * 5
+    assert named(view) == {k: f"y{k % 10}" if k % 10 < 8 else None for k in range(50)}
+
+
+@pytest.mark.parametrize("most", [1, 1 << 30])
+def test_the_right_table_is_read_or_looked_up(sides: Sides, monkeypatch: pytest.MonkeyPatch, most: int) -> None:
+    monkeypatch.setattr("tablestore.views.right_rows._MEMORY", most)
+    view = sides.view()
+    sides.put(sides.left, *((k, k % 10) for k in range(50)))
+    sides.put(sides.right, *((k, f"y{k}") for k in range(0, 8, 2)))
+    view.refresh()
+    sides.put(sides.right, (2, None), (3, "y3"))
+    view.refresh()
+    wanted = {0: "y0", 1: "foo", 3: "y3", 4: "y4", 6: "y6"}
+    assert named(view) == {k: wanted.get(k % 10) for k in range(50)}
+
+
+# ------------------------------------------------------------------------------------------------ who may write
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda table: table.write([{"k": 1, "x": 1, "y": "a"}]),
+        lambda table: table.write([{"k": 1}], overwrite=True),
+        lambda table: table.write([{"k": 1}], app=("job", 1)),
+        lambda table: table.write([{"k": 1}], if_version=1),
+        lambda table: table.rollback(0),
+    ],
+)
+def test_only_refreshes_write_a_view(sides: Sides, write: Callable[[Table], object]) -> None:
+    view = sides.view()
+    sides.put(sides.left, (1, 1))
+    view.refresh()
+    version, before = view.table.filestore.state().version, rows(view.table)
+    with pytest.raises(InvalidRequest, match="maintained view") as caught:
+        write(view.table)
+    assert caught.value.code == "maintained-view"
+    assert (view.table.filestore.state().version, rows(view.table)) == (version, before)
+
+
+def test_a_view_is_compacted_tagged_and_configured(sides: Sides) -> None:
+    view = sides.view()
+    for number in range(3):
+        sides.put(sides.left, (number, 1))
+        view.refresh()
+    assert view.table.compact(full=True) is not None
+    view.table.create_tag("now")
+    view.table.alter("SET checkpoint.interval = 5")
+    assert view.refresh() is None
+    sides.put(sides.left, (9, 1))
+    assert view.refresh() is not None
+    with pytest.raises(InvalidRequest, match="cannot be changed"):
+        view.table.alter("SET view.query = 'SELECT 1'")
+
+
+def test_two_refreshes_at_once_commit_one(sides: Sides) -> None:
+    """The second has read the same versions of the view, and a newer one of an input."""
+    view, other = sides.view(), sides.view()
+    view.refresh()
+    sides.put(sides.left, (1, 1))
+    run = refresh.in_own_threads
+
+    def meanwhile(*work: object) -> object:
+        done = run(*work)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        sides.put(sides.left, (2, 1))
+        assert other.refresh() is not None
+        return done
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("tablestore.views.maintained.in_own_threads", meanwhile)
+        with pytest.raises(Conflict) as caught:
+            view.refresh()
+    assert caught.value.code == "other-refresh"
+    assert [row["k"] for row in rows(view.table)] == [1, 2]
+    assert view.refresh() is None
+    assert_healthy(view.table.filestore)
+
+
+def test_a_compaction_during_a_refresh_is_no_conflict(sides: Sides) -> None:
+    view = sides.view()
+    for number in range(3):
+        sides.put(sides.left, (number, 1))
+        view.refresh()
+    sides.put(sides.left, (1, 2))
+    run = refresh.in_own_threads
+
+    def meanwhile(*work: object) -> object:
+        done = run(*work)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        sides.view().table.compact(full=True)
+        return done
+
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setattr("tablestore.views.maintained.in_own_threads", meanwhile)
+        assert view.refresh() is not None
+    assert [row["y"] for row in rows(view.table)] == ["foo", None, "foo"]
+    assert_healthy(view.table.filestore)
+
+
+# ------------------------------------------------------------------------------------------------ tables and names
+
+
+def test_it_is_opened_again_by_its_parts_or_its_name(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+    assert sides.view().table.definition == view.table.definition
+    opened = sides.store.maintained_join("shop.left")
+    assert opened.query == view.query
+    assert opened.refresh() is None
+    with pytest.raises(InvalidRequest) as caught:
+        sides.store.maintained_join("shop.l")
+    assert caught.value.code == "no-view"
+
+
+def test_another_view_or_table_of_the_name_is_refused(sides: Sides) -> None:
+    sides.view()
+    for how in ({"into": "shop.left", "kind": "inner"}, {"into": "shop.left", "select": "l.k"}, {"into": "shop.l"}):
+        with pytest.raises(AlreadyExists):
+            sides.view(**how)  # type: ignore[arg-type]
+
+
+def test_nothing_is_created_for_a_bad_join(sides: Sides) -> None:
+    with pytest.raises(InvalidRequest):
+        sides.view(select="l.x")
+    with pytest.raises(InvalidRequest, match="option 'bucket' of a view"):
+        sides.view(options={"bucket": "7"})
+    with pytest.raises(NotFound):
+        sides.store.maintain_join("shop.v", left="shop.l", right="shop.nothing", on="x")
+    assert sides.store.list_tables("shop") == ["l", "r"]
+
+
+def test_after_a_table_was_created_again_all_rows_are_computed(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (1, 1))
+    view.refresh()
+    sides.store.drop_table("shop.r")
+    sides.store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"]).write([{"id": 1, "y": "new"}])
+    done = sides.view().refresh()
+    assert done is not None
+    assert done.whole
+    assert rows(view.table) == [{"k": 1, "x": 1, "y": "new"}]
+
+
+def test_versions_that_the_view_needs_do_not_expire(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+    for number in range(5):
+        sides.put(sides.left, (number, 1))
+        sides.left.expire()
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+    assert [row["k"] for row in rows(view.table)] == [0, 1, 2, 3, 4]
+
+
+def test_if_they_expired_all_rows_are_computed(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (9, 9))
+    view.refresh()
+    sides.left.delete_consumer(f"view.{view.table.filestore.state().table_id}")
+    for number in range(5):
+        sides.put(sides.left, (number, 1))
+    sides.delete(sides.left, 9)
+    assert sides.left.expire().versions
+    done = view.refresh()
+    assert done is not None
+    assert done.whole
+    assert [row["k"] for row in rows(view.table)] == [0, 1, 2, 3, 4]
+    assert_healthy(view.table.filestore)
+
+
+def test_a_column_that_is_gone_or_wider_is_an_error(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+    sides.right.alter("RENAME COLUMN y TO z")
+    with pytest.raises(NotFound):
+        view.refresh()
+    sides.right.alter("RENAME COLUMN z TO y")
+    assert view.refresh() is not None
