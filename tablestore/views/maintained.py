@@ -9,13 +9,15 @@ from filestore.arguments import checks_arguments
 from filestore.delta.state import TableState
 from filestore.errors import Conflict, NotFound, TableStoreError
 from filestore.life.consumers import Consumer
+from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
 from tablestore.views.join_query import JoinQuery, parse_join
 from tablestore.views.output_table import VIEW_QUERY, check_output
-from tablestore.views.refresh import Input, Refresh, in_own_threads
+from tablestore.views.refresh import Input, Refresh, WorkRunner, in_own_threads
 from tablestore.views.refresh_plan import RefreshPlan, plan_refresh, read_versions
+from tablestore.writing.writer import TableWriter
 
-__all__ = ["MaintainedJoin", "Refreshed", "ViewLag"]
+__all__ = ["Execution", "MaintainedJoin", "Refreshed", "ViewLag"]
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +56,21 @@ class ViewLag:
     right_behind: int
 
 
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """The place where the work of refreshes runs.
+
+    Attributes:
+        run: Runs the work of the buckets.
+        changes: Computes the change data of a refresh that replaces all rows.
+        retries: Whether a task may be tried more than once.
+    """
+
+    run: WorkRunner = in_own_threads
+    changes: ChangeRunner = changes_in_threads
+    retries: bool = False
+
+
 @checks_arguments()
 class MaintainedJoin:
     """The join of two tables as a table. `tablestore.Store.maintain_join` makes it.
@@ -66,14 +83,19 @@ class MaintainedJoin:
         query: The join.
     """
 
-    def __init__(self, table: Table, left: Table, right: Table) -> None:
+    def __init__(self, table: Table, left: Table, right: Table, execution: Execution = Execution()) -> None:
         self.table = table
+        self._execution = execution
         self.query: JoinQuery = parse_join(table.definition.options[VIEW_QUERY])
         self._left = left
         self._right = right
 
     def __repr__(self) -> str:
         return f"MaintainedJoin({self.table.identifier!r})"
+
+    def executed_by(self, execution: Execution) -> MaintainedJoin:
+        """Returns the same view with another place where its refreshes run."""
+        return MaintainedJoin(self.table, self._left, self._right, execution)
 
     def refresh(self) -> Refreshed | None:
         """Updates the view to the newest versions of its inputs as one commit; returns None if nothing is new.
@@ -125,8 +147,12 @@ class MaintainedJoin:
         if whole:
             left, right = Input(left.store, left.until, None), Input(right.store, right.until, None)
         stored = None if whole else self.table.filestore
-        work = Refresh(self.query, left, right, output, stored, in_own_threads)
-        snapshot = self.table.writer().write(work, overwrite=whole, app=plan.app, base=output)
+        execution = self._execution
+        work = Refresh(self.query, left, right, output, stored, execution.run)
+        writer = TableWriter(
+            self.table.filestore, self.table.opened.log_config, self.table.opened.ambient, execution.changes
+        )
+        snapshot = writer.write(work, overwrite=whole, app=plan.app, base=output, retries=execution.retries)
         found = self.table.filestore.required(snapshot.version).positions
         if dict(plan.app.positions) != found:
             raise Conflict(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
@@ -11,7 +11,10 @@ import tablestore
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from tablestore import Table
 from tablestore.views import refresh
-from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.bucket_work import BucketWork
+from tablestore.views.maintained import Execution, MaintainedJoin
+from tablestore.views.refresh import in_own_threads
+from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import assert_healthy, to_arrow
 from tests.warehouses import rows, warehouse
 
@@ -232,24 +235,24 @@ def test_a_view_is_compacted_tagged_and_configured(sides: Sides) -> None:
         view.table.alter("SET view.query = 'SELECT 1'")
 
 
+def beside(view: MaintainedJoin, step: Callable[[], object]) -> MaintainedJoin:
+    """The view, of whose next refresh the tasks have run when something else is done."""
+
+    def run(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOutcome]:
+        done = in_own_threads(job, work)
+        step()
+        return done
+
+    return view.executed_by(Execution(run))
+
+
 def test_two_refreshes_at_once_commit_one(sides: Sides) -> None:
     """The second has read the same versions of the view, and a newer one of an input."""
     view, other = sides.view(), sides.view()
     view.refresh()
     sides.put(sides.left, (1, 1))
-    run = refresh.in_own_threads
-
-    def meanwhile(*work: object) -> object:
-        done = run(*work)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        sides.put(sides.left, (2, 1))
-        assert other.refresh() is not None
-        return done
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tablestore.views.maintained.in_own_threads", meanwhile)
-        with pytest.raises(Conflict) as caught:
-            view.refresh()
+    with pytest.raises(Conflict) as caught:
+        beside(view, lambda: (sides.put(sides.left, (2, 1)), other.refresh())).refresh()
     assert caught.value.code == "other-refresh"
     assert [row["k"] for row in rows(view.table)] == [1, 2]
     assert view.refresh() is None
@@ -262,18 +265,8 @@ def test_a_compaction_during_a_refresh_is_no_conflict(sides: Sides) -> None:
         sides.put(sides.left, (number, 1))
         view.refresh()
     sides.put(sides.left, (1, 2))
-    run = refresh.in_own_threads
-
-    def meanwhile(*work: object) -> object:
-        done = run(*work)  # type: ignore[arg-type]
-        monkeypatch.undo()
-        sides.view().table.compact(full=True)
-        return done
-
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        monkeypatch.setattr("tablestore.views.maintained.in_own_threads", meanwhile)
-        assert view.refresh() is not None
-    assert [row["y"] for row in rows(view.table)] == ["foo", None, "foo"]
+    assert beside(view, lambda: sides.view().table.compact(full=True)).refresh() is not None
+    assert named(view) == {0: "foo", 1: None, 2: "foo"}
     assert_healthy(view.table.filestore)
 
 
