@@ -17,7 +17,7 @@ from catalog_service.wire.views import CreateView, ViewInfo
 from filestore.ambient import Ambient, system_ambient
 from filestore.arguments import checked, checks_arguments
 from filestore.contexts import Closing
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from filestore.errors import AlreadyExists, NotFound, Unsupported
 from filestore.metrics.meter import NO_METER, Meter
 from filestore.model.schema import Schema
 from filestore.model.table_columns import TableColumns
@@ -28,8 +28,10 @@ from managed_table.identity import TableIdentity
 from managed_table.opened import OpenedTable
 from tablestore.defaults import table_defaults
 from tablestore.table import Table
+from tablestore.table_names import in_one_database, split
 
 if TYPE_CHECKING:
+    from filestore.checks.report import Report
     from filestore.metrics.registry import Metrics
     from tablestore.ingesting.ingestion import Ingestion
     from tablestore.kafka_table import KafkaTable
@@ -162,7 +164,7 @@ class Store(Closing):
             InvalidRequest: a bad name, type, key or option. Nothing was created.
         """
         request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._open(self._catalog.create_table(_split(name)[0], request, if_not_exists=if_not_exists))
+        return self._open(self._catalog.create_table(split(name)[0], request, if_not_exists=if_not_exists))
 
     @contextmanager
     def staged_table(
@@ -222,11 +224,11 @@ class Store(Closing):
         Prefer `staged_table`: a table that is neither published nor dropped stays for a day.
         """
         request = self._request(name, schema, primary_key, partition_by, options, comment)
-        return self._open(self._catalog.create_table(_split(name)[0], request, staged=True))
+        return self._open(self._catalog.create_table(split(name)[0], request, staged=True))
 
     def publish_table(self, staged: str, name: str, *, replace: bool = False) -> Table | KafkaTable:
         """Gives a staged table its name; `AlreadyExists` (``table-exists``) if that is taken, unless `replace`."""
-        return self._open(self._catalog.rename_table(*_in_one_database(staged, name), replace=replace))
+        return self._open(self._catalog.rename_table(*in_one_database(staged, name), replace=replace))
 
     def rename_table(self, name: str, new_name: str) -> Table | KafkaTable:
         """Gives a table another name in its database, and opens it. Its files and its log stay where they are.
@@ -238,7 +240,7 @@ class Store(Closing):
             NotFound: there is no such table.
             AlreadyExists: ``table-exists``: a table or a view has the new name.
         """
-        return self._open(self._catalog.rename_table(*_in_one_database(name, new_name)))
+        return self._open(self._catalog.rename_table(*in_one_database(name, new_name)))
 
     def list_views(self, database: str) -> list[str]:
         """Lists the names of a database's views, sorted. `NotFound` if there is no such database."""
@@ -246,7 +248,7 @@ class Store(Closing):
 
     def view(self, name: str) -> ViewInfo:
         """Returns a view's query and what belongs to it. `NotFound` (``view-not-found``) if there is none."""
-        return self._catalog.get_view(*_split(name))
+        return self._catalog.get_view(*split(name))
 
     def create_view(
         self,
@@ -275,7 +277,7 @@ class Store(Closing):
             NotFound: ``database-not-found``.
             AlreadyExists: ``table-exists``.
         """
-        database, short = _split(name)
+        database, short = split(name)
         request = CreateView(
             name=short,
             query=query,
@@ -288,15 +290,15 @@ class Store(Closing):
 
     def rename_view(self, name: str, new_name: str) -> ViewInfo:
         """Gives a view another name in its database; raises as `rename_table`."""
-        return self._catalog.rename_view(*_in_one_database(name, new_name))
+        return self._catalog.rename_view(*in_one_database(name, new_name))
 
     def drop_view(self, name: str, if_exists: bool = False) -> None:
         """Drops a view. What it reads stays."""
-        self._catalog.drop_view(*_split(name), if_exists=if_exists)
+        self._catalog.drop_view(*split(name), if_exists=if_exists)
 
     def table(self, name: str) -> Table | KafkaTable:
         """Opens a table. `NotFound` if there is none."""
-        return self._open(self._catalog.get_table(*_split(name)))
+        return self._open(self._catalog.get_table(*split(name)))
 
     def managed_table(self, name: str) -> Table:
         """Opens a table that has files and versions.
@@ -403,13 +405,22 @@ class Store(Closing):
 
         return open_join(self, name)
 
+    def examine(self, name: str) -> Report:
+        """Checks a table as `Table.examine`, and of a maintained view also that its rows are the query's result."""
+        table = self.managed_table(name)
+        if table.definition.options["view.query"] is None:
+            return table.examine()
+        from tablestore.views.creation import examine_view
+
+        return examine_view(self, table)
+
     def table_id(self, name: str) -> str:
         """Reads a table's id from the catalog without opening the table. `NotFound` if there is no such table."""
-        return self._catalog.get_table(*_split(name)).table_id
+        return self._catalog.get_table(*split(name)).table_id
 
     def drop_table(self, name: str, if_exists: bool = False) -> None:
         """Drops a table with its files and its log. A topic that existed before stays, as does a connector's topic."""
-        self._catalog.drop_table(*_split(name), if_exists=if_exists)
+        self._catalog.drop_table(*split(name), if_exists=if_exists)
 
     def close(self) -> None:
         """Closes connections."""
@@ -425,7 +436,7 @@ class Store(Closing):
         comment: str | None,
     ) -> CreateTable:
         return CreateTable.of(
-            _split(name)[1],
+            split(name)[1],
             _schema(schema, primary_key),
             primary_key=primary_key,
             partition_by=partition_by,
@@ -436,7 +447,7 @@ class Store(Closing):
     def _require_free(self, name: str) -> None:
         """Refuses a taken name before anything is written."""
         try:
-            self._catalog.get_table(*_split(name))
+            self._catalog.get_table(*split(name))
         except NotFound as error:
             if error.code == "table-not-found":
                 return
@@ -465,23 +476,6 @@ class Store(Closing):
             if len(self._tables) > _MOST_OPEN:
                 del self._tables[next(iter(self._tables))]
             return known
-
-
-def _split(name: str) -> tuple[str, str]:
-    database, dot, table = name.partition(".")
-    if not dot or not database or not table or "." in table:
-        raise InvalidRequest(f"{name!r} is not a table name: write database.table", code="bad-name")
-    return database, table
-
-
-def _in_one_database(name: str, new_name: str) -> tuple[str, str, str]:
-    """The database, and the two names in it."""
-    (database, old), (other, new) = _split(name), _split(new_name)
-    if database.lower() != other.lower():
-        raise InvalidRequest(
-            f"{name} cannot become {new_name}: a table or a view stays in its database", code="other-database"
-        )
-    return database, old, new
 
 
 def _schema(schema: pa.Schema | Schema | str, primary_key: Sequence[str]) -> Schema | TableColumns | str:

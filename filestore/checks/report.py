@@ -64,6 +64,8 @@ class Invariant(StrEnum):
     FENCED_COMMIT = "fenced-commit"
     ABORTED_TRANSACTION = "aborted-transaction"
     LOG_SILENT = "log-silent"
+    VIEW_RESULT = "view-result"
+    VIEW_UNCHECKED = "view-unchecked"
 
 
 _SEVERITIES = {
@@ -71,6 +73,7 @@ _SEVERITIES = {
     Invariant.DEAD_FILE: Severity.NOTE,
     Invariant.FOREIGN_FILE: Severity.NOTE,
     Invariant.LOG_SILENT: Severity.NOTE,
+    Invariant.VIEW_UNCHECKED: Severity.NOTE,
 }
 
 

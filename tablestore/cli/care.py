@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
-from tablestore.cli.opening import open_table
+from tablestore.cli.opening import open_store, open_table
 from tablestore.cli.output import note, print_json, print_lines, print_table
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ def doctor(
     name: TableName, catalog: Catalog = DEFAULT_WAREHOUSE, token: Token = None, output: OutputFormat = Format.TABLE
 ) -> None:
     """Check every invariant of a table on its stored bytes, and change nothing. Exit code 1 if one is broken."""
-    with open_table(name, catalog, token) as table:
-        report = table.examine()
+    with open_store(catalog, token) as store:
+        report = store.examine(name)
     if output is Format.JSON:
         print_json(_as_dict(name, report))
     else:

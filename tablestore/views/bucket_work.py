@@ -31,7 +31,7 @@ from tablestore.views.joined import foreign_keys, joined
 from tablestore.views.left_rows import Changes, rows_of
 from tablestore.views.right_rows import RightRows
 
-__all__ = ["BucketWork", "LeftRows"]
+__all__ = ["BucketWork", "Compared", "LeftRows"]
 
 _SORT_BYTES = 64 << 20
 _INSERT, _UPDATE, _DELETE = (str(kind) for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE))
@@ -64,6 +64,26 @@ class LeftRows:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """The comparison of a bucket's stored rows with the result of the query.
+
+    Attributes:
+        results: The number of rows of the result.
+        stored: The number of stored rows.
+        different: The number of rows of the result that are not stored as they are.
+    """
+
+    results: int
+    stored: int
+    different: int
+
+    @property
+    def equal(self) -> bool:
+        """Returns whether both are the same rows."""
+        return self.different == 0 and self.results == self.stored
+
+
+@dataclass(frozen=True, slots=True)
 class BucketWork:
     """The work of a refresh in one bucket. Picklable.
 
@@ -84,6 +104,17 @@ class BucketWork:
     right: RightRows
     output: TableState
     stored: TableFiles | None
+
+    def compared(self) -> Compared:
+        """Compares all rows of the result with the stored ones; the work is one that joins all rows of the bucket."""
+        assert self.stored is not None
+        results = different = 0
+        for left in self.left.of(self.query, self.bucket):
+            rows = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left))).rows
+            different += _different(rows, self._stored_rows(rows.select(self._key)), self._key).height
+            results += rows.height
+        stored = sum(rows.height for rows in rows_of(self.stored, self.output, self.bucket, self._key[:1]))
+        return Compared(results, stored, different)
 
     def batches(
         self, definition: TableDefinition, disk: Callable[[], AbstractContextManager[RunFiles]]

@@ -7,8 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from filestore.checks.report import Report
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
 from tablestore.table import Table
+from tablestore.views.examination import unchecked
 from tablestore.views.join_query import JoinKind, JoinQuery, join_query, parse_join
 from tablestore.views.maintained import MaintainedJoin
 from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
@@ -16,7 +18,7 @@ from tablestore.views.output_table import VIEW_QUERY, output_key, output_options
 if TYPE_CHECKING:
     from tablestore.store import Store
 
-__all__ = ["AskedJoin", "begin_join", "open_join"]
+__all__ = ["AskedJoin", "begin_join", "examine_view", "open_join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,15 @@ def open_join(store: Store, name: str) -> MaintainedJoin:
         raise InvalidRequest(f"{name} is a table that is written to, and no maintained view", code="no-view")
     query = parse_join(text)
     return MaintainedJoin(table, store.managed_table(query.left), store.managed_table(query.right))
+
+
+def examine_view(store: Store, table: Table) -> Report:
+    """Checks the table of a view, and its rows if the tables of the query are there."""
+    try:
+        view = open_join(store, table.identifier)
+    except (NotFound, Unsupported) as error:
+        return table.examine().with_more([unchecked(error.message)])
+    return view.examine()
 
 
 def _existing(store: Store, name: str) -> Table | None:

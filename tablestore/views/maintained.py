@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event
 
 from filestore.arguments import checks_arguments
+from filestore.checks.report import Finding, Report
 from filestore.delta.state import TableState
-from filestore.errors import Conflict, NotFound, TableStoreError
+from filestore.errors import Conflict, InvalidRequest, NotFound, TableStoreError
 from filestore.life.consumers import Consumer
 from filestore.operations.replaced_rows import ChangeRunner, changes_in_threads
 from tablestore.table import Table
+from tablestore.views.examination import differing, unchecked
 from tablestore.views.join_query import JoinQuery, parse_join
 from tablestore.views.output_table import VIEW_QUERY, check_output
 from tablestore.views.refresh import Input, Refresh, WorkRunner, in_own_threads
@@ -20,6 +25,8 @@ from tablestore.writing.writer import TableWriter
 __all__ = ["Execution", "MaintainedJoin", "Refreshed", "ViewLag"]
 
 logger = logging.getLogger(__name__)
+
+Stop = Event | Callable[[], bool] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +122,55 @@ class MaintainedJoin:
         check_output(self.query, output.definition, left.until.definition, right.until.definition)
         plan = plan_refresh(output, left.until, right.until)
         return None if plan is None else self._refreshed(plan, output, left, right)
+
+    def follow(self, stop: Stop = None, every: timedelta = timedelta(seconds=1)) -> Iterator[Refreshed]:
+        """Refreshes endlessly, and yields the result of each refresh that committed. Raises as `refresh`.
+
+        Another process may refresh the view, too: what it has committed is not repeated.
+
+        Args:
+            stop: Says when to end, a `threading.Event` or a function; what was committed before is still added.
+            every: The pause between two looks at the tables.
+        """
+        while True:
+            last = stop is not None and (stop.is_set() if isinstance(stop, Event) else stop())
+            try:
+                refreshed = self.refresh()
+            except Conflict as error:
+                if error.code != "other-refresh":
+                    raise
+                continue
+            if refreshed is not None:
+                yield refreshed
+            if last:
+                return
+            self.table.opened.ambient.sleep(every.total_seconds())
+
+    def examine(self) -> Report:
+        """Checks the view's table as `tablestore.Table.examine`, and that its rows are the result of the query."""
+        output = self.table.filestore.state()
+        return self.table.examine().with_more(self._compared(output))
+
+    def _compared(self, output: TableState) -> list[Finding]:
+        states = [table.filestore.state() for table in (self._left, self._right)]
+        read = read_versions(output, *(state.table_id for state in states))
+        if read is None:
+            whole = not output.files and not output.pending()
+            return [] if whole else [unchecked("a table that it reads was created again since its last refresh")]
+        try:
+            left, right = (
+                Input(table.filestore, table.filestore.state(version), None)
+                for table, version in zip((self._left, self._right), read, strict=True)
+            )
+            check_output(self.query, output.definition, left.until.definition, right.until.definition)
+        except (NotFound, InvalidRequest) as error:
+            return [unchecked(error.message)]
+        work = Refresh(self.query, left, right, output, self.table.filestore, self._execution.run).work()
+        compared = [part.compared() for part in work]
+        stored = sum(
+            file.live_rows for file in output.files.values() if file.slot.bucket not in {p.bucket for p in work}
+        )
+        return differing(compared, stored, read)
 
     def lag(self) -> ViewLag:
         """Returns of which versions the view is the result, and how many later ones there are."""

@@ -125,7 +125,7 @@ def _rollback(store: SparkStore, given: Arguments) -> list[Row]:
 
 
 def _doctor(store: SparkStore, given: Arguments) -> list[Row]:
-    report = store.store.managed_table(given["table"]).examine()
+    report = store.store.examine(given["table"])
     return [(str(f.severity), str(f.code), f.path, f.message) for f in report.findings]
 
 

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from threading import Event
 
 import pytest
 
 import tablestore
+from filestore.commit.proposal import AppVersion
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from tablestore import Table
 from tablestore.views import refresh
 from tablestore.views.bucket_work import BucketWork
 from tablestore.views.maintained import Execution, MaintainedJoin
 from tablestore.views.refresh import in_own_threads
+from tablestore.writing.apps import VIEW_APP
+from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob
 from tests.tables import assert_healthy, to_arrow
-from tests.warehouses import rows, warehouse
+from tests.warehouses import Row, rows, warehouse
 
 KEPT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1", "snapshot.time-retained": "0 s"}
 
@@ -350,3 +355,96 @@ def test_a_column_that_is_gone_or_wider_is_an_error(sides: Sides) -> None:
         view.refresh()
     sides.right.alter("RENAME COLUMN z TO y")
     assert view.refresh() is not None
+
+
+# ------------------------------------------------------------------------------------------------ the doctor
+
+
+def forged(view: MaintainedJoin, *changes: Row) -> None:
+    """Commits rows as a refresh that is wrong."""
+    state = view.table.filestore.state()
+    app = AppVersion(VIEW_APP, state.app_versions[VIEW_APP] + 1, tuple(sorted(state.positions.items())))
+    view.table.writer().write(GivenRows(to_arrow(state.definition, changes)), app=app)
+
+
+def findings(sides: Sides, name: str = "shop.left") -> list[tuple[str, str]]:
+    return [(str(f.code), f.message) for f in sides.store.examine(name).findings]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"k": 1, "x": 1, "y": "wrong"}, "has 2 rows, and 1 of them are not stored as they are; 2 rows are stored"),
+        ({"k": 9, "x": 1, "y": "foo"}, "has 2 rows, and 0 of them are not stored as they are; 3 rows are stored"),
+        ({"k": 1, "_kind": "-D"}, "has 2 rows, and 1 of them are not stored as they are; 1 rows are stored"),
+    ],
+)
+def test_the_doctor_finds_rows_that_are_not_the_result(sides: Sides, change: Row, said: str) -> None:
+    view = sides.view()
+    sides.put(sides.left, (1, 1), (2, 2))
+    view.refresh()
+    assert findings(sides) == []
+    forged(view, change)
+    [(code, message)] = findings(sides)
+    assert code == "view-result"
+    assert said in message
+
+
+def test_the_doctor_compares_the_versions_that_the_view_names(sides: Sides) -> None:
+    view = sides.view()
+    assert findings(sides) == [], "it was never refreshed, and is empty"
+    sides.put(sides.left, (1, 1), (2, 2))
+    view.refresh()
+    sides.put(sides.left, (1, 2))
+    assert findings(sides) == []
+    for table in ("shop.l", "shop.r"):
+        assert findings(sides, table) == []
+
+
+def test_the_doctor_says_what_it_cannot_compare(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (1, 1))
+    view.refresh()
+    sides.right.alter("RENAME COLUMN y TO z")
+    assert findings(sides) == []
+    view.table.alter("SET checkpoint.interval = 9")
+    sides.store.drop_table("shop.r")
+    [(code, message)] = findings(sides)
+    assert code == "view-unchecked"
+    assert "no table 'r'" in message
+    sides.store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"])
+    assert [code for code, _ in findings(sides)] == ["view-unchecked"]
+    assert sides.view().refresh() is not None
+    assert findings(sides) == []
+
+
+# ------------------------------------------------------------------------------------------------ following
+
+
+def test_it_follows_until_it_is_stopped(sides: Sides) -> None:
+    view, stopped = sides.view(), Event()
+    found = []
+    for done in view.follow(stopped, timedelta(milliseconds=1)):
+        found.append((done.left, done.whole))
+        if len(found) < 4:
+            sides.put(sides.left, (len(found), 1))
+        else:
+            stopped.set()
+    assert found == [(0, True), (1, False), (2, False), (3, False)]
+    assert named(view) == {1: "foo", 2: "foo", 3: "foo"}
+
+
+def test_what_was_committed_before_the_stop_is_added(sides: Sides) -> None:
+    sides.put(sides.left, (1, 1))
+    view = sides.view()
+    assert [done.left for done in view.follow(lambda: True)] == [1]
+    assert list(view.follow(lambda: True)) == []
+
+
+def test_a_refresh_of_another_process_does_not_end_it(sides: Sides) -> None:
+    view, other = sides.view(), sides.view()
+    sides.put(sides.left, (1, 1))
+    steps = iter([lambda: sides.put(sides.left, (2, 1)), lambda: None])
+    following = beside(view, lambda: (next(steps)(), other.refresh())).follow(lambda: True)
+    assert list(following) == [], "the other one has committed all that there is"
+    assert named(view) == {1: "foo", 2: "foo"}

@@ -1,0 +1,37 @@
+"""The findings about a maintained view, for the doctor (FORMAT.md section 12.8). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from filestore.checks.report import Finding, Invariant
+from tablestore.views.bucket_work import Compared
+
+__all__ = ["differing", "unchecked"]
+
+
+def differing(compared: Sequence[Compared], others: int, read: tuple[int, int]) -> list[Finding]:
+    """Returns what differs between the stored rows and the result of the query.
+
+    Args:
+        compared: The comparisons of all buckets in which the left table has rows.
+        others: The number of stored rows in other buckets.
+        read: The versions of the left and of the right table that the view names.
+    """
+    wrong = [part for part in compared if not part.equal]
+    if not wrong and not others:
+        return []
+    different = sum(part.different for part in wrong)
+    results, stored = sum(part.results for part in compared), sum(part.stored for part in compared) + others
+    return [
+        Finding(
+            Invariant.VIEW_RESULT,
+            f"for versions {read[0]} and {read[1]} of its tables the query has {results} rows, and {different} of them "
+            f"are not stored as they are; {stored} rows are stored. Create the view again, and report this",
+        )
+    ]
+
+
+def unchecked(reason: str) -> Finding:
+    """Returns the note that the rows of a view could not be compared."""
+    return Finding(Invariant.VIEW_UNCHECKED, f"the rows of the view were not compared with its query: {reason}")
