@@ -21,6 +21,7 @@ from tablestore.cli import (
     ingest,
     life,
     partitions,
+    refresh,
     rows,
     show,
     spark,
@@ -104,6 +105,7 @@ _PANELS: dict[str, dict[str, Callable[..., None]]] = {
         "write": rows.write,
         "follow": follow.follow,
         "ingest": ingest.ingest,
+        "refresh": refresh.refresh,
     },
     "Versions": {
         "tags": life.tags,

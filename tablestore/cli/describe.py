@@ -9,11 +9,11 @@ import typer
 
 from filestore.errors import TableStoreError
 from tablestore.cli.arguments import DEFAULT_WAREHOUSE, Catalog, Format, OutputFormat, TableName, Token
-from tablestore.cli.opening import open_any_table, open_table
+from tablestore.cli.opening import open_store, open_table
 from tablestore.cli.output import print_json, print_table
 
 if TYPE_CHECKING:
-    from tablestore import Snapshot, Table
+    from tablestore import Snapshot, Store, Table
     from tablestore.logcare.status import BucketLog
 
 __all__ = ["describe", "snapshots"]
@@ -30,10 +30,13 @@ def describe(
     """
     from tablestore import Table  # loads Arrow, which --help does not need
 
-    with open_any_table(name, catalog, token) as table:
+    with open_store(catalog, token) as store:
+        table = store.table(name)
         detail = table.detail()
         if isinstance(table, Table):
             detail |= _log(table)
+            if table.definition.options["view.query"] is not None:
+                detail |= _view(store, name)
         if output is Format.JSON:
             print_json(detail)
         else:
@@ -82,6 +85,25 @@ def _log(table: Table) -> dict[str, Any]:
     where = "" if config is None else config.topic or config.location
     waits = [opened.described(table_id, where) for found in status.values() for opened in found.waits_for]
     return {"log": buckets, **({"log_waits_for": waits} if waits else {})}
+
+
+def _view(store: Store, name: str) -> dict[str, Any]:
+    """Returns the versions of which a maintained view is the result, and how many later ones there are."""
+    try:
+        view = store.maintained_join(name)
+        lag = view.lag()
+    except TableStoreError as error:
+        return {"view": {"error": str(error)}}
+    inputs = (
+        ("left", view.query.left, lag.left, lag.left_behind),
+        ("right", view.query.right, lag.right, lag.right_behind),
+    )
+    return {
+        "view": {
+            side: f"{table} {'not read yet' if version is None else f'at version {version}'} ({behind} newer)"
+            for side, table, version, behind in inputs
+        }
+    }
 
 
 def _standing(found: BucketLog) -> dict[str, int]:

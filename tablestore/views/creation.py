@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 
 from filestore.checks.report import Report
 from filestore.errors import AlreadyExists, InvalidRequest, NotFound, Unsupported
+from filestore.model.definition import TableDefinition
 from tablestore.table import Table
 from tablestore.views.examination import unchecked
 from tablestore.views.join_query import JoinKind, JoinQuery, join_query, parse_join
 from tablestore.views.maintained import MaintainedJoin
 from tablestore.views.output_table import VIEW_QUERY, output_key, output_options, output_schema
+from tablestore.views.statement import Place, join_of_statement
 
 if TYPE_CHECKING:
     from tablestore.store import Store
 
-__all__ = ["AskedJoin", "begin_join", "examine_view", "open_join"]
+__all__ = ["AskedJoin", "MaterializedView", "begin_join", "create_view", "examine_view", "open_join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,8 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
 
     table = _existing(store, asked.into)
     if table is None:
-        query = query_of(None)
-        options = output_options(query, definitions[0], asked.options)
-        schema, key = output_schema(query, *definitions), output_key(query, definitions[0])
         with suppress(AlreadyExists):  # another process was faster
-            store.create_table(asked.into, schema, primary_key=key, options=options)
+            _create(store, asked.into, query_of(None), asked.options, *definitions)
         table = store.managed_table(asked.into)
     found = table.definition.options[VIEW_QUERY]
     if found is None or (known := parse_join(found)) != query_of(known):
@@ -60,6 +59,56 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
             code="table-exists",
         )
     return MaintainedJoin(table, left, right)
+
+
+@dataclass(frozen=True, slots=True)
+class MaterializedView:
+    """The parts of ``CREATE MATERIALIZED VIEW``.
+
+    Attributes:
+        name: ``database.table``.
+        query: The text of its query.
+        place: Completes the names of tables in it.
+        options: Options of its table.
+        comment: Free text.
+    """
+
+    name: str
+    query: str
+    place: Place
+    options: Mapping[str, str]
+    comment: str | None = None
+
+
+def create_view(store: Store, asked: MaterializedView) -> MaintainedJoin:
+    """Creates a view that nobody has refreshed yet.
+
+    Raises:
+        AlreadyExists: ``table-exists``: a table or a view has the name. For others see `join_of_statement`.
+    """
+    tables: dict[str, Table] = {}
+
+    def definition_of(name: str) -> TableDefinition:
+        tables[name] = store.managed_table(name)
+        return tables[name].definition
+
+    query = join_of_statement(asked.query, asked.place, definition_of)
+    left, right = tables[query.left], tables[query.right]
+    _create(store, asked.name, query, asked.options, left.definition, right.definition, asked.comment)
+    return MaintainedJoin(store.managed_table(asked.name), left, right)
+
+
+def _create(  # the view, its query, and what it reads
+    store: Store,
+    name: str,
+    query: JoinQuery,
+    options: Mapping[str, str],
+    left: TableDefinition,
+    right: TableDefinition,
+    comment: str | None = None,
+) -> None:
+    schema, key = output_schema(query, left, right), output_key(query, left)
+    store.create_table(name, schema, primary_key=key, options=output_options(query, left, options), comment=comment)
 
 
 def open_join(store: Store, name: str) -> MaintainedJoin:

@@ -20,7 +20,16 @@ from filestore.errors import InvalidRequest, Unsupported
 from filestore.model.definition import TableDefinition
 from filestore.model.text import name_list
 
-__all__ = ["JoinColumn", "JoinKind", "JoinQuery", "Side", "join_query", "parse_join"]
+__all__ = [
+    "JoinColumn",
+    "JoinKind",
+    "JoinQuery",
+    "Side",
+    "conjuncts",
+    "join_query",
+    "other_clauses",
+    "parse_join",
+]
 
 _DIALECT = "spark"
 
@@ -109,7 +118,7 @@ def join_query(
     right: tuple[str, TableDefinition],
     on: str | Sequence[str],
     kind: JoinKind,
-    select: str | Sequence[str] | None,
+    select: str | Sequence[str] | Sequence[JoinColumn] | None,
     known: JoinQuery | None = None,
 ) -> JoinQuery:
     """Makes the query of a join.
@@ -121,7 +130,7 @@ def join_query(
         kind: The kind of join.
         select: The columns of the result, as in a SELECT: ``["l.id", "r.name AS planet"]``, or one text. A name without
             ``l.`` or ``r.`` has to be in one of the tables only. None: all columns of the left table, then those of
-            the right one but for its key.
+            the right one but for its key. Or the columns themselves.
         known: The query of the view if it exists: "all columns" are those that it has, since a table may have got more.
 
     Raises:
@@ -149,8 +158,11 @@ def join_query(
     if select is None:
         values = (column for column in every[Side.RIGHT] if column.source not in key)
         chosen = (*every[Side.LEFT], *values)
+    elif all(isinstance(column, JoinColumn) for column in select):
+        chosen = tuple(column for column in select if isinstance(column, JoinColumn))
     else:
-        chosen = tuple(_selected(select, left_table, right_table, every))
+        texts = select if isinstance(select, str) else ", ".join(map(str, select))
+        chosen = tuple(_selected(texts, left_table, right_table, every))
     _check_columns(chosen, left_name, left_table)
     return JoinQuery(left_name, right_name, kind, pairs, chosen)
 
@@ -172,21 +184,30 @@ class _OtherQueryError(Exception):
 
 def _parsed(tree: exp.Expr) -> JoinQuery:
     joins = tree.args.get("joins") or []
-    source = tree.find(exp.From)
-    if not isinstance(tree, exp.Select) or source is None or len(joins) != 1:
-        raise _OtherQueryError("it does not join two tables")
+    source = tree.args.get("from_")
+    if not isinstance(tree, exp.Select) or source is None or len(joins) != 1 or other_clauses(tree):
+        raise _OtherQueryError("it is no join of two tables alone")
     join = joins[0]
-    condition = join.args.get("on")
-    pairs = tuple(_pair(equal) for equal in _conjuncts(condition))
+    kinds = {("", "INNER"): JoinKind.INNER, ("LEFT", ""): JoinKind.LEFT}
+    kind = kinds.get((join.side, join.kind))
+    pairs = tuple(_pair(equal) for equal in conjuncts(join.args.get("on")))
+    if kind is None or not pairs:
+        raise _OtherQueryError(f"{join.sql(_DIALECT)} is another kind of join")
     columns = tuple(_column(projection) for projection in tree.expressions)
-    kind = JoinKind.LEFT if join.side == "LEFT" else JoinKind.INNER
     return JoinQuery(_table(source.this), _table(join.this), kind, pairs, columns)
 
 
-def _conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
-    if isinstance(condition, exp.And):
-        yield from _conjuncts(condition.left)
-        yield from _conjuncts(condition.right)
+def other_clauses(tree: exp.Select) -> list[str]:
+    """Returns the clauses that a query has beside its columns, its tables and their join."""
+    return [name for name, value in tree.args.items() if value and name not in ("expressions", "from_", "joins")]
+
+
+def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
+    """Yields the conditions that AND connects."""
+    if isinstance(condition, exp.And | exp.Paren):
+        parts = [condition.this] if isinstance(condition, exp.Paren) else [condition.left, condition.right]
+        for part in parts:
+            yield from conjuncts(part)
     elif condition is not None:
         yield condition
 
@@ -210,19 +231,18 @@ def _table(table: exp.Expr) -> str:
 
 
 def _selected(
-    select: str | Sequence[str],
+    text: str,
     left: TableDefinition,
     right: TableDefinition,
     every: Mapping[Side, Sequence[JoinColumn]],
 ) -> Iterator[JoinColumn]:
     """Reads a list of columns as in a SELECT."""
-    text = select if isinstance(select, str) else ", ".join(select)
     try:
         tree = sqlglot.parse_one(f"SELECT {text}", dialect=_DIALECT)
     except SqlglotError as error:
-        raise InvalidRequest(f"select={select!r} is no list of columns: {error}", code="bad-join") from error
+        raise InvalidRequest(f"select={text!r} is no list of columns: {error}", code="bad-join") from error
     if clauses := [name for name, value in tree.args.items() if value and name != "expressions"]:
-        raise InvalidRequest(f"select={select!r} is no list of columns: it has {clauses[0]}", code="bad-join")
+        raise InvalidRequest(f"select={text!r} is no list of columns: it has {clauses[0]}", code="bad-join")
     for projection in tree.expressions:
         column = projection.unalias()
         if isinstance(column, exp.Column) and column.table in list(Side) and isinstance(column.this, exp.Star):

@@ -21,7 +21,8 @@ from pyspark.sql import DataFrame, SparkSession
 from filestore.errors import TableStoreError
 from tablestore.spark.batch.scans import handled
 from tablestore.spark.jobs.errors import failure_of
-from tablestore.spark.sql.dialect import Names, rewritten
+from tablestore.spark.sql.dialect import rewritten
+from tablestore.spark.sql.names import Names
 from tablestore.spark.sql.places import Place, Places
 from tablestore.spark.sql.requests import Request
 from tablestore.spark.sql.rows import READS, WRITES

@@ -8,6 +8,9 @@
     INSERT INTO … WITH ('checkpoint' = …) SELECT …   CALL lake.sys.start_stream(…)
     DESCRIBE DETAIL shop.orders [PARTITION …]        CALL lake.sys.describe_detail(…) (FLIP-188)
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
+    CREATE MATERIALIZED VIEW shop.v AS SELECT …      CALL lake.sys.create_materialized_view(…)
+    REFRESH MATERIALIZED VIEW shop.v                 CALL lake.sys.refresh(…)
+    DROP MATERIALIZED VIEW shop.v                    DROP TABLE shop.v
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 
@@ -18,8 +21,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import sqlglot
 from sqlglot.errors import TokenError
@@ -27,30 +29,17 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from filestore.errors import Unsupported
 from tablestore.spark.sql.column_list import column_list
-from tablestore.spark.sql.parenthesized import parenthesized
+from tablestore.spark.sql.materialized import materialized_view
+from tablestore.spark.sql.names import Names, literal, name_parts, named_table, quoted
+from tablestore.spark.sql.parenthesized import options_of, parenthesized, texts
 
-__all__ = ["COLUMNS", "Names", "rewritten"]
+__all__ = ["COLUMNS", "rewritten"]
 
 COLUMNS = "tablestore.columns"
 """The property under which a list of columns is that Spark's grammar lacks words for."""
 
 _WORD = re.compile(r"\w+")
 _NAMES = (TokenType.VAR, TokenType.IDENTIFIER)
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The catalogs of a session, by which names in statements are resolved.
-
-    Attributes:
-        catalogs: The catalogs of table stores in this session.
-        catalog: The current catalog.
-        database: The current database; empty if there is none.
-    """
-
-    catalogs: frozenset[str]
-    catalog: str
-    database: str
 
 
 def rewritten(statement: str, names: Names) -> str:
@@ -66,8 +55,10 @@ def rewritten(statement: str, names: Names) -> str:
         return statement  # Spark says what is wrong with it
     while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
         tokens.pop()
-    words = [token.text.upper() for token in tokens[:3]]
-    if words[:2] == ["ALTER", "TABLE"]:
+    words = [token.text.upper() for token in tokens[:5]]
+    if words[1:3] == ["MATERIALIZED", "VIEW"] or words[3:5] == ["MATERIALIZED", "VIEW"]:
+        statement = materialized_view(statement, tokens, names)
+    elif words[:2] == ["ALTER", "TABLE"]:
         statement = _alter(statement, tokens, names)
     elif words[:1] == ["CREATE"] and "TABLE" in words:
         statement = _create(statement, tokens, names)
@@ -123,7 +114,7 @@ def _changes(arguments: Sequence[Token], names: Names) -> str | None:
     ):
         return None
     words = sqlglot.tokenize(given[0].text, dialect="spark") if given[0].token_type is TokenType.STRING else []
-    table = _table(words, 0, names) if words else None
+    table = named_table(words, 0, names) if words else None
     kinds = {token.token_type for token in given[1:]}
     if table is None or table.end != len(words) or not kinds <= {TokenType.NUMBER, TokenType.STRING}:
         return None
@@ -132,16 +123,16 @@ def _changes(arguments: Sequence[Token], names: Names) -> str | None:
             f"table_changes of {table.name} takes two versions or two times, and not one of each", code="bad-versions"
         )
     is_version = kinds == {TokenType.NUMBER}
-    bounds = [f"VERSION {t.text}" if is_version else f"TIMESTAMP {_literal(t.text)}" for t in given[1:]]
-    quoted = ".".join(map(_quoted, (table.catalog, *table.name.split("."))))
-    return f"{quoted} CHANGES FROM {' TO '.join(bounds)}"
+    bounds = [f"VERSION {t.text}" if is_version else f"TIMESTAMP {literal(t.text)}" for t in given[1:]]
+    name = ".".join(map(quoted, (table.catalog, *table.name.split("."))))
+    return f"{name} CHANGES FROM {' TO '.join(bounds)}"
 
 
 def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
     begin = next(i for i, token in enumerate(tokens) if token.text.upper() == "TABLE") + 1
     if [token.text.upper() for token in tokens[begin : begin + 3]] == ["IF", "NOT", "EXISTS"]:
         begin += 3
-    if (table := _table(tokens, begin, names)) is None:
+    if (table := named_table(tokens, begin, names)) is None:
         return statement
     columns = column_list(statement, tokens, table.end)
     properties = _properties(tokens, begin)
@@ -151,14 +142,14 @@ def _create(statement: str, tokens: Sequence[Token], names: Names) -> str:
         added = dict(columns.watermark) | ({COLUMNS: columns.text} if columns.metadata else {})
         listed = "" if columns.metadata else f"({columns.text})"
         edits.append((tokens[columns.open].start, tokens[columns.close].end + 1, listed))
-    texts = [f"'{name}' = {_literal(value)}" for name, value in added.items()]
+    given = [f"'{name}' = {literal(value)}" for name, value in added.items()]
     if properties is not None:
         if added or tokens[properties].token_type is TokenType.WITH:
-            opening = f"TBLPROPERTIES ({''.join(f'{text}, ' for text in texts)}"
+            opening = f"TBLPROPERTIES ({''.join(f'{text}, ' for text in given)}"
             edits.append((tokens[properties].start, tokens[properties + 1].end + 1, opening))
     elif columns is not None and added:
         place = tokens[_behind_provider(tokens, columns.close + 1) - 1].end + 1
-        edits.append((place, place, f" TBLPROPERTIES ({', '.join(texts)})"))
+        edits.append((place, place, f" TBLPROPERTIES ({', '.join(given)})"))
     for start, end, text in reversed(edits):
         statement = statement[:start] + text + statement[end:]
     return statement
@@ -176,14 +167,13 @@ _STREAM_OPTIONS = ("checkpoint", "trigger", "output_mode", "name")
 
 def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
     begin = 3 if len(tokens) > 2 and tokens[2].text.upper() == "TABLE" else 2
-    table = _table(tokens, begin, names)
+    table = named_table(tokens, begin, names)
     if table is None or table.end >= len(tokens) or tokens[table.end].token_type is not TokenType.WITH:
         return statement
     listed = parenthesized(tokens, table.end + 1)
     if listed is None:
         return statement
-    texts = _texts(token for item in listed.items for token in item)
-    options = dict(zip(texts[::2], texts[1::2], strict=False))
+    options = options_of(listed)
     if "checkpoint" not in options:
         return statement
     if strange := [name for name in options if name not in _STREAM_OPTIONS]:
@@ -193,23 +183,8 @@ def _insert(statement: str, tokens: Sequence[Token], names: Names) -> str:
         )
     query = statement[tokens[listed.close].end + 1 : tokens[-1].end + 1].strip()
     given = {"query": _system_tables(query), **options}
-    arguments = [f"{name} => {_literal(value)}" for name, value in given.items()]
+    arguments = [f"{name} => {literal(value)}" for name, value in given.items()]
     return f"CALL {', '.join([table.call('start_stream'), *arguments])})"
-
-
-def _texts(tokens: Iterable[Token]) -> list[str]:
-    """The words of a list of options. Strings that follow each other directly are one, with a quote in it."""
-    found: list[str] = []
-    end = None
-    for token in tokens:
-        if token.text in ("=", ","):
-            continue
-        if end is not None and token.start == end + 1:
-            found[-1] += f"'{token.text}"
-        else:
-            found.append(token.text)
-        end = token.end
-    return found
 
 
 def _properties(tokens: Sequence[Token], begin: int) -> int | None:
@@ -226,13 +201,8 @@ def _properties(tokens: Sequence[Token], begin: int) -> int | None:
     return None
 
 
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
-
-
 def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
-    table = _table(tokens, 2, names)
+    table = named_table(tokens, 2, names)
     if table is None or tokens[-1].token_type is not TokenType.VAR or tokens[-1].text.upper() != "COMPACT":
         return statement
     partition = _partition(tokens[table.end : -1])
@@ -243,7 +213,7 @@ def _alter(statement: str, tokens: Sequence[Token], names: Names) -> str:
 
 def _describe(statement: str, tokens: Sequence[Token], names: Names, what: str) -> str:
     extended = len(tokens) > 2 and tokens[2].text.upper() == "EXTENDED"
-    table = _table(tokens, 3 if extended else 2, names)
+    table = named_table(tokens, 3 if extended else 2, names)
     if table is None or (extended and what == "history"):
         return statement
     partition = _partition(tokens[table.end :])
@@ -269,12 +239,12 @@ def _partition(tokens: Sequence[Token]) -> str | None:
         if len(value) > 1 and value[0].text.upper() in ("DATE", "TIMESTAMP"):
             value = value[1:]
         negative = len(value) > 1 and value[0].text == "-"
-        texts = _texts(value[1:] if negative else value)
-        if [token.text for token in equals] != ["="] or len(texts) != 1:
+        words = texts(value[1:] if negative else value)
+        if [token.text for token in equals] != ["="] or len(words) != 1:
             return None
-        is_null = texts[0].upper() == "NULL" and value[0].token_type is not TokenType.STRING
-        spec[name[0].text] = None if is_null else "-" * negative + texts[0]
-    return f", partition => {_literal(json.dumps(spec, ensure_ascii=False))}" if spec else None
+        is_null = words[0].upper() == "NULL" and value[0].token_type is not TokenType.STRING
+        spec[name[0].text] = None if is_null else "-" * negative + words[0]
+    return f", partition => {literal(json.dumps(spec, ensure_ascii=False))}" if spec else None
 
 
 def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:
@@ -284,7 +254,7 @@ def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:
         return statement
     end, catalog, database = 2, names.catalog, names.database
     if rest[2:] and rest[2].text.upper() in ("IN", "FROM"):
-        parts, end = _parts(rest, 3)
+        parts, end = name_parts(rest, 3)
         if len(parts) > 2 or (len(parts) == 1 and parts[0] in names.catalogs):
             return statement
         catalog, database = parts if len(parts) == 2 else (names.catalog, parts[0])
@@ -293,55 +263,5 @@ def _show(statement: str, tokens: Sequence[Token], names: Names) -> str:
     pattern = [token.text for token in rest[end:] if token.token_type is TokenType.STRING]
     if catalog not in names.catalogs or not database or len(rest) != end + 1 or not pattern:
         return statement
-    arguments = f"database => {_literal(database)}, pattern => {_literal(pattern[0])}"
-    return f"CALL {_quoted(catalog)}.sys.show_tables({arguments})"
-
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    """A table of ours that a statement names.
-
-    Attributes:
-        catalog: Its catalog.
-        name: ``database.table``.
-        end: The number of the token behind its name.
-    """
-
-    catalog: str
-    name: str
-    end: int
-
-    def call(self, procedure: str) -> str:
-        """The beginning of a call with this table as argument."""
-        return f"{_quoted(self.catalog)}.sys.{procedure}(table => {_literal(self.name)}"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def _parts(tokens: Sequence[Token], begin: int) -> tuple[list[str], int]:
-    """Reads a name; returns its parts and the number of the token behind it."""
-    parts: list[str] = []
-    end = begin
-    while end < len(tokens):
-        parts.append(tokens[end].text)
-        end += 1
-        if end + 1 >= len(tokens) or tokens[end].token_type is not TokenType.DOT:
-            break
-        end += 1
-    return parts, end
-
-
-def _table(tokens: Sequence[Token], begin: int, names: Names) -> _Table | None:
-    """Reads a name; returns None if it is none, or not one of ours."""
-    parts, end = _parts(tokens, begin)
-    if len(parts) == 3 and parts[0] in names.catalogs:
-        return _Table(parts[0], f"{parts[1]}.{parts[2]}", end)
-    if names.catalog not in names.catalogs:
-        return None
-    if len(parts) == 2:
-        return _Table(names.catalog, f"{parts[0]}.{parts[1]}", end)
-    if len(parts) == 1 and names.database:
-        return _Table(names.catalog, f"{names.database}.{parts[0]}", end)
-    return None
+    arguments = f"database => {literal(database)}, pattern => {literal(pattern[0])}"
+    return f"CALL {quoted(catalog)}.sys.show_tables({arguments})"

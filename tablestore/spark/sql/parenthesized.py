@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-__all__ = ["Parenthesized", "outside_parentheses", "parenthesized"]
+__all__ = ["Parenthesized", "options_of", "outside_parentheses", "parenthesized", "texts"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +49,24 @@ def outside_parentheses(tokens: Sequence[Token]) -> Iterator[Token]:
         if depth == 0:
             yield token
         depth -= token.token_type is TokenType.R_PAREN
+
+
+def texts(tokens: Iterable[Token]) -> list[str]:
+    """The words of a list of options. Strings that follow each other directly are one, with a quote in it."""
+    found: list[str] = []
+    end = None
+    for token in tokens:
+        if token.text in ("=", ","):
+            continue
+        if end is not None and token.start == end + 1:
+            found[-1] += f"'{token.text}"
+        else:
+            found.append(token.text)
+        end = token.end
+    return found
+
+
+def options_of(listed: Parenthesized) -> dict[str, str]:
+    """Returns the options of a list ``('name' = 'value', …)``."""
+    words = texts(token for item in listed.items for token in item)
+    return dict(zip(words[::2], words[1::2], strict=False))

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from filestore.errors import InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, InvalidRequest, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
+from tablestore.spark.batch.views import spark_execution
 from tablestore.spark.sql.detail import described, described_partition
 from tablestore.spark.sql.listing import listed
 from tablestore.spark.store import SparkStore
+from tablestore.views.creation import MaterializedView, create_view
+from tablestore.views.maintained import MaintainedJoin
+from tablestore.views.statement import Place
 from tablestore.writing.overwrite import parse_spec
 
 __all__ = ["PROCEDURES", "Parameter", "Procedure", "run_procedure"]
@@ -107,6 +112,37 @@ def _orphans(store: SparkStore, given: Arguments) -> list[Row]:
         timedelta(hours=given["older_than_hours"]), dry_run=given["dry_run"]
     )
     return [(file.path, file.kind, file.size) for file in found]
+
+
+def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
+    name = given["table"]
+    asked = MaterializedView(
+        name,
+        given["query"],
+        Place(given["catalog"], given["database"] or name.partition(".")[0]),
+        json.loads(given["options"]),
+        given["comment"],
+    )
+    try:
+        view = create_view(store.store, asked).executed_by(spark_execution(store.spark))
+    except AlreadyExists:
+        if not given["if_not_exists"]:
+            raise
+        return []
+    try:
+        return _refreshed(view)
+    except BaseException:
+        store.store.drop_table(name, if_exists=True)
+        raise
+
+
+def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
+    return _refreshed(store.maintained_join(given["table"]))
+
+
+def _refreshed(view: MaintainedJoin) -> list[Row]:
+    done = view.refresh()
+    return [] if done is None else [(done.version, done.left, done.right, done.whole)]
 
 
 def _create_tag(store: SparkStore, given: Arguments) -> list[Row]:
@@ -204,6 +240,7 @@ _STREAM = "id STRING, name STRING"
 _TABLE = Parameter("table", "database.table")
 _PARTITION = Parameter("partition", "values such as day=2026-01-31,region=eu, or a JSON object", default="NULL")
 _VERSION = "version BIGINT, operation STRING"
+_REFRESHED = "version BIGINT, left_version BIGINT, right_version BIGINT, whole BOOLEAN"
 
 PROCEDURES: Mapping[str, Procedure] = {
     procedure.name: procedure
@@ -233,6 +270,28 @@ PROCEDURES: Mapping[str, Procedure] = {
             ),
             "path STRING, kind STRING, bytes BIGINT",
             _orphans,
+        ),
+        Procedure(
+            "create_materialized_view",
+            "Creates a view whose rows are stored, and computes them. CREATE MATERIALIZED VIEW calls it.",
+            (
+                _TABLE,
+                Parameter("query", "a SELECT of columns of two tables that are joined by a primary key"),
+                Parameter("database", "that of names without one; null: the view's", default="NULL"),
+                Parameter("options", "options of its table, as a JSON object", default="'{}'"),
+                Parameter("comment", "free text", default="NULL"),
+                Parameter("if_not_exists", "whether the name may be taken", "BOOLEAN", "false"),
+            ),
+            _REFRESHED,
+            _create_view,
+        ),
+        Procedure(
+            "refresh",
+            "Adds what has changed to a materialized view; returns nothing if it was up to date. "
+            "REFRESH MATERIALIZED VIEW calls it.",
+            (_TABLE,),
+            _REFRESHED,
+            _refresh,
         ),
         Procedure(
             "create_tag",

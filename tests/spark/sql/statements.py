@@ -276,6 +276,39 @@ VIEWS = [
     *does("DROP VIEW lake.stock.bargains", "DROP VIEW IF EXISTS lake.stock.bargains"),
 ]
 
+MATERIALIZED = [
+    *does(
+        "CREATE TABLE lake.stock.sales (id BIGINT PRIMARY KEY, item BIGINT, count INT)",
+        "CREATE TABLE lake.stock.things (id BIGINT PRIMARY KEY, name STRING)",
+        "INSERT INTO lake.stock.sales VALUES (1, 10, 2), (2, 11, 1)",
+        "INSERT INTO lake.stock.things VALUES (10, 'pen')",
+    ),
+    *gives(
+        "CREATE MATERIALIZED VIEW lake.stock.named COMMENT 'with names' TBLPROPERTIES ('log.system' = 'none') AS "
+        "SELECT s.id, t.name, s.count FROM sales s LEFT JOIN things t ON s.item = t.id",
+        "1 | 1 | 1 | true",
+    ),
+    *gives("SELECT * FROM lake.stock.named ORDER BY id", "1 | pen | 2", "2 | NULL | 1"),
+    *refuses(
+        "CREATE MATERIALIZED VIEW lake.stock.named AS SELECT s.id FROM sales s JOIN things t ON item = t.id", "exists"
+    ),
+    *does(
+        "CREATE MATERIALIZED VIEW IF NOT EXISTS lake.stock.named AS "
+        "SELECT s.id FROM lake.stock.sales s JOIN lake.stock.things t ON s.item = t.id",
+        "INSERT INTO lake.stock.things VALUES (11, 'cup')",
+    ),
+    *gives("REFRESH MATERIALIZED VIEW lake.stock.named", "2 | 1 | 2 | false"),
+    *gives("REFRESH MATERIALIZED VIEW named"),
+    *gives("SELECT * FROM lake.stock.named ORDER BY id", "1 | pen | 2", "2 | cup | 1"),
+    *gives("CALL lake.sys.doctor('stock.named')"),
+    *refuses("INSERT INTO lake.stock.named VALUES (5, 'x', 1)", "[tablestore: maintained-view]"),
+    *refuses("DELETE FROM lake.stock.named WHERE id = 1", "[tablestore: maintained-view]"),
+    *refuses("REFRESH MATERIALIZED VIEW lake.stock.sales", "[tablestore: no-view]"),
+    *refuses("CREATE MATERIALIZED VIEW lake.stock.v AS SELECT count(*) FROM sales", "[tablestore: view-query]"),
+    *refuses("CREATE OR REPLACE MATERIALIZED VIEW lake.stock.named AS SELECT 1", "cannot be replaced"),
+    *does("DROP MATERIALIZED VIEW lake.stock.named", "DROP MATERIALIZED VIEW IF EXISTS lake.stock.named"),
+]
+
 VERSIONS = [
     *does(
         "CREATE TABLE lake.stock.t (id BIGINT PRIMARY KEY, v STRING) "
@@ -373,7 +406,8 @@ END = [
 ]
 
 STATEMENTS: Sequence[Statement] = [
-    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *VERSIONS, *PROCEDURES, *END,
+    *DATABASES, *TABLES, *CHANGED_TABLES, *INSERTS, *ROWS, *QUERIES, *VIEWS, *MATERIALIZED, *VERSIONS, *PROCEDURES,
+    *END,
 ]  # fmt: skip
 
 CORE: Sequence[Statement] = [*DATABASES, *TABLES, *INSERTS, *ROWS, *END]

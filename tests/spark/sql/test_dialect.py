@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from filestore.errors import InvalidRequest, Unsupported
-from tablestore.spark.sql.dialect import Names, rewritten
+from tablestore.spark.sql.dialect import rewritten
+from tablestore.spark.sql.names import Names
 
 ELSEWHERE = Names(frozenset({"lake", "my lake"}), "spark_catalog", "default")
 HERE = Names(frozenset({"lake"}), "lake", "shop")
@@ -49,6 +50,19 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ),
         ("ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT", "ALTER TABLE lake.s.t PARTITION (d > 1) COMPACT"),
         ("ALTER TABLE lake.s.t PARTITION () COMPACT", "ALTER TABLE lake.s.t PARTITION () COMPACT"),
+        ("REFRESH MATERIALIZED VIEW lake.shop.v;", "CALL `lake`.sys.refresh(table => 'shop.v')"),
+        ("REFRESH MATERIALIZED VIEW other.shop.v", "REFRESH MATERIALIZED VIEW other.shop.v"),
+        ("REFRESH TABLE lake.shop.v", "REFRESH TABLE lake.shop.v"),
+        ("drop materialized view if exists lake.shop.v", "DROP TABLE if exists lake.shop.v"),
+        ("DROP VIEW lake.shop.v", "DROP VIEW lake.shop.v"),
+        (
+            "CREATE MATERIALIZED VIEW IF NOT EXISTS lake.shop.v COMMENT 'it''s' TBLPROPERTIES ('bucket' = '2') AS\n"
+            "SELECT a.x FROM shop.a JOIN shop.b ON a.y = b.z ;",
+            "CALL `lake`.sys.create_materialized_view(table => 'shop.v', "
+            "query => 'SELECT a.x FROM shop.a JOIN shop.b ON a.y = b.z', comment => 'it\\'s', "
+            'options => \'{"bucket": "2"}\', if_not_exists => true)',
+        ),
+        ("CREATE MATERIALIZED VIEW other.s.v AS SELECT 1", "CREATE MATERIALIZED VIEW other.s.v AS SELECT 1"),
         ("ALTER TABLE other.shop.t COMPACT", "ALTER TABLE other.shop.t COMPACT"),
         ("ALTER TABLE shop.t COMPACT", "ALTER TABLE shop.t COMPACT"),
         ("ALTER TABLE lake.shop.t ADD COLUMN compact INT", "ALTER TABLE lake.shop.t ADD COLUMN compact INT"),
@@ -164,6 +178,30 @@ def test_a_description_of_anything_else_is_refused(rest: str) -> None:
         rewritten(f"DESCRIBE DETAIL lake.a.t {rest}", HERE)
     with pytest.raises(Unsupported, match="takes a table, and nothing else"):
         rewritten("DESCRIBE HISTORY lake.a.t PARTITION (p = 1)", HERE)
+
+
+def test_a_materialized_view_in_a_database_of_ours() -> None:
+    begin = "CALL `lake`.sys.create_materialized_view(table => 'shop.v', query => "
+    assert rewritten("CREATE MATERIALIZED VIEW v AS SELECT 1", HERE) == f"{begin}'SELECT 1', database => 'shop')"
+    assert rewritten("REFRESH MATERIALIZED VIEW v", HERE) == "CALL `lake`.sys.refresh(table => 'shop.v')"
+
+
+@pytest.mark.parametrize(
+    ("statement", "sentence"),
+    [
+        ("CREATE OR REPLACE MATERIALIZED VIEW lake.s.v AS SELECT 1", "cannot be replaced"),
+        ("CREATE MATERIALIZED VIEW lake.s.v (a, b) AS SELECT 1", "names no columns and no key"),
+        ("CREATE MATERIALIZED VIEW lake.s.v PRIMARY KEY (a) AS SELECT 1", "names no columns and no key"),
+        ("CREATE MATERIALIZED VIEW lake.s.v PARTITIONED BY (a) AS SELECT 1", "no clause 'PARTITIONED BY'"),
+        ("CREATE MATERIALIZED VIEW lake.s.v", "lacks AS and a query"),
+        ("CREATE MATERIALIZED VIEW lake.s.v AS", "lacks AS and a query"),
+        ("REFRESH MATERIALIZED VIEW lake.s.v FULL", "takes a name and nothing else"),
+        ("DROP MATERIALIZED VIEW lake.s.v CASCADE", "takes a name and nothing else"),
+    ],
+)
+def test_a_clause_of_a_materialized_view_is_done_or_refused(statement: str, sentence: str) -> None:
+    with pytest.raises((InvalidRequest, Unsupported), match=sentence):
+        rewritten(statement, ELSEWHERE)
 
 
 WORDS = [*"`'\"\\.()-/*; \n", "CREATE", "TABLE", "ALTER", "a", "WITH", "AS", "COMPACT", "DETAIL"]

@@ -1,0 +1,172 @@
+"""Reads the query of ``CREATE MATERIALIZED VIEW``: a join of two tables, with names as users write them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from filestore.errors import InvalidRequest, NotFound, Unsupported
+from filestore.model.definition import TableDefinition
+from tablestore.views.join_query import JoinColumn, JoinKind, JoinQuery, Side, conjuncts, join_query, other_clauses
+
+__all__ = ["Place", "join_of_statement"]
+
+_DIALECT = "spark"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The place by which names of tables in a statement are completed.
+
+    Attributes:
+        catalog: The catalog of the view; tables of other catalogs cannot be joined.
+        database: The database of names without one.
+    """
+
+    catalog: str
+    database: str
+
+    def name(self, table: exp.Table) -> str:
+        """Returns ``database.table``; `Unsupported` (``view-query``) for a table of another catalog."""
+        if table.catalog and table.catalog != self.catalog:
+            raise _unsupported(f"{table.sql(_DIALECT)} is in another catalog than the view")
+        return f"{table.db or self.database}.{table.name}"
+
+
+def join_of_statement(text: str, place: Place, definition_of: Callable[[str], TableDefinition]) -> JoinQuery:
+    """Returns the join that a query asks for.
+
+    Args:
+        text: The query: ``SELECT`` of columns ``FROM`` a table ``[LEFT] JOIN`` another ``ON`` its primary key.
+        place: Completes names of tables.
+        definition_of: Returns the definition of a table; raises `NotFound`.
+
+    Raises:
+        Unsupported: ``view-query``: a query that cannot be kept up to date.
+        InvalidRequest: ``bad-join``: columns or types that do not fit.
+        NotFound: there is no such table or column.
+    """
+    try:
+        tree = sqlglot.parse_one(text, dialect=_DIALECT)
+    except SqlglotError as error:
+        raise InvalidRequest(f"the query cannot be parsed: {error}", code="bad-join") from error
+    if not isinstance(tree, exp.Select) or (found := other_clauses(tree)):
+        what = found[0].upper() if isinstance(tree, exp.Select) else type(tree).__name__.upper()
+        raise _unsupported(f"it has {what}")
+    joins, source = tree.args.get("joins") or [], tree.args.get("from_")
+    tables = [part.this for part in (source, *joins) if part is not None]
+    if len(tables) != 2 or not all(isinstance(table, exp.Table) for table in tables):
+        raise _unsupported("it does not join two tables")
+    kind, swapped = _kind(joins[0])
+    names = _Names.of([tables[1], tables[0]] if swapped else tables, place, definition_of)
+    pairs = dict(_pairs(joins[0], names))
+    key = names.definitions[Side.RIGHT].primary_key
+    if set(pairs) != set(key):
+        raise InvalidRequest(
+            f"the join is by {', '.join(pairs)} of {names.tables[Side.RIGHT]}, and the primary key of that table is "
+            f"{', '.join(key) or 'missing'}: a join can be kept up to date by that key only",
+            code="bad-join",
+        )
+    columns = list(_columns(tree, names))
+    return join_query(
+        (names.tables[Side.LEFT], names.definitions[Side.LEFT]),
+        (names.tables[Side.RIGHT], names.definitions[Side.RIGHT]),
+        [pairs[name] for name in key],
+        kind,
+        columns,
+    )
+
+
+def _kind(join: exp.Join) -> tuple[JoinKind, bool]:
+    """Returns the kind of join, and whether the tables change places, as for RIGHT JOIN."""
+    sort = " ".join(filter(None, [join.method, join.side, join.kind]))
+    if sort in ("", "INNER"):
+        return JoinKind.INNER, False
+    if sort in ("LEFT", "LEFT OUTER", "RIGHT", "RIGHT OUTER"):
+        return JoinKind.LEFT, sort.startswith("RIGHT")
+    raise _unsupported(f"it has a {sort} JOIN")
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """The tables of the join, and how the statement names them. Names are compared without case, as in Spark."""
+
+    aliases: Mapping[str, Side]
+    tables: Mapping[Side, str]
+    definitions: Mapping[Side, TableDefinition]
+
+    @classmethod
+    def of(cls, tables: list[exp.Table], place: Place, definition_of: Callable[[str], TableDefinition]) -> _Names:
+        sides = dict(zip(Side, tables, strict=True))
+        aliases = {table.alias_or_name.lower(): side for side, table in sides.items()}
+        if len(aliases) < len(sides):
+            raise InvalidRequest(
+                f"both tables are called {tables[0].alias_or_name}: give one an alias", code="bad-join"
+            )
+        names = {side: place.name(table) for side, table in sides.items()}
+        return cls(aliases, names, {side: definition_of(name) for side, name in names.items()})
+
+    def column(self, column: exp.Expr) -> tuple[Side, str]:
+        """Returns the table of a column, and the column's name in it."""
+        if not isinstance(column, exp.Column):
+            raise _unsupported(f"{column.sql(_DIALECT)} is no column")
+        found = [(side, name) for side in self._sides(column.table) if (name := self._in(side, column.name))]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise InvalidRequest(f"both tables have a column {column.name!r}: say of which it is", code="bad-join")
+        raise NotFound(
+            f"{column.sql(_DIALECT)} is no column of {' or '.join(self.tables.values())}", code="unknown-column"
+        )
+
+    def all_columns(self, table: str) -> Iterator[tuple[Side, str]]:
+        """Returns the columns that ``*`` or ``alias.*`` stands for."""
+        return ((side, name) for side in self._sides(table) for name in self.definitions[side].schema.names)
+
+    def _sides(self, table: str) -> list[Side]:
+        if not table:
+            return list(self.aliases.values())
+        if table.lower() not in self.aliases:
+            raise NotFound(f"no table of the query is called {table!r}", code="unknown-column")
+        return [self.aliases[table.lower()]]
+
+    def _in(self, side: Side, column: str) -> str | None:
+        names = self.definitions[side].schema.names
+        return next((name for name in names if name.lower() == column.lower()), None)
+
+
+def _pairs(join: exp.Join, names: _Names) -> Iterator[tuple[str, str]]:
+    """Yields columns of the right table, each with the column of the left one that equals it."""
+    for name in join.args.get("using") or []:
+        both = {side: names.column(exp.column(name.name, table=alias))[1] for alias, side in names.aliases.items()}
+        yield both[Side.RIGHT], both[Side.LEFT]
+    for equal in conjuncts(join.args.get("on")):
+        if not isinstance(equal, exp.EQ):
+            raise _unsupported(f"the condition {equal.sql(_DIALECT)} is no equality of two columns")
+        both = dict(names.column(column) for column in (equal.left, equal.right))
+        if len(both) != 2:
+            raise _unsupported(f"the condition {equal.sql(_DIALECT)} compares columns of one table")
+        yield both[Side.RIGHT], both[Side.LEFT]
+
+
+def _columns(tree: exp.Select, names: _Names) -> Iterator[JoinColumn]:
+    for projection in tree.expressions:
+        column = projection.unalias()
+        if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
+            table = column.table if isinstance(column, exp.Column) else ""
+            yield from (JoinColumn(name, side, name) for side, name in names.all_columns(table))
+            continue
+        side, source = names.column(column)
+        yield JoinColumn(projection.alias or source, side, source)
+
+
+def _unsupported(what: str) -> Unsupported:
+    return Unsupported(
+        f"the view cannot be kept up to date: {what}. It takes SELECT of columns FROM a table [LEFT] JOIN another ON "
+        "its primary key; for other queries create a view, or a table AS SELECT",
+        code="view-query",
+    )

@@ -1,0 +1,54 @@
+"""The commands about maintained joins: `refresh`, and what `describe` and `doctor` say about one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tablestore import Store
+from tests.cli.conftest import Run
+
+
+@pytest.fixture
+def joined(store: Store) -> Store:
+    store.create_table("shop.l", "k BIGINT, x BIGINT", primary_key=["k"]).write([{"k": 1, "x": 5}])
+    store.create_table("shop.r", "id BIGINT, y STRING", primary_key=["id"]).write([{"id": 5, "y": "foo"}])
+    store.maintain_join("shop.v", left="shop.l", right="shop.r", on="x", kind="left")
+    return store
+
+
+def test_a_view_is_refreshed_once(run: Run, joined: Store) -> None:
+    done = run("refresh", "shop.v")
+    assert done.exit_code == 0
+    assert "version 1: shop.l at version 1, shop.r at version 1, all rows computed again" in done.stderr
+    assert "shop.v is up to date" in run("refresh", "shop.v").stderr
+    joined.managed_table("shop.l").write([{"k": 2, "x": 6}])
+    assert "version 2: shop.l at version 2, shop.r at version 1\n" in run("refresh", "shop.v").stderr
+    assert run("scan", "shop.v", "--format", "json").stdout.count("\n") == 2
+
+
+def test_what_is_no_view_is_not_refreshed(run: Run, joined: Store) -> None:
+    done = run("refresh", "shop.l")
+    assert done.exit_code == 1
+    assert "error[no-view]" in done.stderr
+
+
+def test_describe_says_how_far_a_view_is_behind(run: Run, joined: Store) -> None:
+    assert "shop.l not read yet (2 newer)" in run("describe", "shop.v").stdout
+    run("refresh", "shop.v")
+    joined.managed_table("shop.r").write([{"id": 6, "y": "bar"}])
+    shown = json.loads(run("describe", "shop.v", "--format", "json").stdout)["view"]
+    assert shown == {"left": "shop.l at version 1 (0 newer)", "right": "shop.r at version 1 (1 newer)"}
+    joined.drop_table("shop.r")
+    assert "there is no table" in run("describe", "shop.v").stdout
+    assert "view" not in json.loads(run("describe", "shop.l", "--format", "json").stdout)
+
+
+def test_the_doctor_checks_the_rows_of_a_view(run: Run, joined: Store) -> None:
+    run("refresh", "shop.v")
+    assert run("doctor", "shop.v").exit_code == 0
+    joined.drop_table("shop.r")
+    done = run("doctor", "shop.v")
+    assert done.exit_code == 0
+    assert "view-unchecked" in done.stdout
