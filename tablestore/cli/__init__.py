@@ -6,8 +6,9 @@
     start      serve, demo                                  catalog   databases, tables, views, create, rename, drop
     describe   describe, snapshots                          rows      scan, get, write
     follow     follow                                       care      doctor, compact
-    ingest     ingest                                       alter     alter
-    show       show                                         partitions  list, drop, expire
+    ingest     ingest                                       refresh   refresh
+    alter      alter                                        show      show
+    partitions  list, drop, expire
     sql        sql                                      prompt   its prompt: history, completion, commands
     settings   parses NAME=VALUE
     files      reads rows for write (imports Arrow and polars)

@@ -27,7 +27,7 @@ def refresh(
     catalog: Catalog = DEFAULT_WAREHOUSE,
     token: Token = None,
 ) -> None:
-    """Bring a maintained join up to date with the tables that it joins. Only what changed is worked out.
+    """Add to a maintained join what has changed in the tables that it joins. Only what changed is worked out.
 
     [dim]tablestore refresh shop.named_orders --follow[/dim]
     """

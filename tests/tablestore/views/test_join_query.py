@@ -79,7 +79,7 @@ def test_a_key_of_two_columns_takes_two_in_its_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("select", "on", "said"),
+    ("select", "on", "sentence"),
     [
         ("l.id, id", "planet", "both tables have a column 'id'"),
         ("name", "planet", "the result lacks id"),
@@ -94,8 +94,8 @@ def test_a_key_of_two_columns_takes_two_in_its_order() -> None:
         ("l.id, r.name", ["planet", "id"], "has 2 columns, and the primary key of d.r has 1"),
     ],
 )
-def test_what_cannot_be_joined_is_refused_with_a_sentence(select: str, on: str | list[str], said: str) -> None:
-    with pytest.raises(InvalidRequest, match=said) as caught:
+def test_what_cannot_be_joined_is_refused_with_a_sentence(select: str, on: str | list[str], sentence: str) -> None:
+    with pytest.raises(InvalidRequest, match=sentence) as caught:
         asked(select, on)
     assert caught.value.code == "bad-join"
 

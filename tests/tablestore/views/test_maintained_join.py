@@ -372,14 +372,14 @@ def findings(sides: Sides, name: str = "shop.left") -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "sentence"),
     [
         ({"k": 1, "x": 1, "y": "wrong"}, "has 2 rows, and 1 of them are not stored as they are; 2 rows are stored"),
         ({"k": 9, "x": 1, "y": "foo"}, "has 2 rows, and 0 of them are not stored as they are; 3 rows are stored"),
         ({"k": 1, "_kind": "-D"}, "has 2 rows, and 1 of them are not stored as they are; 1 rows are stored"),
     ],
 )
-def test_the_doctor_finds_rows_that_are_not_the_result(sides: Sides, change: Row, said: str) -> None:
+def test_the_doctor_finds_rows_that_are_not_the_result(sides: Sides, change: Row, sentence: str) -> None:
     view = sides.view()
     sides.put(sides.left, (1, 1), (2, 2))
     view.refresh()
@@ -387,7 +387,7 @@ def test_the_doctor_finds_rows_that_are_not_the_result(sides: Sides, change: Row
     forged(view, change)
     [(code, message)] = findings(sides)
     assert code == "view-result"
-    assert said in message
+    assert sentence in message
 
 
 def test_the_doctor_compares_the_versions_that_the_view_names(sides: Sides) -> None:
