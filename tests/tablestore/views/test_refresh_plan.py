@@ -1,0 +1,72 @@
+"""What a refresh reads, from the versions of the view and of its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from filestore.delta.state import POSITION_APP, TableState
+from tablestore.views.left_rows import changed_keys, changes_between
+from tablestore.views.refresh_plan import plan_refresh, read_versions
+from tablestore.writing.apps import VIEW_APP
+from tests.tables import define, to_arrow
+from tests.warehouses import warehouse
+
+DEFINITION = define("id BIGINT NOT NULL", ["id"])
+
+
+def state(table_id: str, version: int, **positions: int) -> TableState:
+    apps = {f"{POSITION_APP}{name}": at for name, at in positions.items()}
+    return TableState(version, 0, table_id, DEFINITION, app_versions=apps)
+
+
+def test_a_view_that_was_never_refreshed_is_computed() -> None:
+    plan = plan_refresh(state("v", 0), state("l", 3), state("r", 5))
+    assert plan is not None
+    assert (plan.since, plan.until, plan.app.version) == (None, (3, 5), 0)
+    assert dict(plan.app.positions) == {"l": 3, "r": 5}
+
+
+def test_only_newer_versions_are_read() -> None:
+    view = state("v", 4, l=3, r=5)
+    view = replace(view, app_versions={**view.app_versions, VIEW_APP: 7})
+    plan = plan_refresh(view, state("l", 3), state("r", 6))
+    assert plan is not None
+    assert (plan.since, plan.until, plan.app.version) == ((3, 5), (3, 6), 8)
+    assert plan_refresh(view, state("l", 3), state("r", 5)) is None
+
+
+@pytest.mark.parametrize(("left", "right"), [("l", "other"), ("other", "r")])
+def test_another_table_of_the_name_has_not_been_read(left: str, right: str) -> None:
+    view = state("v", 4, l=3, r=5)
+    assert read_versions(view, left, right) is None
+    plan = plan_refresh(view, state(left, 3), state(right, 5))
+    assert plan is not None
+    assert plan.since is None
+
+
+def test_a_table_that_has_lost_versions_is_computed_again() -> None:
+    plan = plan_refresh(state("v", 4, l=3, r=5), state("l", 2), state("r", 9))
+    assert plan is not None
+    assert plan.since is None
+
+
+def test_a_table_that_is_on_both_sides_has_one_position() -> None:
+    plan = plan_refresh(state("v", 0, t=2), state("t", 3), state("t", 3))
+    assert plan is not None
+    assert (plan.since, plan.app.positions) == ((2, 2), (("t", 3),))
+
+
+def test_columns_that_the_result_lacks_are_not_read() -> None:
+    with warehouse() as store:
+        table = store.create_table("shop.t", "id BIGINT, a INT, b INT", primary_key=["id"])
+        table.write(to_arrow(table.definition, [{"id": 1, "a": 1, "b": 1}, {"id": 2, "a": 1, "b": 1}]))
+        before = table.filestore.state()
+        table.write(to_arrow(table.definition, [{"id": 1, "a": 1, "b": 2}, {"id": 2, "a": 2, "b": 1}]))
+        after = table.filestore.state()
+        for columns, keys in ((["id", "a"], [2]), (["id", "b"], [1]), (["id"], [])):
+            found = changed_keys(changes_between(table.filestore, before, after, columns), 10)
+            assert found is not None
+            assert found["id"].to_list() == keys
+        assert changed_keys(changes_between(table.filestore, before, after, ["id"]), 1) is None
