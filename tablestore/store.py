@@ -408,7 +408,7 @@ class Store(Closing):
     def examine(self, name: str) -> Report:
         """Checks a table as `Table.examine`, and of a maintained view also that its rows are the query's result."""
         table = self.managed_table(name)
-        if table.definition.options["view.query"] is None:
+        if not table.definition.is_view:
             return table.examine()
         from tablestore.views.creation import examine_view
 

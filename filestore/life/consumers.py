@@ -145,7 +145,7 @@ class Consumer:
         write_hold(self._store.storage, self._store.location, hold)
         state = self._store.state()
         if hold.version > state.version:
-            self.release()
+            self._undo(before)
             raise NotFound(
                 f"{self._store.location} has no version {hold.version} yet; the newest is {state.version}",
                 code="no-such-version",
@@ -153,8 +153,16 @@ class Consumer:
         # a version that was held without a break still exists, even if it has expired in the Delta log meanwhile
         held = before is not None and before.version <= hold.version and not is_lapsed(before, state, hold.touched_ms)
         if not held and not is_retained(state, hold.version):
-            self.release()
+            self._undo(before)
             raise expired(self._store.location, hold.version, state)
+
+    def _undo(self, before: ConsumerInfo | None) -> None:
+        """Restores the hold that another reader had under this id; without one it ends its own."""
+        if before is None or (self._hold is not None and before.holder == self._hold.holder):
+            self.release()
+        else:
+            self._hold = None
+            write_hold(self._store.storage, self._store.location, before)
 
 
 def _check_id(consumer_id: str) -> None:

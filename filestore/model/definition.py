@@ -102,6 +102,11 @@ class TableDefinition:
         return tuple(c.name for c in self.schema if is_key_type(c.type) and c.name not in self.partition_by)
 
     @property
+    def is_view(self) -> bool:
+        """Returns whether the rows are the result of a query, which only refreshes write (``view.query``)."""
+        return self.options["view.query"] is not None
+
+    @property
     def sequence_field(self) -> str | None:
         """The column that orders the rows of a key, if any."""
         return self.options["sequence.field"]  # type: ignore[no-any-return]
@@ -343,6 +348,27 @@ def _check_options(definition: TableDefinition) -> None:
     _check_retention(definition)
     _ = definition.watermark  # raises if it does not fit
     check_log(definition)
+    if definition.is_view:
+        _check_view(definition)
+
+
+def _check_view(definition: TableDefinition) -> None:
+    """Each write of a view has to replace rows as they are: the rows are the result of its query."""
+    options = definition.options
+    others = {
+        "merge-engine": options["merge-engine"] != "deduplicate",
+        "sequence.field": definition.sequence_field is not None,
+        "ignore-delete": options["ignore-delete"],
+        "changelog-producer": options["changelog-producer"] == "input",
+    }
+    if wrong := [name for name, is_other in others.items() if is_other]:
+        raise InvalidRequest(
+            f"{wrong[0]} = {options[wrong[0]]} does not fit a maintained view, whose rows are exactly the result of "
+            "its query: leave it out",
+            code="maintained-view",
+        )
+    if not definition.primary_key:
+        raise InvalidRequest("a table with view.query needs a primary key", code="maintained-view")
 
 
 def _check_merge_on_read(definition: TableDefinition) -> None:

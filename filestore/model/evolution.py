@@ -88,6 +88,12 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
     """
     if not changes:
         raise InvalidRequest("there is nothing to change: name at least one change", code="no-changes")
+    if definition.is_view and (column := next((c for c in changes if not isinstance(c, _OF_VIEWS)), None)) is not None:
+        raise InvalidRequest(
+            f"the columns of a maintained view follow from its query, so {type(column).__name__} cannot be applied: "
+            "create the view again with another query",
+            code="maintained-view",
+        )
     before = _numbered(definition)
     after = before
     for change in changes:
@@ -111,6 +117,10 @@ def evolve(definition: TableDefinition, changes: Sequence[Change], new_name: Cal
         any(not column.nullable for column in _added(before.schema, after.schema)),
         tuple(_READERS[feature] for feature in sorted(result.features - before.features)),
     )
+
+
+_OF_VIEWS = (SetComment, SetOption, UnsetOption)
+"""The changes of a maintained view: all but those of its columns."""
 
 
 def _extent(definition: TableDefinition) -> Extent:

@@ -35,7 +35,7 @@ def describe(
         detail = table.detail()
         if isinstance(table, Table):
             detail |= _log(table)
-            if table.definition.options["view.query"] is not None:
+            if table.definition.is_view:
                 detail |= _view(store, name)
         if output is Format.JSON:
             print_json(detail)

@@ -88,16 +88,18 @@ class SparkStore:
         if_not_exists: bool = False,
     ) -> Table | KafkaTable:
         """Makes a table as `Store.create_table` does; ``table-storage.*`` of ``spark.conf`` are its default options."""
-        found = {key: value for key, value in self.spark.conf.getAll.items() if key.startswith(PREFIX)}
         return self.store.create_table(
             name,
             schema,
             primary_key=primary_key,
             partition_by=partition_by,
-            options=({} if CONNECTOR in (options or {}) else table_defaults(found)) | dict(options or {}),
+            options=({} if CONNECTOR in (options or {}) else self._defaults()) | dict(options or {}),
             comment=comment,
             if_not_exists=if_not_exists,
         )
+
+    def _defaults(self) -> dict[str, str]:
+        return table_defaults({key: v for key, v in self.spark.conf.getAll.items() if key.startswith(PREFIX)})
 
     def table(self, name: str) -> SparkKafkaTable:
         """A Kafka table: its changes as DataFrames, batch and stream. All other methods here are for managed tables.
@@ -359,7 +361,8 @@ class SparkStore:
         options: Mapping[str, str] | None = None,
     ) -> MaintainedJoin:
         """Creates a maintained join, or opens it, as `tablestore.Store.maintain_join`; its refreshes are Spark jobs."""
-        view = self.store.maintain_join(into, left=left, right=right, on=on, kind=kind, select=select, options=options)
+        given = self._defaults() | dict(options or {})
+        view = self.store.maintain_join(into, left=left, right=right, on=on, kind=kind, select=select, options=given)
         return view.executed_by(spark_execution(self.spark))
 
     def maintained_join(self, name: str) -> MaintainedJoin:

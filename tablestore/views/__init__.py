@@ -8,6 +8,8 @@ right_rows     the rows of the right table, by key
 joined         the result rows of some rows of the left table. Pure
 bucket_work    the rows of one bucket that a refresh changes: a task
 refresh        one refresh: its tasks, as a write of the view's table
+holds          keeps what a view has read from expiring
+statement      the query of CREATE MATERIALIZED VIEW. Pure
 examination    the doctor's findings about a view. Pure
 maintained     `MaintainedJoin`: refreshes, and says how far a view is behind
 creation       creates the table of a view, or opens it

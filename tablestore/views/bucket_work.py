@@ -8,8 +8,7 @@ right table, and of a sort.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +19,12 @@ from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
+from filestore.reading.difference import Spill
 from filestore.reading.get import get_rows
 from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
-from filestore.sorting.runs import RunFiles
 from tablestore.views.join_query import JoinQuery
 from tablestore.views.joined import foreign_keys, joined
 from tablestore.views.left_rows import Changes, rows_of
@@ -116,9 +115,7 @@ class BucketWork:
         stored = sum(rows.height for rows in rows_of(self.stored, self.output, self.bucket, self._key[:1]))
         return Compared(results, stored, different)
 
-    def batches(
-        self, definition: TableDefinition, disk: Callable[[], AbstractContextManager[RunFiles]]
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, definition: TableDefinition, disk: Spill) -> Iterator[pa.RecordBatch]:
         """Yields the changes of the result in the order of its key, as `tablestore.writing.write_job` takes them.
 
         Args:
@@ -128,7 +125,7 @@ class BucketWork:
         columns = [field.with_nullable(True) for field in definition.schema.to_arrow()]
         own = [pa.field(KIND_COLUMN, pa.string()), pa.field(BUCKET_COLUMN, pa.int32())]
         schema, bucket = pa.schema([*columns, *own]), pl.lit(self.bucket, pl.Int32).alias(BUCKET_COLUMN)
-        pieces = (arrow_table(piece.with_columns(bucket), schema) for piece in self._changes() if piece.height)
+        pieces = (arrow_table(piece.with_columns(bucket), schema) for piece in self._changes(disk) if piece.height)
         batches = (batch for piece in pieces for batch in piece.to_batches())
         yield from sorted_batches(batches, definition.sort_key, _SORT_BYTES, disk)
 
@@ -136,11 +133,11 @@ class BucketWork:
     def _key(self) -> tuple[str, ...]:
         return self.output.definition.primary_key
 
-    def _changes(self) -> Iterator[pl.DataFrame]:
+    def _changes(self, disk: Spill) -> Iterator[pl.DataFrame]:
         """Yields the rows of the result that change, with their kinds, in any order; a row may be yielded twice."""
         if self.changes is not None:
             names = dict(zip(self.left.state.definition.primary_key, self._key, strict=True))
-            for change in self.changes.pieces():
+            for change in self.changes.pieces(disk):
                 yield from self._results(change.now, change.gone.rename(names))
         schema = self.output.definition.schema.select(self._key).to_arrow()
         for rows in self.left.of(self.query, self.bucket):
@@ -166,12 +163,15 @@ class BucketWork:
 
 
 def _names_one_of(query: JoinQuery, keys: pl.DataFrame) -> pl.Expr:
-    """Returns the condition of rows of the left table that name one of the keys."""
-    names, others = zip(*query.on, strict=True)
-    if len(names) == 1:
-        return pl.col(names[0]).is_in(keys[others[0]].implode())
-    wanted = keys.select(pl.struct(pl.col(other).alias(name) for name, other in query.on).alias("key"))["key"]
-    return pl.struct(names).is_in(wanted.implode())
+    """Returns the condition of rows of the left table that name one of the keys.
+
+    A column of the left table may have to equal several of the key, so they are named by the latter.
+    """
+    if len(query.on) == 1:
+        [(name, key)] = query.on
+        return pl.col(name).is_in(keys[key].implode())
+    wanted = keys.select(pl.struct(key for _, key in query.on).alias("key"))["key"]
+    return pl.struct(pl.col(name).alias(key) for name, key in query.on).is_in(wanted.implode())
 
 
 def _different(rows: pl.DataFrame, stored: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from tablestore.views.statement import Place, join_of_statement
 if TYPE_CHECKING:
     from tablestore.store import Store
 
-__all__ = ["AskedJoin", "MaterializedView", "begin_join", "create_view", "examine_view", "open_join"]
+__all__ = ["AskedJoin", "MaterializedView", "begin_join", "create_view", "drop_view", "examine_view", "open_join"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,23 @@ def begin_join(store: Store, asked: AskedJoin) -> MaintainedJoin:
             code="table-exists",
         )
     return MaintainedJoin(table, left, right)
+
+
+def drop_view(store: Store, name: str, *, if_exists: bool = False) -> None:
+    """Drops a view, and lets the versions of its inputs expire that it has read.
+
+    Raises:
+        InvalidRequest: ``no-view``: a table that is written to.
+        NotFound: ``table-not-found``: there is none.
+    """
+    table = _existing(store, name) if if_exists else store.managed_table(name)
+    if table is None:
+        return
+    if not table.definition.is_view:
+        raise _no_view(name)
+    with suppress(NotFound, Unsupported):  # what it reads may be gone
+        open_join(store, name).drop_holds()
+    store.drop_table(name, if_exists=if_exists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +133,7 @@ def open_join(store: Store, name: str) -> MaintainedJoin:
     table = store.managed_table(name)
     text = table.definition.options[VIEW_QUERY]
     if text is None:
-        raise InvalidRequest(f"{name} is a table that is written to, and no maintained view", code="no-view")
+        raise _no_view(name)
     query = parse_join(text)
     return MaintainedJoin(table, store.managed_table(query.left), store.managed_table(query.right))
 
@@ -130,10 +147,16 @@ def examine_view(store: Store, table: Table) -> Report:
     return view.examine()
 
 
+def _no_view(name: str) -> InvalidRequest:
+    return InvalidRequest(f"{name} is a table that is written to, and no maintained view", code="no-view")
+
+
 def _existing(store: Store, name: str) -> Table | None:
     try:
         return store.managed_table(name)
     except NotFound as error:
+        if error.code == "is-view":
+            raise AlreadyExists(f"there is a view {name} already: take another name", code="table-exists") from error
         if error.code != "table-not-found":
             raise
         return None

@@ -10,19 +10,18 @@ from tablestore.views.bucket_work import Compared
 __all__ = ["differing", "unchecked"]
 
 
-def differing(compared: Sequence[Compared], others: int, read: tuple[int, int]) -> list[Finding]:
+def differing(compared: Sequence[Compared], read: tuple[int, int]) -> list[Finding]:
     """Returns what differs between the stored rows and the result of the query.
 
     Args:
-        compared: The comparisons of all buckets in which the left table has rows.
-        others: The number of stored rows in other buckets.
+        compared: The comparisons of all buckets.
         read: The versions of the left and of the right table that the view names.
     """
     wrong = [part for part in compared if not part.equal]
-    if not wrong and not others:
+    if not wrong:
         return []
     different = sum(part.different for part in wrong)
-    results, stored = sum(part.results for part in compared), sum(part.stored for part in compared) + others
+    results, stored = sum(part.results for part in compared), sum(part.stored for part in compared)
     return [
         Finding(
             Invariant.VIEW_RESULT,

@@ -26,6 +26,7 @@ __all__ = [
     "JoinQuery",
     "Side",
     "conjuncts",
+    "is_plain_star",
     "join_query",
     "other_clauses",
     "parse_join",
@@ -202,6 +203,11 @@ def other_clauses(tree: exp.Select) -> list[str]:
     return [name for name, value in tree.args.items() if value and name not in ("expressions", "from_", "joins")]
 
 
+def is_plain_star(part: exp.Expr) -> bool:
+    """Returns whether it is ``*`` without EXCEPT and the like."""
+    return isinstance(part, exp.Star) and not any(part.args.values())
+
+
 def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
     """Yields the conditions that AND connects."""
     if isinstance(condition, exp.And | exp.Paren):
@@ -215,7 +221,10 @@ def conjuncts(condition: exp.Expr | None) -> Iterator[exp.Expr]:
 def _pair(equal: exp.Expr) -> tuple[str, str]:
     if not isinstance(equal, exp.EQ):
         raise _OtherQueryError(f"{equal.sql(_DIALECT)} is no equality")
-    return _column(equal.left).source, _column(equal.right).source
+    left, right = _column(equal.left), _column(equal.right)
+    if (left.side, right.side) != (Side.LEFT, Side.RIGHT):
+        raise _OtherQueryError(f"{equal.sql(_DIALECT)} does not compare l with r")
+    return left.source, right.source
 
 
 def _column(projection: exp.Expr) -> JoinColumn:
@@ -226,7 +235,8 @@ def _column(projection: exp.Expr) -> JoinColumn:
 
 
 def _table(table: exp.Expr) -> str:
-    assert isinstance(table, exp.Table)
+    if not isinstance(table, exp.Table):
+        raise _OtherQueryError(f"{table.sql(_DIALECT)} is no table")
     return f"{table.db}.{table.name}"
 
 
@@ -245,10 +255,15 @@ def _selected(
         raise InvalidRequest(f"select={text!r} is no list of columns: it has {clauses[0]}", code="bad-join")
     for projection in tree.expressions:
         column = projection.unalias()
-        if isinstance(column, exp.Column) and column.table in list(Side) and isinstance(column.this, exp.Star):
+        if isinstance(column, exp.Column) and column.table in list(Side) and is_plain_star(column.this):
             yield from every[Side(column.table)]
             continue
-        if not isinstance(column, exp.Column) or column.table not in ("", *Side):
+        if (
+            not isinstance(column, exp.Column)
+            or column.table not in ("", *Side)
+            or column.db
+            or isinstance(column.this, exp.Star)
+        ):
             raise InvalidRequest(
                 f"select has {projection.sql(_DIALECT)!r}: name columns of the left table as l.column and of the right "
                 "one as r.column, each with another name by AS if you like; l.* are all columns of the left table",

@@ -10,7 +10,7 @@ from tablestore.views.join_query import JoinKind, JoinQuery, Side
 
 __all__ = ["Joined", "foreign_keys", "joined"]
 
-_RIGHT = "\0r."
+_LEFT, _RIGHT = "\0l.", "\0r."
 _HAS_RIGHT = "\0matched"
 
 
@@ -42,9 +42,10 @@ def joined(query: JoinQuery, key: tuple[str, ...], left: pl.DataFrame, right: pl
         right: Rows with its `right_columns`: all that the left rows name; each key once.
     """
     names = {name: _RIGHT + name for name in right.columns}
-    found = left.join(
+    named = {f"{_LEFT}{number}": pl.col(name) for number, (name, _) in enumerate(query.on)}
+    found = left.with_columns(**named).join(
         right.rename(names).with_columns(pl.lit(value=True).alias(_HAS_RIGHT)),
-        left_on=[name for name, _ in query.on],
+        left_on=list(named),
         right_on=[names[key] for _, key in query.on],
         how="left",
         coalesce=False,

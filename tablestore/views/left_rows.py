@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.model.rowkind import KIND_COLUMN
-from filestore.reading.difference import SlotDifference, VersionPair, changed_rows, differences, on_local_disk
+from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences, on_local_disk
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.fitting import adding
 from filestore.rows.frames import frame_of
@@ -46,33 +46,32 @@ class Changes:
     pair: VersionPair
     slots: tuple[SlotDifference, ...]
 
-    @property
-    def most_rows(self) -> int:
-        """The largest possible number of changes; an update counts as two."""
-        return sum(slot.most_rows for slot in self.slots)
-
     def of_bucket(self, bucket: int) -> Changes:
         """Returns the changes of one bucket."""
         return replace(self, slots=tuple(slot for slot in self.slots if slot.slot.bucket == bucket))
 
-    def pieces(self) -> Iterator[Change]:
-        """Reads the changes; of a changed row that is equal in the wanted columns there is none."""
+    def pieces(self, disk: Spill) -> Iterator[Change]:
+        """Reads the changes; of a changed row that is equal in the wanted columns there is none.
+
+        Args:
+            disk: Opens a place for rows that do not fit into memory.
+        """
         key = list(self.pair.after.definition.primary_key)
-        for rows in self._rows():
+        for rows in self._rows(disk):
             adds = adding(rows)
             gone = pc.equal(rows.column(KIND_COLUMN), "-D")
             yield Change(
                 frame_of(rows.filter(adds).drop_columns([KIND_COLUMN])), frame_of(rows.filter(gone).select(key))
             )
 
-    def keys(self) -> Iterator[pl.DataFrame]:
-        """Reads the primary keys whose rows have changed."""
+    def key_pieces(self) -> Iterator[pl.DataFrame]:
+        """Reads the primary keys whose rows have changed, each in one piece."""
         key = list(self.pair.after.definition.primary_key)
-        return (frame_of(rows.select(key)).unique() for rows in self._rows())
+        return (frame_of(rows.select(key)).unique() for rows in self._rows(on_local_disk))
 
-    def _rows(self) -> Iterator[pa.Table]:
+    def _rows(self, disk: Spill) -> Iterator[pa.Table]:
         for slot in self.slots:
-            yield from changed_rows(self.pair, slot, on_local_disk)
+            yield from changed_rows(self.pair, slot, disk)
 
 
 def changes_between(store: FileStore, before: TableState, after: TableState, columns: Sequence[str]) -> Changes:
@@ -83,12 +82,16 @@ def changes_between(store: FileStore, before: TableState, after: TableState, col
 
 
 def changed_keys(changes: Changes, most: int) -> pl.DataFrame | None:
-    """Reads the keys whose rows have changed; returns None if there may be more than `most`."""
-    if changes.most_rows > most:
-        return None
+    """Reads the keys whose rows have changed; returns None if there are more than `most`."""
     key = list(changes.pair.after.definition.primary_key)
-    empty = frame_of(changes.pair.after.definition.schema.select(key).to_arrow().empty_table())
-    return pl.concat([empty, *changes.keys()]).unique()
+    pieces = [frame_of(changes.pair.after.definition.schema.select(key).to_arrow().empty_table())]
+    count = 0
+    for keys in changes.key_pieces():
+        count += keys.height
+        if count > most:
+            return None
+        pieces.append(keys)
+    return pl.concat(pieces)
 
 
 def rows_of(

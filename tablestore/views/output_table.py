@@ -8,7 +8,7 @@ from dataclasses import replace
 from filestore.errors import InvalidRequest
 from filestore.model.definition import TableDefinition
 from filestore.model.schema import Column, Schema
-from tablestore.views.join_query import JoinColumn, JoinKind, JoinQuery, Side
+from tablestore.views.join_query import JoinQuery, Side
 
 __all__ = ["VIEW_QUERY", "check_output", "output_key", "output_options", "output_schema"]
 
@@ -17,15 +17,10 @@ VIEW_QUERY = "view.query"
 
 
 def output_schema(query: JoinQuery, left: TableDefinition, right: TableDefinition) -> Schema:
-    """Returns the columns of the result; those of the right table may be null, unless each row has one."""
-    tables = {Side.LEFT: left, Side.RIGHT: right}
-    return Schema(tuple(_column(query, column, tables[column.side]) for column in query.columns))
-
-
-def _column(query: JoinQuery, column: JoinColumn, table: TableDefinition) -> Column:
-    found = table.schema.column(column.source)
-    absent = column.side is Side.RIGHT and query.kind is JoinKind.LEFT
-    return Column(column.name, found.type, found.nullable or absent, found.comment)
+    """Returns the columns of the result. All but the key may be null: NOT NULL of an input can be taken back later."""
+    tables, key = {Side.LEFT: left, Side.RIGHT: right}, output_key(query, left)
+    found = ((column.name, tables[column.side].schema.column(column.source)) for column in query.columns)
+    return Schema(tuple(Column(name, source.type, name not in key, source.comment) for name, source in found))
 
 
 def output_key(query: JoinQuery, left: TableDefinition) -> tuple[str, ...]:

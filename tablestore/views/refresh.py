@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -81,24 +81,34 @@ class Refresh:
 
     def work(self) -> list[BucketWork]:
         """Plans the work. It reads metadata, and the keys of the right table that have changed."""
-        columns = tuple(dict.fromkeys([*self.left.until.definition.primary_key, *self.query.left_columns]))
-        changes, keys = self.left.changes(columns), self._right_keys()
+        changes, keys = self.left.changes(self._columns), self._right_keys()
         if changes is None:
             keys = None
+        return list(self._parts(_buckets(self.left.until, changes, keys), changes, keys))
+
+    def of_buckets(self, buckets: Iterable[int]) -> Iterator[BucketWork]:
+        """Plans work that computes all rows of some buckets."""
+        return self._parts(buckets, None, None)
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys([*self.left.until.definition.primary_key, *self.query.left_columns]))
+
+    def _parts(
+        self, buckets: Iterable[int], changes: Changes | None, keys: pl.DataFrame | None
+    ) -> Iterator[BucketWork]:
         stored = None if self.stored is None else self.stored.table_files(self.output)
         right = right_rows(self.right.files, self.right.until, self.query.right_columns)
-        return [
-            BucketWork(
+        for bucket in buckets:
+            yield BucketWork(
                 self.query,
                 bucket,
                 None if changes is None else changes.of_bucket(bucket),
-                LeftRows(self.left.files, _of_bucket(self.left.until, bucket), columns, keys),
+                LeftRows(self.left.files, _of_bucket(self.left.until, bucket), self._columns, keys),
                 right,
                 _of_bucket(self.output, bucket),
                 stored,
             )
-            for bucket in _buckets(self.left.until, changes, keys)
-        ]
 
     def _right_keys(self) -> pl.DataFrame | None:
         """Reads the keys of the right table whose rows have changed; None if they are too many, or unknown."""

@@ -7,13 +7,15 @@ refresh that is repeated changes nothing, and no other state has to be kept.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from filestore.commit.proposal import AppVersion
 from filestore.delta.state import TableState
+from filestore.model.definition import TableDefinition
 from tablestore.writing.apps import VIEW_APP
 
-__all__ = ["RefreshPlan", "plan_refresh", "read_versions"]
+__all__ = ["RefreshPlan", "plan_refresh", "read_versions", "same_columns"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,21 @@ def read_versions(output: TableState, left_id: str, right_id: str) -> tuple[int,
     return None if left is None or right is None else (left, right)
 
 
+def same_columns(before: TableDefinition, after: TableDefinition, columns: Sequence[str]) -> bool:
+    """Returns whether columns are the same ones in two versions of a table, and not others that got their names.
+
+    The difference of two versions follows a column by its id, and the query reads it by its name.
+    """
+    ids = [{column.name: column.id for column in table.schema.numbered()} for table in (before, after)]
+    return all(ids[0].get(name) == ids[1].get(name) for name in columns)
+
+
 def plan_refresh(output: TableState, left: TableState, right: TableState) -> RefreshPlan | None:
-    """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already."""
+    """Plans the refresh of a view to the given versions of its inputs; returns None if it is their result already.
+
+    A table that is on both sides has one version: there is one position for it.
+    """
+    assert left.table_id != right.table_id or left.version == right.version
     since, until = read_versions(output, left.table_id, right.table_id), (left.version, right.version)
     if since is not None and (since[0] > until[0] or since[1] > until[1]):
         since = None  # the input has lost versions, as by a restored backup

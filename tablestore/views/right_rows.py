@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from threading import Lock
 from typing import Protocol
 
 import polars as pl
@@ -17,6 +18,7 @@ from filestore.rows.frames import frame_of, polars_schema
 
 __all__ = ["InMemory", "LookedUp", "RightRows", "right_rows"]
 
+_READING = Lock()
 _MEMORY = 64 << 20
 """A table whose files have at most this many bytes is read as a whole."""
 
@@ -59,8 +61,13 @@ class InMemory:
         """Implements `RightRows`."""
         return self._rows
 
-    @cached_property
+    @property
     def _rows(self) -> pl.DataFrame:
+        with _READING:  # the first thread that needs them reads them
+            return self._read
+
+    @cached_property
+    def _read(self) -> pl.DataFrame:
         plan = plan_scan(self.state, self.columns)
         return pl.concat([pl.DataFrame(schema=polars_schema(plan.schema)), *scan_frames(self.table, plan)])
 

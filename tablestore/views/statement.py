@@ -11,7 +11,16 @@ from sqlglot.errors import SqlglotError
 
 from filestore.errors import InvalidRequest, NotFound, Unsupported
 from filestore.model.definition import TableDefinition
-from tablestore.views.join_query import JoinColumn, JoinKind, JoinQuery, Side, conjuncts, join_query, other_clauses
+from tablestore.views.join_query import (
+    JoinColumn,
+    JoinKind,
+    JoinQuery,
+    Side,
+    conjuncts,
+    is_plain_star,
+    join_query,
+    other_clauses,
+)
 
 __all__ = ["Place", "join_of_statement"]
 
@@ -61,10 +70,14 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
     tables = [part.this for part in (source, *joins) if part is not None]
     if len(tables) != 2 or not all(isinstance(table, exp.Table) for table in tables):
         raise _unsupported("it does not join two tables")
+    for table in tables:
+        _check_plain(table)
     kind, swapped = _kind(joins[0])
     names = _Names.of([tables[1], tables[0]] if swapped else tables, place, definition_of)
-    pairs = dict(_pairs(joins[0], names))
-    key = names.definitions[Side.RIGHT].primary_key
+    listed = list(_pairs(joins[0], names))
+    pairs, key = dict(listed), names.definitions[Side.RIGHT].primary_key
+    if len(set(listed)) != len(pairs):
+        raise _unsupported("a column of the right table has to equal several of the left one")
     if set(pairs) != set(key):
         raise InvalidRequest(
             f"the join is by {', '.join(pairs)} of {names.tables[Side.RIGHT]}, and the primary key of that table is "
@@ -79,6 +92,14 @@ def join_of_statement(text: str, place: Place, definition_of: Callable[[str], Ta
         kind,
         columns,
     )
+
+
+def _check_plain(table: exp.Table) -> None:
+    """Refuses what a query may say of a table beside its name and an alias, such as a version or a sample of it."""
+    clauses = [name for name, value in table.args.items() if value and name not in ("this", "db", "catalog", "alias")]
+    alias = table.args.get("alias")
+    if clauses or (alias is not None and alias.args.get("columns")):
+        raise _unsupported(f"it does not read all rows of a table by its own names: {table.sql(_DIALECT)}")
 
 
 def _kind(join: exp.Join) -> tuple[JoinKind, bool]:
@@ -112,8 +133,8 @@ class _Names:
 
     def column(self, column: exp.Expr) -> tuple[Side, str]:
         """Returns the table of a column, and the column's name in it."""
-        if not isinstance(column, exp.Column):
-            raise _unsupported(f"{column.sql(_DIALECT)} is no column")
+        if not isinstance(column, exp.Column) or column.db or isinstance(column.this, exp.Star):
+            raise _unsupported(f"{column.sql(_DIALECT)} is no column of a table of the query")
         found = [(side, name) for side in self._sides(column.table) if (name := self._in(side, column.name))]
         if len(found) == 1:
             return found[0]
@@ -156,7 +177,8 @@ def _pairs(join: exp.Join, names: _Names) -> Iterator[tuple[str, str]]:
 def _columns(tree: exp.Select, names: _Names) -> Iterator[JoinColumn]:
     for projection in tree.expressions:
         column = projection.unalias()
-        if isinstance(column, exp.Star) or (isinstance(column, exp.Column) and isinstance(column.this, exp.Star)):
+        star = column.this if isinstance(column, exp.Column) else column
+        if is_plain_star(star):
             table = column.table if isinstance(column, exp.Column) else ""
             yield from (JoinColumn(name, side, name) for side, name in names.all_columns(table))
             continue

@@ -38,10 +38,9 @@ def check_may_write(definition: TableDefinition, app: AppVersion | None) -> None
     Raises:
         InvalidRequest: ``maintained-view``.
     """
-    query = definition.options["view.query"]
-    if query is not None and (app is None or app.app_id != VIEW_APP):
+    if definition.is_view and (app is None or app.app_id != VIEW_APP):
         raise InvalidRequest(
-            f"the table is a maintained view, whose rows are the result of {query}: write to the tables that it reads, "
-            "and refresh it",
+            f"the table is a maintained view, whose rows are the result of {definition.options['view.query']}: write "
+            "to the tables that it reads, and refresh it",
             code="maintained-view",
         )

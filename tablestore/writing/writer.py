@@ -104,7 +104,8 @@ class TableWriter:
             if not whole:
                 check_condition(base.definition, overwrite)
 
-        check_may_write((base or self._filestore.state()).definition, app)
+        base = base or self._filestore.state()
+        check_may_write(base.definition, app)
         read = Read.NOTHING if if_version is None else Read.TABLE if whole else Read.ROWS
         terms = Terms(app, retries, read)
 

@@ -1,4 +1,7 @@
-"""Runs the refresh of a maintained view as a Spark job: each bucket is a task, and rows never pass the driver."""
+"""Runs the refresh of a maintained view as a Spark job: each bucket is a task.
+
+Rows never pass the driver. It reads the keys of the right table that have changed, at most about a million.
+"""
 
 from __future__ import annotations
 

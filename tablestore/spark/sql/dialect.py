@@ -10,7 +10,7 @@
     DESCRIBE HISTORY shop.orders                     CALL lake.sys.describe_history(…)
     CREATE MATERIALIZED VIEW shop.v AS SELECT …      CALL lake.sys.create_materialized_view(…)
     REFRESH MATERIALIZED VIEW shop.v                 CALL lake.sys.refresh(…)
-    DROP MATERIALIZED VIEW shop.v                    DROP TABLE shop.v
+    DROP MATERIALIZED VIEW shop.v                    CALL lake.sys.drop_materialized_view(…)
     SHOW TABLE EXTENDED IN shop LIKE '*'             CALL lake.sys.show_tables(…), which has views, too
     SELECT … FROM table_changes('shop.orders', 2, 5)  shop.orders CHANGES FROM VERSION 2 TO VERSION 5 (Delta)
 

@@ -39,7 +39,9 @@ def materialized_view(statement: str, tokens: Sequence[Token], names: Names) -> 
         )
     if word == "REFRESH":
         return f"CALL {table.call('refresh')})"
-    return f"DROP TABLE {statement[tokens[_NAME].start :]}" if word == "DROP" else statement
+    if word == "DROP":
+        return f"CALL {table.call('drop_materialized_view')}{', if_exists => true' if begin > _NAME else ''})"
+    return statement
 
 
 def _create(statement: str, tokens: Sequence[Token], table: NamedTable, names: Names, *, if_not_exists: bool) -> str:
@@ -52,6 +54,8 @@ def _create(statement: str, tokens: Sequence[Token], table: NamedTable, names: N
             options |= options_of(listed)
             number = listed.close + 1
         elif clause == "COMMENT" and (words := list(takewhile(_is_string, tokens[number + 1 :]))):
+            if len(texts(words)) > 1:
+                raise InvalidRequest("COMMENT of a materialized view takes one text", code="bad-view")
             comment = texts(words)[0]
             number += 1 + len(words)
         elif clause.startswith("PRIMARY KEY") or clause == "(":

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from filestore.errors import AlreadyExists, InvalidRequest, NotFound
+from filestore.errors import AlreadyExists, CommitUnknown, Conflict, InvalidRequest, NotFound
 from filestore.model.snapshot import Snapshot
 from filestore.model.types import quoted
 from tablestore.incoming.moments import in_utc
@@ -16,7 +16,7 @@ from tablestore.spark.batch.views import spark_execution
 from tablestore.spark.sql.detail import described, described_partition
 from tablestore.spark.sql.listing import listed
 from tablestore.spark.store import SparkStore
-from tablestore.views.creation import MaterializedView, create_view
+from tablestore.views.creation import MaterializedView, create_view, drop_view
 from tablestore.views.maintained import MaintainedJoin
 from tablestore.views.statement import Place
 from tablestore.writing.overwrite import parse_spec
@@ -131,9 +131,16 @@ def _create_view(store: SparkStore, given: Arguments) -> list[Row]:
         return []
     try:
         return _refreshed(view)
+    except (Conflict, CommitUnknown):
+        raise  # somebody has refreshed it, or perhaps this statement
     except BaseException:
-        store.store.drop_table(name, if_exists=True)
+        drop_view(store.store, name, if_exists=True)
         raise
+
+
+def _drop_view(store: SparkStore, given: Arguments) -> list[Row]:
+    drop_view(store.store, given["table"], if_exists=given["if_exists"])
+    return []
 
 
 def _refresh(store: SparkStore, given: Arguments) -> list[Row]:
@@ -284,6 +291,13 @@ PROCEDURES: Mapping[str, Procedure] = {
             ),
             _REFRESHED,
             _create_view,
+        ),
+        Procedure(
+            "drop_materialized_view",
+            "Drops a materialized view with its rows. DROP MATERIALIZED VIEW calls it.",
+            (_TABLE, Parameter("if_exists", "whether there may be none", "BOOLEAN", "false")),
+            _REFRESHED,
+            _drop_view,
         ),
         Procedure(
             "refresh",

@@ -53,7 +53,11 @@ HERE = Names(frozenset({"lake"}), "lake", "shop")
         ("REFRESH MATERIALIZED VIEW lake.shop.v;", "CALL `lake`.sys.refresh(table => 'shop.v')"),
         ("REFRESH MATERIALIZED VIEW other.shop.v", "REFRESH MATERIALIZED VIEW other.shop.v"),
         ("REFRESH TABLE lake.shop.v", "REFRESH TABLE lake.shop.v"),
-        ("drop materialized view if exists lake.shop.v", "DROP TABLE if exists lake.shop.v"),
+        (
+            "drop materialized view if exists lake.shop.v",
+            "CALL `lake`.sys.drop_materialized_view(table => 'shop.v', if_exists => true)",
+        ),
+        ("DROP MATERIALIZED VIEW lake.shop.v", "CALL `lake`.sys.drop_materialized_view(table => 'shop.v')"),
         ("DROP VIEW lake.shop.v", "DROP VIEW lake.shop.v"),
         (
             "CREATE MATERIALIZED VIEW IF NOT EXISTS lake.shop.v COMMENT 'it''s' TBLPROPERTIES ('bucket' = '2') AS\n"
@@ -195,6 +199,7 @@ def test_a_materialized_view_in_a_database_of_ours() -> None:
         ("CREATE MATERIALIZED VIEW lake.s.v PARTITIONED BY (a) AS SELECT 1", "no clause 'PARTITIONED BY'"),
         ("CREATE MATERIALIZED VIEW lake.s.v", "lacks AS and a query"),
         ("CREATE MATERIALIZED VIEW lake.s.v AS", "lacks AS and a query"),
+        ("CREATE MATERIALIZED VIEW lake.s.v COMMENT 'a' 'b' AS SELECT 1", "takes one text"),
         ("REFRESH MATERIALIZED VIEW lake.s.v FULL", "takes a name and nothing else"),
         ("DROP MATERIALIZED VIEW lake.s.v CASCADE", "takes a name and nothing else"),
     ],

@@ -11,15 +11,21 @@ import pytest
 
 import tablestore
 from filestore.commit.proposal import AppVersion
+from filestore.delta.state import TableState
 from filestore.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from filestore.storage.local import LocalStorage
+from filestore.table import FileStore
 from tablestore import Table
 from tablestore.views import refresh
 from tablestore.views.bucket_work import BucketWork
+from tablestore.views.creation import drop_view
 from tablestore.views.maintained import Execution, MaintainedJoin
 from tablestore.views.refresh import in_own_threads
 from tablestore.writing.apps import VIEW_APP
 from tablestore.writing.given_rows import GivenRows
 from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tests.faults import Call, FaultyStorage
+from tests.opened import again
 from tests.tables import assert_healthy, to_arrow
 from tests.warehouses import Row, rows, warehouse
 
@@ -329,6 +335,7 @@ def test_versions_that_the_view_needs_do_not_expire(sides: Sides) -> None:
     assert done is not None
     assert not done.whole
     assert [row["k"] for row in rows(view.table)] == [0, 1, 2, 3, 4]
+    assert [consumer.version for consumer in sides.left.consumers()] == [view.lag().left] == [5]
 
 
 def test_if_they_expired_all_rows_are_computed(sides: Sides) -> None:
@@ -355,6 +362,172 @@ def test_a_column_that_is_gone_or_wider_is_an_error(sides: Sides) -> None:
         view.refresh()
     sides.right.alter("RENAME COLUMN z TO y")
     assert view.refresh() is not None
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "metadata"])
+@pytest.mark.parametrize("side", ["l", "r"])
+def test_a_column_that_is_replaced_by_another_of_its_name(sides: Sides, side: str, mode: str) -> None:
+    """The new column is null where the old one had values: a difference by the columns' ids does not show that."""
+    table = sides.store.managed_table(f"shop.{side}")
+    table.alter(f"SET schema.evolution-mode = '{mode}'", "ADD COLUMN note STRING")
+    sides.put(sides.left, *([(1, 1, "old")] if side == "l" else [(1, 1)]))
+    sides.put(sides.right, *([(1, "foo", "old")] if side == "r" else [(1, "foo")]))
+    view = sides.view(select=["l.k", f"{side}.note"])
+    view.refresh()
+    assert rows(view.table) == [{"k": 1, "note": "old"}]
+    table.alter("DROP COLUMN note", "ADD COLUMN note STRING")
+    done = view.refresh()
+    assert done is not None
+    assert done.whole
+    assert rows(view.table) == [{"k": 1, "note": None}]
+    assert findings(sides) == []
+
+
+def test_a_column_that_may_be_null_from_now_on(sides: Sides) -> None:
+    table = sides.store.create_table("shop.n", "k BIGINT, x BIGINT NOT NULL", primary_key=["k"])
+    view = sides.store.maintain_join("shop.v", left="shop.n", right="shop.r", on="x", kind="left")
+    table.write([{"k": 1, "x": 1}])
+    view.refresh()
+    table.alter("ALTER COLUMN x DROP NOT NULL")
+    table.write([{"k": 1, "x": None}])
+    view.refresh()
+    assert rows(view.table) == [{"k": 1, "x": None, "y": None}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["DROP COLUMN y", "ADD COLUMN z INT", "RENAME COLUMN y TO z", "ALTER COLUMN y FIRST", "SET ignore-delete = true"],
+)
+def test_columns_and_rows_of_a_view_follow_from_its_query_alone(sides: Sides, change: str) -> None:
+    view = sides.view()
+    view.refresh()
+    version = view.table.filestore.state().version
+    with pytest.raises(InvalidRequest) as caught:
+        view.table.alter(change)
+    assert caught.value.code == "maintained-view"
+    assert view.table.filestore.state().version == version
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"merge-engine": "first-row"},
+        {"merge-engine": "partial-update"},
+        {"sequence.field": "x"},
+        {"ignore-delete": "true"},
+        {"changelog-producer": "input"},
+    ],
+)
+def test_a_view_has_no_option_that_merges_its_rows(sides: Sides, options: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        sides.view(options=options)
+    assert caught.value.code == "maintained-view"
+    assert sides.store.list_tables("shop") == ["l", "r"]
+    defaults = {f"table-storage.{name}": value for name, value in options.items()}
+    with tablestore.connect(sides.store.target, options=defaults) as store:
+        with pytest.raises(InvalidRequest):
+            store.maintain_join("shop.v", left="shop.l", right="shop.r", on="x")
+        assert store.list_tables("shop") == ["l", "r"]
+
+
+def test_a_self_join_reads_one_version_although_somebody_writes(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
+    sides.put(sides.left, (1, 2), (2, 1))
+    view = sides.store.maintain_join("shop.pairs", left="shop.l", right="shop.l", on="x", select="l.k, r.x AS next")
+    view.refresh()
+    read = type(sides.left.filestore).state
+    calls = []
+
+    def writing(store: FileStore, version: int | None = None) -> TableState:
+        found = read(store, version)
+        if store.location == sides.left.location and version is None:
+            calls.append(found.version)
+            if len(calls) == 1:
+                again(sides.left).write([{"k": 3, "x": 1}])
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(sides.left.filestore), "state", writing)
+        sides.put(sides.right, (9, "other"))
+        view.refresh()
+    view.refresh()
+    assert sorted(row["k"] for row in rows(view.table)) == [1, 2, 3]
+    assert findings(sides, "shop.pairs") == []
+
+
+def test_a_column_that_has_to_equal_two_of_the_key(sides: Sides) -> None:
+    right = sides.store.create_table("shop.two", "i BIGINT, j BIGINT, y STRING", primary_key=["i", "j"])
+    sides.put(sides.left, (1, 1), (2, 2))
+    view = sides.store.maintain_join(
+        "shop.v", left="shop.l", right="shop.two", on=["x", "x"], kind="left", select="l.k, y"
+    )
+    view.refresh()
+    right.write([{"i": 1, "j": 1, "y": "both"}, {"i": 2, "j": 1, "y": "one"}])
+    view.refresh()
+    assert named(view) == {1: "both", 2: None}
+
+
+def test_a_first_refresh_holds_what_it_reads(sides: Sides) -> None:
+    view = sides.view()
+    sides.put(sides.left, (1, 1))
+
+    def meanwhile() -> None:
+        for number in range(2, 5):
+            sides.put(sides.left, (number, 1))
+            again(sides.left).expire()
+
+    assert beside(view, meanwhile).refresh() is not None
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+    assert sorted(named(view)) == [1, 2, 3, 4]
+
+
+def test_a_slower_refresh_leaves_the_hold_of_the_faster_one(sides: Sides) -> None:
+    view, other = sides.view(), sides.view()
+    view.refresh()
+    sides.put(sides.left, (1, 1))
+    with pytest.raises(Conflict):
+        beside(view, lambda: (sides.put(sides.left, (2, 1)), other.refresh())).refresh()
+    held = [consumer.version for consumer in sides.left.consumers()]
+    assert held == [other.lag().left]
+    sides.put(sides.left, (3, 1))
+    again(sides.left).expire()
+    done = view.refresh()
+    assert done is not None
+    assert not done.whole
+
+
+def test_looking_for_changes_writes_nothing(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+    calls: list[Call] = []
+    storage = FaultyStorage(LocalStorage(), calls.append)
+    idle = MaintainedJoin(*(again(table, storage=storage) for table in (view.table, sides.left, sides.right)))
+    assert idle.refresh() is None
+    calls.clear()
+    assert idle.refresh() is None
+    assert [call for call in calls if not call.only_reads] == []
+
+
+def test_a_dropped_view_holds_nothing(sides: Sides) -> None:
+    view = sides.view()
+    view.refresh()
+    assert sides.left.consumers() != []
+    drop_view(sides.store, "shop.left")
+    assert sides.left.consumers() == sides.right.consumers() == []
+    assert sides.store.list_tables("shop") == ["l", "r"]
+    drop_view(sides.store, "shop.left", if_exists=True)
+    with pytest.raises(NotFound):
+        drop_view(sides.store, "shop.left")
+    with pytest.raises(InvalidRequest) as caught:
+        drop_view(sides.store, "shop.l")
+    assert caught.value.code == "no-view"
+
+
+def test_the_name_of_a_view_of_a_query_is_taken(sides: Sides) -> None:
+    sides.store.create_view("shop.left", "SELECT 1", columns="x INT")
+    with pytest.raises(AlreadyExists):
+        sides.view()
 
 
 # ------------------------------------------------------------------------------------------------ the doctor

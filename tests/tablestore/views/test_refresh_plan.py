@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from filestore.delta.state import POSITION_APP, TableState
+from filestore.model.schema import Schema
 from tablestore.views.left_rows import changed_keys, changes_between
-from tablestore.views.refresh_plan import plan_refresh, read_versions
+from tablestore.views.refresh_plan import plan_refresh, read_versions, same_columns
 from tablestore.writing.apps import VIEW_APP
 from tests.tables import define, to_arrow
 from tests.warehouses import warehouse
@@ -58,6 +59,16 @@ def test_a_table_that_is_on_both_sides_has_one_position() -> None:
     assert (plan.since, plan.app.positions) == ((2, 2), (("t", 3),))
 
 
+def test_a_column_of_the_same_name_may_be_another_one() -> None:
+    one = define("id BIGINT NOT NULL, a STRING, b STRING", ["id"])
+    numbered = one.schema.numbered()
+    swapped = replace(one, schema=Schema((numbered.columns[0], replace(numbered.columns[2], name="a"))))
+    assert same_columns(one, replace(one, schema=numbered), ["id", "a", "b"])
+    assert same_columns(one, swapped, ["id"])
+    assert not same_columns(one, swapped, ["id", "a"])
+    assert not same_columns(swapped, one, ["b"])
+
+
 def test_columns_that_the_result_lacks_are_not_read() -> None:
     with warehouse() as store:
         table = store.create_table("shop.t", "id BIGINT, a INT, b INT", primary_key=["id"])
@@ -69,4 +80,4 @@ def test_columns_that_the_result_lacks_are_not_read() -> None:
             found = changed_keys(changes_between(table.filestore, before, after, columns), 10)
             assert found is not None
             assert found["id"].to_list() == keys
-        assert changed_keys(changes_between(table.filestore, before, after, ["id"]), 1) is None
+        assert changed_keys(changes_between(table.filestore, before, after, ["id", "a"]), 0) is None
