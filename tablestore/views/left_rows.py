@@ -16,7 +16,11 @@ from filestore.reading.difference import SlotDifference, Spill, VersionPair, cha
 from filestore.reading.scan import plan_scan, scan_frames
 from filestore.rows.fitting import adding
 from filestore.rows.frames import frame_of
+from filestore.sorting.runs import gathered
 from filestore.table import FileStore
+
+_PIECE_ROWS, _PIECE_BYTES = 1 << 17, 32 << 20
+"""Small pieces are joined together: each look-up and each join has a cost of its own."""
 
 __all__ = ["Change", "Changes", "changed_keys", "changes_between", "rows_of"]
 
@@ -57,7 +61,8 @@ class Changes:
             disk: Opens a place for rows that do not fit into memory.
         """
         key = list(self.pair.after.definition.primary_key)
-        for rows in self._rows(disk):
+        for some in gathered(self._rows(disk), _PIECE_BYTES, _PIECE_ROWS):
+            rows = pa.concat_tables(some)
             adds = adding(rows)
             gone = pc.equal(rows.column(KIND_COLUMN), "-D")
             yield Change(
@@ -101,4 +106,15 @@ def rows_of(
     plan = plan_scan(state, columns, where)
     files = tuple(file for file in plan.files if file.slot.bucket == bucket)
     pending = tuple(slot for slot in plan.pending if slot.slot.bucket == bucket)
-    return scan_frames(table, replace(plan, files=files, pending=pending))
+    return _joined_together(scan_frames(table, replace(plan, files=files, pending=pending)))
+
+
+def _joined_together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    held: list[pl.DataFrame] = []
+    for frame in frames:
+        held.append(frame)
+        if sum(some.height for some in held) >= _PIECE_ROWS or sum(f.estimated_size() for f in held) >= _PIECE_BYTES:
+            yield pl.concat(held)
+            held = []
+    if held:
+        yield pl.concat(held)

@@ -1,0 +1,146 @@
+"""``python -m tests.bench.joins [--rows N] [--turns K]``: maintained joins, beside the writes that they follow.
+
+The left table has N rows in four buckets, each with one of N / 100 keys of the right table. In turns: an upsert of a
+twentieth of the left rows and the refresh after it, one changed row of the right table and its refresh, and a refresh
+after a compaction, which has nothing to write. The same join is computed by Spark with ``--spark``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.table import Table as Printed
+
+import tablestore
+from tablestore import Table
+from tablestore.jars import cache_root
+from tablestore.views.maintained import MaintainedJoin
+from tests.bench.timings import Timings
+
+MATCHES = 100
+UPSERT, ONE, EMPTY, WHOLE = "upsert of a twentieth", "one row of the right table", "nothing", "all rows"
+WRITE, REFRESH, SPARK = "the write", "the refresh", "Spark's join"
+NO_LOG = {"log.system": "none"}
+
+
+class Shop:
+    """Orders, planets, and the orders with their planets' names."""
+
+    def __init__(self, store: tablestore.Store, rows: int) -> None:
+        self.rows, self.planets = rows, max(1, rows // MATCHES)
+        self.dice = np.random.default_rng(1)
+        store.create_database("shop")
+        self.left = self._created(store, "shop.orders", "id BIGINT, planet BIGINT, amount DOUBLE, note STRING", "4")
+        self.right = self._created(store, "shop.planets", "id BIGINT, name STRING", "1")
+        self.left.write(self.orders(np.arange(rows)))
+        self.right.write(self.named(np.arange(self.planets), 0))
+
+    def _created(self, store: tablestore.Store, name: str, columns: str, buckets: str) -> Table:
+        store.create_table(name, columns, primary_key=["id"], options={"bucket": buckets} | NO_LOG)
+        return store.managed_table(name)
+
+    def orders(self, ids: np.ndarray) -> pl.DataFrame:
+        return pl.DataFrame(
+            {
+                "id": ids,
+                "planet": self.dice.integers(0, self.planets, len(ids)),
+                "amount": self.dice.random(len(ids)),
+                "note": [f"note {number % 1000}" for number in ids],
+            }
+        )
+
+    def named(self, ids: np.ndarray, turn: int) -> pl.DataFrame:
+        return pl.DataFrame({"id": ids, "name": [f"planet {number} {turn}" for number in ids]})
+
+    def some(self) -> pl.DataFrame:
+        return self.orders(self.dice.choice(self.rows, self.rows // 20, replace=False))
+
+
+def measured(shop: Shop, view: MaintainedJoin, turns: int) -> Timings:
+    """Seconds of each write and of the refresh after it; the first turn warms up."""
+    timings = Timings()
+    timings.take(WHOLE, REFRESH, view.refresh)
+    for turn in range(turns + 1):
+        taken = Timings() if turn == 0 else timings
+        rows, one = shop.some(), shop.named(shop.dice.integers(0, shop.planets, 1), turn + 1)
+        taken.take(UPSERT, WRITE, lambda rows=rows: shop.left.write(rows))  # type: ignore[misc]
+        taken.take(UPSERT, REFRESH, view.refresh)
+        taken.take(ONE, WRITE, lambda one=one: shop.right.write(one))  # type: ignore[misc]
+        taken.take(ONE, REFRESH, view.refresh)
+        taken.take(EMPTY, WRITE, lambda: shop.right.compact(full=True))
+        taken.take(EMPTY, REFRESH, view.refresh)
+    return timings
+
+
+def by_spark(shop: Shop, timings: Timings, turns: int) -> None:
+    """Spark's own join of the same tables; one row is returned, for which all columns are read."""
+    from tablestore.spark import spark_session
+
+    spark = spark_session("bench", {"spark.master": "local[2]", "spark.driver.memory": "4g"})
+    try:
+        for turn in range(turns + 1):
+            left, right = (spark.read.format("delta").load(table.location) for table in (shop.left, shop.right))
+            joined = left.join(right.withColumnRenamed("id", "planet"), "planet", "left")
+            read = joined.selectExpr("max(hash(id, amount, name))")
+            (timings if turn else Timings()).take(WHOLE, SPARK, read.collect)
+    finally:
+        spark.stop()
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    cache_root().mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="bench-joins-", dir=cache_root()) as path:
+        yield Path(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--spark", action="store_true", help="compare with Spark's join, which takes a minute more")
+    given = parser.parse_args()
+    with folder() as path, tablestore.connect(path) as store:
+        shop = Shop(store, given.rows)
+        view = store.maintain_join(
+            "shop.named",
+            left="shop.orders",
+            right="shop.planets",
+            on="planet",
+            kind="left",
+            select="l.id, l.amount, r.name",
+            options=NO_LOG,
+        )
+        timings = measured(shop, view, given.turns)
+        if given.spark:
+            by_spark(shop, timings, given.turns)
+        assert view.examine().healthy
+    report(timings, given.rows)
+
+
+def report(timings: Timings, rows: int) -> None:
+    def ratio(one: float | None, other: float | None) -> str:
+        return f"{one / other:.2f}" if one and other else "-"
+
+    refresh = {stage: timings.median(stage, REFRESH) for stage in (UPSERT, ONE, EMPTY, WHOLE)}
+    beyond = (refresh[ONE] or 0) - (refresh[EMPTY] or 0)
+    spark = timings.median(WHOLE, SPARK)
+    printed = Printed("", "measured", "asked", title=f"maintained joins, {rows:,} rows")
+    printed.add_row("refresh / its upsert", ratio(refresh[UPSERT], timings.median(UPSERT, WRITE)), "≤ 3")
+    printed.add_row("one right row beyond an empty refresh", f"{beyond:.2f} s", "≤ 1 s")
+    printed.add_row("all rows / one right row", ratio(refresh[WHOLE], refresh[ONE]), "")
+    printed.add_row("Spark's join / one right row", ratio(spark, refresh[ONE]), "≥ 20")
+    for stage, seconds in refresh.items():
+        printed.add_row(f"refresh: {stage}", f"{seconds or 0:.2f} s", "")
+    Console().print(printed)
+
+
+if __name__ == "__main__":
+    main()
