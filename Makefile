@@ -55,13 +55,14 @@ test-fast: env  ## Run the tests that need no server and little time
 	@TEST_DEPTH=fast $(BIN)/pytest -n $(shell expr $(CORES) + 1) -m "not slow and not kafka and not spark and not s3" $(ARGS)
 
 # What fails is kept in .hypothesis and fails again first in the next run; SEED repeats the draws of another run.
-# With MINUTES, no test begins later.
+# With MINUTES no test begins later, and pytest-xdist must not begin with the servers that have most tests.
 test-deep: SEED := $(or $(SEED),$(shell date +%s))
 test-deep: env jars  ## Run all tests with all cases and new draws; SHARE=2/3 for a part of what goes deeper
 	@echo "To repeat: make test-deep SEED=$(SEED)$(if $(SHARE), SHARE=$(SHARE))$(if $(ARGS), ARGS='$(ARGS)')"
 	@$(if $(SHARE),,$(VERSITYGW))
 	@$(if $(SHARE),,$(DBT))
-	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) TEST_MINUTES=$(MINUTES) $(PYTEST) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
+	@TEST_DEPTH=deep TEST_SHARE=$(SHARE) TEST_MINUTES=$(MINUTES) $(PYTEST) \
+	    $(if $(MINUTES),--no-loadscope-reorder) --randomly-seed=$(SEED) --hypothesis-seed=$(SEED) $(ARGS)
 
 soak: env jars  ## Write, follow and kill processes for ten minutes; ARGS=--s3: a whole deployment with S3 and a Spark cluster
 	@$(if $(filter --s3,$(ARGS)),$(VERSITYGW))

@@ -64,10 +64,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=left)
     yield
-    if TIME_LIMIT is None:  # else those that come last may not be run, which must be other ones each time
-        items.sort(
-            key=lambda item: item.get_closest_marker("slow") is None
-        )  # slow ones first: none of them starts last
+    if TIME_LIMIT is None:  # slow ones first: none of them starts last
+        items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+    else:  # many fast ones, then as many others as there is time for, in an order that the seed draws
+        items.sort(key=lambda item: item.get_closest_marker("slow") is not None or _group(item) is not None)
 
 
 def _leave_few(items: list[pytest.Item]) -> None:

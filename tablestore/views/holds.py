@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 
-from filestore.errors import TableStoreError
+from filestore.errors import Conflict, TableStoreError
 from filestore.life.consumers import Consumer, remove_consumer
 from filestore.retention.holds import read_hold
 from filestore.table import FileStore
@@ -33,8 +34,9 @@ class Holds:
         """
         known = self._own.get(store.location)
         if known is not None and known.version == version:
-            known.keep()
-            return
+            with suppress(Conflict):  # another process has it meanwhile, perhaps at another version
+                known.keep()
+                return
         consumer = Consumer(store, self._id)
         consumer.register(version, rows=True)
         self._own[store.location] = consumer
