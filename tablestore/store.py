@@ -360,7 +360,7 @@ class Store(Closing):
         key, own, read = tuple(primary_key), options or {}, source_options or {}
         return begin(self, IngestOptions(topic, into, servers, columns, key, own, read), self._ambient)
 
-    def maintain_join(  # they are the parts of the statement
+    def maintain_join(
         self,
         into: str,
         *,

@@ -349,7 +349,7 @@ class SparkStore:
         app = AppVersion(f"spark.{query_id}", number)
         return self._write(self._writer(self.store.managed_table(name)), rows, overwrite, app)
 
-    def maintain_join(  # they are the parts of the statement
+    def maintain_join(
         self,
         into: str,
         *,

@@ -20,7 +20,6 @@ from filestore.files.writer import TableFiles
 from filestore.model.definition import TableDefinition
 from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.reading.difference import Spill
-from filestore.reading.get import get_rows
 from filestore.rows.equality import same_rows
 from filestore.rows.frames import arrow_table, frame_of
 from filestore.sorting.chunks import BUCKET_COLUMN
@@ -28,7 +27,7 @@ from filestore.sorting.external import sorted_batches
 from tablestore.views.join_query import JoinQuery
 from tablestore.views.joined import foreign_keys, joined
 from tablestore.views.left_rows import Changes, rows_of
-from tablestore.views.right_rows import RightRows
+from tablestore.views.right_rows import LookedUp, RightRows
 
 __all__ = ["BucketWork", "Compared", "LeftRows"]
 
@@ -157,9 +156,7 @@ class BucketWork:
 
     def _stored_rows(self, keys: pl.DataFrame) -> pl.DataFrame:
         assert self.stored is not None
-        definition = self.output.definition
-        asked = arrow_table(keys, definition.schema.select(definition.primary_key).to_arrow())
-        return frame_of(get_rows(self.stored, self.output, asked))
+        return LookedUp(self.stored, self.output, self.output.definition.schema.names).of(keys)
 
 
 def _names_one_of(query: JoinQuery, keys: pl.DataFrame) -> pl.Expr:

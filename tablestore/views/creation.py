@@ -115,7 +115,7 @@ def create_view(store: Store, asked: MaterializedView) -> MaintainedJoin:
     return MaintainedJoin(store.managed_table(asked.name), left, right)
 
 
-def _create(  # the view, its query, and what it reads
+def _create(
     store: Store,
     name: str,
     query: JoinQuery,

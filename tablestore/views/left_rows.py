@@ -19,10 +19,10 @@ from filestore.rows.frames import frame_of
 from filestore.sorting.runs import gathered
 from filestore.table import FileStore
 
+__all__ = ["Change", "Changes", "changed_keys", "changes_between", "rows_of"]
+
 _PIECE_ROWS, _PIECE_BYTES = 1 << 17, 32 << 20
 """Small pieces are joined together: each look-up and each join has a cost of its own."""
-
-__all__ = ["Change", "Changes", "changed_keys", "changes_between", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import polars as pl
 
 from filestore.delta.state import TableState
 from filestore.errors import TableStoreError
-from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.reading.difference import on_local_disk
 from filestore.table import FileStore
 from filestore.threads import in_threads
-from filestore.writing.slot_result import written_files
 from tablestore.views.bucket_work import BucketWork, LeftRows
 from tablestore.views.join_query import JoinQuery
 from tablestore.views.left_rows import Changes, changed_keys, changes_between
 from tablestore.views.right_rows import right_rows
-from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
 __all__ = ["Input", "Refresh", "WorkRunner", "in_own_threads"]
 
@@ -125,10 +124,7 @@ def in_own_threads(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOu
         except TableStoreError as error:
             return TaskOutcome(error=error)
 
-    def forget(outcomes: list[TaskOutcome]) -> None:
-        remove(job.table, written_files(result for outcome in outcomes for result in outcome.results))
-
-    return in_threads("view", one, work, forget)
+    return in_threads("view", one, work, partial(discard_outcomes, job.table))
 
 
 def _buckets(left: TableState, changes: Changes | None, keys: pl.DataFrame | None) -> list[int]:

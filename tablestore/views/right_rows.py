@@ -14,7 +14,7 @@ from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
 from filestore.reading.get import get_rows
 from filestore.reading.scan import plan_scan, scan_frames
-from filestore.rows.frames import frame_of, polars_schema
+from filestore.rows.frames import arrow_table, frame_of, polars_schema
 
 __all__ = ["InMemory", "LookedUp", "RightRows", "right_rows"]
 
@@ -84,5 +84,4 @@ class LookedUp:
         """Implements `RightRows`."""
         definition = self.table.definition
         schema = definition.schema.select(definition.primary_key).to_arrow()
-        asked = keys.select(definition.primary_key).to_arrow().cast(schema)
-        return frame_of(get_rows(self.table, self.state, asked, self.columns))
+        return frame_of(get_rows(self.table, self.state, arrow_table(keys, schema), self.columns))

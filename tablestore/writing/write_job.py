@@ -21,7 +21,7 @@ from log.table.session import LogSession
 from log.table.store import LogStore, LogWriter
 from tablestore.writing.overwrite import only_in
 
-__all__ = ["TaskOutcome", "WriteJob", "WriteRunner"]
+__all__ = ["TaskOutcome", "WriteJob", "WriteRunner", "discard_outcomes"]
 
 
 _Work = Callable[[TableFiles, ChangeSink | None], Iterable[SlotResult]]
@@ -113,6 +113,14 @@ def _sink(writer: LogWriter, table: TableFiles) -> ChangeSink:
         writer.append(slot.bucket, rows.select(columns))
 
     return append
+
+
+def discard_outcomes(table: TableFiles, outcomes: Iterable[TaskOutcome]) -> None:
+    """Removes the files of tasks that will not be committed.
+
+    The writer ends their log transactions: it knows its commit's, also those of tasks that were stopped.
+    """
+    remove(table, written_files(result for outcome in outcomes for result in outcome.results))
 
 
 WriteRunner = Callable[[WriteJob], Sequence[TaskOutcome]]

@@ -10,15 +10,13 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
-from filestore.writing.slot_result import written_files
 from tablestore.spark.batch.compaction import spark_changes
 from tablestore.spark.jobs.local_disk import on_local_disk
 from tablestore.spark.jobs.runner import Attempt, run_tasks
 from tablestore.views.bucket_work import BucketWork
 from tablestore.views.maintained import Execution
-from tablestore.writing.write_job import TaskOutcome, WriteJob
+from tablestore.writing.write_job import TaskOutcome, WriteJob, discard_outcomes
 
 __all__ = ["spark_execution"]
 
@@ -27,7 +25,7 @@ def spark_execution(spark: SparkSession) -> Execution:
     """Runs refreshes in a session's workers; tasks may be tried again."""
 
     def run(job: WriteJob, work: Sequence[BucketWork]) -> Sequence[TaskOutcome]:
-        return run_tasks(spark, job.table, work, partial(_worked, job), "refresh", _discard)
+        return run_tasks(spark, job.table, work, partial(_worked, job), "refresh", discard_outcomes)
 
     return Execution(run, spark_changes(spark), retries=True)
 
@@ -36,8 +34,3 @@ def _worked(job: WriteJob, table: TableFiles, work: BucketWork) -> TaskOutcome:
     attempt = Attempt.current()
     batches = work.batches(table.definition, lambda: on_local_disk(table, attempt.task))
     return job.run(batches, f"{attempt.task}.{attempt.attempt_id}")
-
-
-def _discard(table: TableFiles, done: Sequence[TaskOutcome]) -> None:
-    """Removes files; the writer ends the log transactions, also those of tasks that were stopped."""
-    remove(table, written_files(result for outcome in done for result in outcome.results))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -16,18 +17,16 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  # the name that every Spark program gives it
 
 from filestore.errors import InvalidRequest
-from filestore.files.leftovers import remove
 from filestore.files.writer import TableFiles
 from filestore.merge.deduplicate import ORDINAL_COLUMN
 from filestore.model.definition import TableDefinition
 from filestore.rows.keys import changes
 from filestore.sorting.chunks import BUCKET_COLUMN
 from filestore.sorting.external import sorted_batches
-from filestore.writing.slot_result import written_files
 from tablestore.spark.batch.columns import canonical, conformed
 from tablestore.spark.jobs.local_disk import at_home, on_local_disk
 from tablestore.spark.jobs.runner import Attempt, Job, run_partitions
-from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner
+from tablestore.writing.write_job import TaskOutcome, WriteJob, WriteRunner, discard_outcomes
 
 __all__ = ["Arranged", "arranged", "spark_runner"]
 
@@ -64,11 +63,7 @@ def _job(job: WriteJob, names: Sequence[str], *, each_key_once: bool) -> Job[Tas
             rows = each_once(rows, table.definition)
         return _attempt(job, rows, f"{attempt.task}.{attempt.attempt_id}")
 
-    def discard(done: Sequence[TaskOutcome]) -> None:
-        """The writer ends the log transactions: it knows its commit's, those of killed tasks too."""
-        remove(job.table, written_files(result for outcome in done for result in outcome.results))
-
-    return Job(f"write {job.table.location}", work, discard)
+    return Job(f"write {job.table.location}", work, partial(discard_outcomes, job.table))
 
 
 def _attempt(job: WriteJob, rows: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
