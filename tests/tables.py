@@ -174,6 +174,7 @@ def prepare(
     base: TableState | None = None,
     log: ChangeSink | None = None,
     later: bool = False,
+    skip_unchanged: bool = False,
 ) -> PreparedWrite:
     """Folds rows into new files (or leaves them as runs), on the newest version or a given one."""
     base = base or store.state()
@@ -182,7 +183,10 @@ def prepare(
     batches = sort_rows(table, definition).to_batches()
     live = {} if overwrite else base.lookup_files(store.ambient.now_ms())
     producer = recorded(definition, empty=not live, overwrite=overwrite)
-    result = WriteResult(tuple(write_sorted(store.table_files(base), live, batches, log, producer, later=later)))
+    job = store.table_files(base)
+    result = WriteResult(
+        tuple(write_sorted(job, live, batches, log, producer, later=later, skip_unchanged=skip_unchanged))
+    )
     looked_up = definition.primary_key and not overwrite and not later
     touched = frozenset(r.slot for r in result.results) if looked_up else frozenset()
     proposal = Proposal(

@@ -125,19 +125,53 @@ class FileLookup:
         frames = [arrow_table(frame, schema) for frame in self._decoded(rows, columns)]
         return pa.concat_tables([schema.empty_table(), *frames])
 
+    def rows_where(self, condition: pl.Expr) -> Rows:
+        """Returns the ascending positions of the live rows for which a condition is true.
+
+        It takes the memory of the condition's columns in one row group, and of the result.
+
+        Args:
+            condition: It is evaluated for deleted rows, too, so it must not fail for any value of its columns.
+        """
+        columns = [name for name in self._schema.names if name in condition.meta.root_names()]
+        parts = [np.empty(0, dtype=np.int64)]
+        for start, frame in self._frames(columns):
+            wanted = frame.select(condition.fill_null(False).alias("wanted")).to_series()
+            parts.append(start + np.flatnonzero(wanted.to_numpy()))
+        rows = np.concatenate(parts)
+        return rows[self._alive(rows)]
+
     def frame_at(self, rows: Rows, columns: Sequence[str]) -> pl.DataFrame:
         """Returns what `rows_at` does, as a polars frame. It needs a position, and need not copy decoded columns."""
         if (taken := self._taken(rows, columns)) is not None:
             return frame_of(taken)
         return pl.concat(self._decoded(rows, columns))
 
+    def _frames(self, columns: Sequence[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """Yields all rows of some columns, live or deleted, in order, each piece with the position of its first row."""
+        start, stored = 0, self._stored(columns)
+        if stored and (cached := self._cached(stored)) is not None:
+            for chunks in zip(*(cached[name].chunks for name in stored), strict=True):
+                rows = self._with_partition(pa.table(list(chunks), names=stored), columns)
+                yield start, frame_of(rows)
+                start += rows.num_rows
+            return
+        self._charge(stored, self._file.rows)
+        groups = RowGroups(self._table, self._file)
+        for group in range(len(groups)):
+            yield start, groups.read(group, columns, groups.every_row(group))
+            start += groups.rows(group)
+
     def _taken(self, rows: Rows, columns: Sequence[str]) -> pa.Table | None:
         """Reads the rows from the cache, if it has them."""
-        partition = tuple((name, text) for name, text in self._file.slot.partition if name in columns)
         stored = self._stored(columns)
         if not stored or (cached := self._cached(stored)) is None:
             return None
-        return with_partition(_taken(cached, rows), partition, self._schema_of(columns))
+        return self._with_partition(_taken(cached, rows), columns)
+
+    def _with_partition(self, rows: pa.Table, columns: Sequence[str]) -> pa.Table:
+        partition = tuple((name, text) for name, text in self._file.slot.partition if name in columns)
+        return with_partition(rows, partition, self._schema_of(columns))
 
     def _decoded(self, rows: Rows, columns: Sequence[str]) -> Iterator[pl.DataFrame]:
         if self._groups is None:

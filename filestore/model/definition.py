@@ -360,6 +360,7 @@ def _check_view(definition: TableDefinition) -> None:
         "sequence.field": definition.sequence_field is not None,
         "ignore-delete": options["ignore-delete"],
         "changelog-producer": options["changelog-producer"] == "input",
+        "write-mode": definition.merges_on_read,
     }
     if wrong := [name for name, is_other in others.items() if is_other]:
         raise InvalidRequest(

@@ -18,7 +18,17 @@ from filestore.model.rowkind import KIND_COLUMN, RowKind
 from filestore.model.types import contains_type
 from filestore.rows.partitions import partition_column
 
-__all__ = ["accepted", "adding", "check_utf8", "checked", "compensation", "fitted", "named_kinds", "putting"]
+__all__ = [
+    "accepted",
+    "adding",
+    "check_utf8",
+    "checked",
+    "compensation",
+    "fitted",
+    "kinds_by",
+    "named_kinds",
+    "putting",
+]
 
 _EPOCH = date(1970, 1, 1)
 _FIRST_DAY, _END_DAY = (date.min - _EPOCH).days, (date.max - _EPOCH).days + 1
@@ -62,6 +72,14 @@ def named_kinds(rows: pa.Table, known: npt.NDArray[np.bool_]) -> pa.Table:
         return rows
     kinds = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
     return rows.append_column(KIND_COLUMN, kinds)
+
+
+def kinds_by(known: npt.NDArray[np.bool_], rows: pa.Table, puts: npt.NDArray[np.bool_]) -> pa.Table:
+    """Returns the rows with the kinds that follow from the stored keys, and not those that were given."""
+    added = pc.if_else(pa.array(known), str(RowKind.UPDATE_AFTER), str(RowKind.INSERT))
+    kinds = pc.if_else(pa.array(puts), added, str(RowKind.DELETE))
+    bare = rows.drop_columns([name for name in rows.column_names if name == KIND_COLUMN])
+    return bare.append_column(KIND_COLUMN, kinds)
 
 
 def compensation(rows: pa.Table, slot: Slot, definition: TableDefinition, kind: RowKind) -> pa.Table:

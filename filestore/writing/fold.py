@@ -25,7 +25,7 @@ from filestore.merge import deduplicate
 from filestore.model.changelog import ChangelogProducer
 from filestore.model.files import DataFile, Slot
 from filestore.model.rowkind import RowKind
-from filestore.rows.fitting import accepted, compensation, named_kinds, putting
+from filestore.rows.fitting import accepted, compensation, kinds_by, named_kinds, putting
 from filestore.writing.deleted_keys import DeletedKeysWriter
 from filestore.writing.slot_lookup import Found, SlotLookup
 from filestore.writing.slot_result import ChangeSink, MarkedRows, SlotResult, Tally, with_vectors
@@ -40,6 +40,8 @@ def fold(
     chunks: Iterable[pa.Table],
     log: ChangeSink | None = None,
     producer: ChangelogProducer = ChangelogProducer.NONE,
+    *,
+    skip_unchanged: bool = False,
 ) -> SlotResult:
     """Merges sorted rows into a slot.
 
@@ -51,6 +53,9 @@ def fold(
             `deduplicate.ORDINAL_COLUMN` are optional.
         log: Takes the accepted changes, if the table has a log.
         producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
+        skip_unchanged: Leaves out rows that are stored as they are, and deletes of keys without a row, and names the
+            kinds of the others by the look-up. Only for tables of which others write no row meanwhile: what is left
+            out is not looked up again after a lost race.
 
     Raises:
         InvalidRequest: a null key, an unknown row kind, or a delete for a table without a key.
@@ -59,7 +64,8 @@ def fold(
     sequence = definition.sequence_field
     extra = (sequence,) if sequence else ()
     superseded, tally = MarkedRows(table, base), Tally()
-    reads_old = producer.images or (log is not None and definition.logs_images)
+    wants_images = producer.images or (log is not None and definition.logs_images)
+    reads_old = wants_images or skip_unchanged
     lookup = SlotLookup(table, base if definition.primary_key else (), superseded, extra, images=reads_old)
     born_dead: list[tuple[int, npt.NDArray[np.int64]]] = []
     with (
@@ -75,16 +81,14 @@ def fold(
                 changes.write(changes_as_written(rows, definition))
             if definition.primary_key:
                 rows = deduplicate.reduce(rows, definition.sort_key, sequence)
-            puts = putting(rows)
-            found = lookup.find(rows, puts)
-            rows = named_kinds(rows, found.known)
+            rows, puts, found = _looked_up(lookup, rows, skip_unchanged=skip_unchanged)
             if (dead := np.flatnonzero(found.dead[puts])).size:
                 file, row = writer.position
                 born_dead.append((file, dead + row))
             writer.write(_only(rows, puts))
             deletes.write(_only(rows, ~puts))
             tally.add(puts, found.lost, found.same)
-            images = found.images(rows, puts, definition) if reads_old else rows.slice(0, 0)
+            images = found.images(rows, puts, definition) if wants_images else rows.slice(0, 0)
             if producer.images:
                 changes.write(images)
             if log is not None and definition.logs_input:
@@ -149,6 +153,18 @@ def rebase_slot(
         if anew:
             raw = replace(raw, changes=changes.finish())
         return with_vectors(table, raw, own, superseded, tally)
+
+
+def _looked_up(
+    lookup: SlotLookup, rows: pa.Table, *, skip_unchanged: bool
+) -> tuple[pa.Table, npt.NDArray[np.bool_], Found]:
+    """Returns the rows with the kinds that they have beside the stored ones, which of them are puts, and the result."""
+    puts = putting(rows)
+    found = lookup.find(rows, puts)
+    if not skip_unchanged:
+        return named_kinds(rows, found.known), puts, found
+    kept = ~found.same & (puts | found.known)
+    return _only(kinds_by(found.known, rows, puts), kept), puts[kept], found.only(kept)
 
 
 def _only(rows: pa.Table, wanted: npt.NDArray[np.bool_]) -> pa.Table:

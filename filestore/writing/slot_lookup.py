@@ -54,6 +54,18 @@ class Found:
         """The rows that are dead from birth, since a stored one stays."""
         return self.lost | self.same
 
+    def only(self, kept: Mask) -> Found:
+        """Returns the result for some of the probes, all of those whose stored rows leave the table among them."""
+        place = np.cumsum(kept) - 1
+        return Found(
+            self.known[kept],
+            self.lost[kept],
+            self.same[kept],
+            self.tombstoned[kept],
+            self.winners,
+            [StoredMatches(place[stored.probes], stored.rows) for stored in self.replaced],
+        )
+
     def images(self, rows: pa.Table, puts: Mask, definition: TableDefinition) -> pa.Table:
         """Returns the changes that the rows make, as change data."""
         gone = pl.concat([stored.rows for stored in self.replaced]) if self.replaced else None

@@ -31,6 +31,7 @@ def write_sorted(
     producer: ChangelogProducer = ChangelogProducer.NONE,
     *,
     later: bool = False,
+    skip_unchanged: bool = False,
 ) -> Iterator[SlotResult]:
     """Folds sorted batches of any number of slots, or leaves them as pending runs; yields one result for each slot.
 
@@ -41,8 +42,11 @@ def write_sorted(
         log: Takes the accepted changes.
         producer: Which changes are written as change data (`filestore.changelog.images.recorded`).
         later: Leaves the rows as pending runs.
+        skip_unchanged: As for `filestore.writing.fold.fold`; only for tables whose engine merges no values.
     """
-    chunks = cut_chunks(batches, table.definition, table.definition.options["row-group.rows"])
+    definition = table.definition
+    assert not (skip_unchanged and (later or definition.merges_values)), "rows are compared where they are folded"
+    chunks = cut_chunks(batches, definition, definition.options["row-group.rows"])
     seen: set[Slot] = set()
     for slot, group in itertools.groupby(chunks, key=lambda chunk: chunk[0]):
         if slot in seen:
@@ -55,6 +59,8 @@ def write_sorted(
         slot_chunks = (rows for _, rows in group)
         if later:
             yield append(table, slot, slot_chunks, log)
+        elif skip_unchanged:
+            yield fold(table, slot, base.get(slot, ()), slot_chunks, log, producer, skip_unchanged=True)
         else:
             yield fold_slot(table, slot, base.get(slot, ()), slot_chunks, log, producer)
 

@@ -2,8 +2,8 @@
 
 A row of the result is in the bucket in which its left row is. So a bucket needs the rows of the left table that changed
 in it, and those whose foreign key is a changed key of the right table. Both are joined with the right table's newest
-rows and compared with the stored result, and what differs remains. It takes the memory of a piece of rows, of a small
-right table, and of a sort.
+rows. The write that takes the result leaves out what is stored already. It takes the memory of a piece of rows, of a
+small right table, and of a sort.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -32,7 +31,7 @@ from tablestore.views.right_rows import LookedUp, RightRows
 __all__ = ["BucketWork", "Compared", "LeftRows"]
 
 _SORT_BYTES = 64 << 20
-_INSERT, _UPDATE, _DELETE = (str(kind) for kind in (RowKind.INSERT, RowKind.UPDATE_AFTER, RowKind.DELETE))
+_INSERT, _DELETE = str(RowKind.INSERT), str(RowKind.DELETE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +108,7 @@ class BucketWork:
         results = different = 0
         for left in self.left.of(self.query, self.bucket):
             rows = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left))).rows
-            different += _different(rows, self._stored_rows(rows.select(self._key)), self._key).height
+            different += _different(rows, self._stored_rows(rows.select(self._key)), self._key)
             results += rows.height
         stored = sum(rows.height for rows in rows_of(self.stored, self.output, self.bucket, self._key[:1]))
         return Compared(results, stored, different)
@@ -133,7 +132,7 @@ class BucketWork:
         return self.output.definition.primary_key
 
     def _changes(self, disk: Spill) -> Iterator[pl.DataFrame]:
-        """Yields the rows of the result that change, with their kinds, in any order; a row may be yielded twice."""
+        """Yields the rows of the result that may change, with their kinds, in any order; a row may be yielded twice."""
         if self.changes is not None:
             names = dict(zip(self.left.state.definition.primary_key, self._key, strict=True))
             for change in self.changes.pieces(disk):
@@ -143,16 +142,12 @@ class BucketWork:
             yield from self._results(rows, frame_of(schema.empty_table()))
 
     def _results(self, left: pl.DataFrame, gone: pl.DataFrame) -> Iterator[pl.DataFrame]:
-        """Yields the changes of the result for rows of the left table, and for keys of rows that it has no more."""
+        """Yields the result for rows of the left table, and for keys of rows that it has no more."""
         found = joined(self.query, self._key, left, self.right.of(foreign_keys(self.query, left)))
-        if self.stored is None:
-            yield found.rows.with_columns(pl.lit(_INSERT).alias(KIND_COLUMN))
-            return
-        deleted = pl.concat([gone, found.without])
-        stored = self._stored_rows(pl.concat([found.rows.select(self._key), deleted]))
-        yield _different(found.rows, stored, self._key)
-        deletes = deleted.join(stored, on=self._key, how="semi").with_columns(pl.lit(_DELETE).alias(KIND_COLUMN))
-        yield pl.concat([found.rows.clear(), deletes], how="diagonal")
+        yield found.rows.with_columns(pl.lit(_INSERT).alias(KIND_COLUMN))
+        if self.stored is not None:
+            deletes = pl.concat([gone, found.without]).with_columns(pl.lit(_DELETE).alias(KIND_COLUMN))
+            yield pl.concat([found.rows.clear(), deletes], how="diagonal")
 
     def _stored_rows(self, keys: pl.DataFrame) -> pl.DataFrame:
         assert self.stored is not None
@@ -171,12 +166,9 @@ def _names_one_of(query: JoinQuery, keys: pl.DataFrame) -> pl.Expr:
     return pl.struct(pl.col(name).alias(key) for name, key in query.on).is_in(wanted.implode())
 
 
-def _different(rows: pl.DataFrame, stored: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Returns the rows that are not stored as they are, with their kinds."""
+def _different(rows: pl.DataFrame, stored: pl.DataFrame, key: Sequence[str]) -> int:
+    """Counts the rows that are not stored as they are."""
     at = "\0at"
     place = rows.select(key).join(stored.select(key).with_row_index(at), on=key, how="left", maintain_order="left")[at]
-    known = place.is_not_null().to_numpy()
-    differs = np.ones(rows.height, dtype=np.bool_)
-    differs[known] = ~same_rows(rows.filter(pl.Series(known)), stored[place.drop_nulls()].select(rows.columns))
-    kinds = np.where(known, _UPDATE, _INSERT)
-    return rows.with_columns(pl.Series(KIND_COLUMN, kinds)).filter(pl.Series(differs))
+    same = same_rows(rows.filter(place.is_not_null()), stored[place.drop_nulls()].select(rows.columns))
+    return rows.height - int(same.sum())

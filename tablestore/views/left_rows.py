@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 import polars as pl
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 
 from filestore.delta.state import TableState
 from filestore.files.writer import TableFiles
+from filestore.lookup.search import search
 from filestore.model.rowkind import KIND_COLUMN
 from filestore.reading.difference import SlotDifference, Spill, VersionPair, changed_rows, differences, on_local_disk
 from filestore.reading.scan import plan_scan, scan_frames
@@ -102,11 +104,19 @@ def changed_keys(changes: Changes, most: int) -> pl.DataFrame | None:
 def rows_of(
     table: TableFiles, state: TableState, bucket: int, columns: Sequence[str], where: pl.Expr | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Reads some columns of the rows of one bucket; with a condition, of those that fulfil it."""
+    """Reads some columns of the rows of one bucket.
+
+    With a condition, which must not fail for any value, it reads those that fulfil it.
+    """
     plan = plan_scan(state, columns, where)
     files = tuple(file for file in plan.files if file.slot.bucket == bucket)
     pending = tuple(slot for slot in plan.pending if slot.slot.bucket == bucket)
-    return _joined_together(scan_frames(table, replace(plan, files=files, pending=pending)))
+    if where is None or plan.keys is not None:
+        return _joined_together(scan_frames(table, replace(plan, files=files, pending=pending)))
+    merged = {slot.slot for slot in pending}
+    overlaid = replace(plan, files=tuple(file for file in files if file.slot in merged), pending=pending)
+    found = search(table, (file for file in files if file.slot not in merged), where, columns, _PIECE_ROWS)
+    return _joined_together(chain(scan_frames(table, overlaid), found))
 
 
 def _joined_together(frames: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:

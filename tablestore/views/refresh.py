@@ -76,7 +76,7 @@ class Refresh:
     def __call__(self, job: WriteJob) -> Sequence[TaskOutcome]:
         """Runs the work of all buckets in which the result may change."""
         work = self.work()
-        return self.run(job, work) if work else []
+        return self.run(replace(job, skip_unchanged=self.stored is not None), work) if work else []
 
     def work(self) -> list[BucketWork]:
         """Plans the work. It reads metadata, and the keys of the right table that have changed."""

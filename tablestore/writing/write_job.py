@@ -48,6 +48,7 @@ class WriteJob:
         producer: Which changes the tasks write as change data.
         later: Rows are left as pending runs (``write-mode = merge-on-read``).
         only: The partitions in which all rows must be; None if rows of all partitions are allowed.
+        skip_unchanged: Rows that change nothing are left out (`filestore.writing.fold.fold`).
     """
 
     table: TableFiles
@@ -57,6 +58,7 @@ class WriteJob:
     producer: ChangelogProducer = ChangelogProducer.NONE
     later: bool = False
     only: PartitionSet | None = None
+    skip_unchanged: bool = False
 
     def run(self, batches: Iterable[pa.RecordBatch], attempt: str) -> TaskOutcome:
         """Folds sorted batches (see `filestore.writing.write.write_sorted`).
@@ -69,7 +71,15 @@ class WriteJob:
             batches = only_in(batches, self.table.definition.partition_by, self.only)
         return self._logged(
             attempt,
-            lambda table, sink: write_sorted(table, self.base, batches, sink, self.producer, later=self.later),
+            lambda table, sink: write_sorted(
+                table,
+                self.base,
+                batches,
+                sink,
+                self.producer,
+                later=self.later,
+                skip_unchanged=self.skip_unchanged,
+            ),
             set(),
         )
 

@@ -53,6 +53,34 @@ def test_folds_against_a_dict(sequence: str | None, batches: list[list[dict[str,
         assert_healthy(store)
 
 
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+@given(st.lists(ROWS, min_size=1, max_size=4), st.integers(1, 9))
+def test_a_fold_that_skips_unchanged_rows_writes_only_those_that_differ(
+    producer: str, batches: list[list[dict[str, Any]]], group: int
+) -> None:
+    batches = [[row | {"v": row["v"] % 2, "s": None} for row in batch] for batch in batches]
+    with tiny_row_groups(), memory_folder() as folder:
+        definition = define(COLUMNS, ["id"], row__group_rows=group, changelog__producer=producer)
+        store = create(folder / "t", definition)
+        rows: dict[Any, Any] = {}
+        for batch in [*batches, *batches[-1:]]:
+            before, rows, files = rows, apply_rows(rows, batch, ["id"], None), store.state().files
+            logged: list[pa.Table] = []
+            committed = write(store, batch, skip_unchanged=True, log=lambda _, some, logged=logged: logged.append(some))
+            assert read(store) == in_order(rows.values())
+            changed = {key for key in before.keys() | rows.keys() if before.get(key) != rows.get(key)}
+            gone = changed - rows.keys()
+            metrics = committed.snapshot.metrics
+            assert (metrics["rows_written"], metrics["rows_deleted"]) == (len(changed - gone), len(gone))
+            assert changed or store.state().files == files
+            kinds = {(row["id"],): row[KIND_COLUMN] for some in logged for row in some.to_pylist()}
+            if producer == "none":
+                assert kinds == {key: "-D" if key in gone else "+U" if key in before else "+I" for key in changed}
+            else:
+                assert set(kinds) == changed
+        assert_healthy(store)
+
+
 def test_files_are_cut_at_the_target_size(folder: Path) -> None:
     store = create(folder / "t", define(COLUMNS, ["id"], target__file__size="1 b", row__group_rows=1024))
     write(store, [{"id": n, "v": n} for n in range(5000)])

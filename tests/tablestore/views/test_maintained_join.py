@@ -416,6 +416,7 @@ def test_columns_and_rows_of_a_view_follow_from_its_query_alone(sides: Sides, ch
         {"sequence.field": "x"},
         {"ignore-delete": "true"},
         {"changelog-producer": "input"},
+        {"write-mode": "merge-on-read"},
     ],
 )
 def test_a_view_has_no_option_that_merges_its_rows(sides: Sides, options: dict[str, str]) -> None:
