@@ -2,7 +2,8 @@
 
 The left table has N rows in four buckets, each with one of N / 100 keys of the right table. In turns: an upsert of a
 twentieth of the left rows and the refresh after it, one changed row of the right table and its refresh, and a refresh
-after a compaction, which has nothing to write. The same join is computed by Spark with ``--spark``.
+after a compaction, which has nothing to write. The same join is computed by Spark with ``--spark``. A second left table
+has a fifth of the rows on ten keys: one changed row of its right table beside an upsert of as many left rows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tests.bench.timings import Timings
 
 MATCHES = 100
 UPSERT, ONE, EMPTY, WHOLE = "upsert of a twentieth", "one row of the right table", "nothing", "all rows"
+TENTH, MANY = "upsert of a tenth", "one of ten rows of the right table"
 WRITE, REFRESH, SPARK = "the write", "the refresh", "Spark's join"
 NO_LOG = {"log.system": "none"}
 
@@ -33,12 +35,12 @@ NO_LOG = {"log.system": "none"}
 class Shop:
     """Orders, planets, and the orders with their planets' names."""
 
-    def __init__(self, store: tablestore.Store, rows: int) -> None:
-        self.rows, self.planets = rows, max(1, rows // MATCHES)
+    def __init__(self, store: tablestore.Store, rows: int, planets: int, name: str) -> None:
+        self.rows, self.planets, self.name = rows, planets, name
         self.dice = np.random.default_rng(1)
-        store.create_database("shop")
-        self.left = self._created(store, "shop.orders", "id BIGINT, planet BIGINT, amount DOUBLE, note STRING", "4")
-        self.right = self._created(store, "shop.planets", "id BIGINT, name STRING", "1")
+        store.create_database(name)
+        self.left = self._created(store, f"{name}.orders", "id BIGINT, planet BIGINT, amount DOUBLE, note STRING", "4")
+        self.right = self._created(store, f"{name}.planets", "id BIGINT, name STRING", "1")
         self.left.write(self.orders(np.arange(rows)))
         self.right.write(self.named(np.arange(self.planets), 0))
 
@@ -59,8 +61,19 @@ class Shop:
     def named(self, ids: np.ndarray, turn: int) -> pl.DataFrame:
         return pl.DataFrame({"id": ids, "name": [f"planet {number} {turn}" for number in ids]})
 
-    def some(self) -> pl.DataFrame:
-        return self.orders(self.dice.choice(self.rows, self.rows // 20, replace=False))
+    def some(self, part: int = 20) -> pl.DataFrame:
+        return self.orders(self.dice.choice(self.rows, self.rows // part, replace=False))
+
+    def view(self, store: tablestore.Store) -> MaintainedJoin:
+        return store.maintain_join(
+            f"{self.name}.named",
+            left=f"{self.name}.orders",
+            right=f"{self.name}.planets",
+            on="planet",
+            kind="left",
+            select="l.id, l.amount, r.name",
+            options=NO_LOG,
+        )
 
 
 def measured(shop: Shop, view: MaintainedJoin, turns: int) -> Timings:
@@ -77,6 +90,17 @@ def measured(shop: Shop, view: MaintainedJoin, turns: int) -> Timings:
         taken.take(EMPTY, WRITE, lambda: shop.right.compact(full=True))
         taken.take(EMPTY, REFRESH, view.refresh)
     return timings
+
+
+def with_many_matches(shop: Shop, view: MaintainedJoin, timings: Timings, turns: int) -> None:
+    """Seconds of a refresh after an upsert of a tenth of the left rows, and after one right row that as many name."""
+    view.refresh()
+    for turn in range(turns + 1):
+        taken = Timings() if turn == 0 else timings
+        shop.left.write(shop.some(10))
+        taken.take(TENTH, REFRESH, view.refresh)
+        shop.right.write(shop.named(shop.dice.integers(0, shop.planets, 1), turn + 1))
+        taken.take(MANY, REFRESH, view.refresh)
 
 
 def by_spark(shop: Shop, timings: Timings, turns: int) -> None:
@@ -108,20 +132,14 @@ def main() -> None:
     parser.add_argument("--spark", action="store_true", help="compare with Spark's join, which takes a minute more")
     given = parser.parse_args()
     with folder() as path, tablestore.connect(path) as store:
-        shop = Shop(store, given.rows)
-        view = store.maintain_join(
-            "shop.named",
-            left="shop.orders",
-            right="shop.planets",
-            on="planet",
-            kind="left",
-            select="l.id, l.amount, r.name",
-            options=NO_LOG,
-        )
+        shop = Shop(store, given.rows, max(1, given.rows // MATCHES), "shop")
+        view = shop.view(store)
         timings = measured(shop, view, given.turns)
         if given.spark:
             by_spark(shop, timings, given.turns)
-        assert view.examine().healthy
+        crowded = Shop(store, given.rows // 5, 10, "crowded")
+        with_many_matches(crowded, crowded.view(store), timings, given.turns)
+        assert all(looked_at.view(store).examine().healthy for looked_at in (shop, crowded))
     report(timings, given.rows)
 
 
@@ -129,7 +147,7 @@ def report(timings: Timings, rows: int) -> None:
     def ratio(one: float | None, other: float | None) -> str:
         return f"{one / other:.2f}" if one and other else "-"
 
-    refresh = {stage: timings.median(stage, REFRESH) for stage in (UPSERT, ONE, EMPTY, WHOLE)}
+    refresh = {stage: timings.median(stage, REFRESH) for stage in (UPSERT, ONE, EMPTY, WHOLE, TENTH, MANY)}
     beyond = (refresh[ONE] or 0) - (refresh[EMPTY] or 0)
     spark = timings.median(WHOLE, SPARK)
     printed = Printed("", "measured", "asked", title=f"maintained joins, {rows:,} rows")
@@ -137,6 +155,7 @@ def report(timings: Timings, rows: int) -> None:
     printed.add_row("one right row beyond an empty refresh", f"{beyond:.2f} s", "≤ 1 s")
     printed.add_row("all rows / one right row", ratio(refresh[WHOLE], refresh[ONE]), "")
     printed.add_row("Spark's join / one right row", ratio(spark, refresh[ONE]), "≥ 20")
+    printed.add_row(f"{MANY} / {TENTH}", ratio(refresh[MANY], refresh[TENTH]), "")
     for stage, seconds in refresh.items():
         printed.add_row(f"refresh: {stage}", f"{seconds or 0:.2f} s", "")
     Console().print(printed)
