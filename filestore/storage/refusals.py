@@ -36,6 +36,7 @@ _MAY_SUCCEED_LATER = (408, 409, 425, 429, 500, 503, 509, 529)
 _FROM_A_GATEWAY = (502, 504)
 _BAD_CREDENTIALS = ("ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId")
 _TOO_SLOW = ("RequestTimeout", "IncompleteBody")
+_UNTRUSTED = ("InvalidCertificate", "CERTIFICATE_VERIFY_FAILED", "invalid peer certificate")
 
 _LONGEST = 300
 
@@ -88,6 +89,16 @@ def _no_answer(verb: str, path: str, error: BaseException) -> Unavailable:
     return Unavailable(f"cannot {verb} {path}: the store did not answer ({_short(error)}); retry", code=NO_ANSWER)
 
 
+def _untrusted(verb: str, path: str, error: BaseException) -> Unavailable:
+    """Makes the error for a store whose certificate this process does not trust."""
+    return Unavailable(
+        f"cannot {verb} {path}: this process does not trust the certificate of the store; if a private authority has "
+        "signed it, set AWS_CA_BUNDLE to a file (PEM) with that authority's certificate, and else check that the "
+        f"endpoint has the name of the certificate and that neither has expired ({_short(error)})",
+        code="tls-certificate",
+    )
+
+
 def refused(verb: str, path: str, error: BaseException) -> Unavailable:
     """Makes the error for a request that the store refuses, and would refuse again."""
     return Unavailable(
@@ -106,6 +117,8 @@ def failed(verb: str, path: str, error: BaseException, status: int | None) -> Un
         error: The client's error, which contains S3's code, such as ``ExpiredToken``.
         status: The HTTP status of the reply; None if there was none.
     """
+    if status is None and _contains(error, _UNTRUSTED):
+        return _untrusted(verb, path, error)
     if status is None or status in _FROM_A_GATEWAY:
         return _no_answer(verb, path, error)
     if status in _NOT_ALLOWED or (status == _BAD_REQUEST and _contains(error, _BAD_CREDENTIALS)):
