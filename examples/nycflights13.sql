@@ -117,7 +117,31 @@ SELECT count(*) AS departures, count_if(dep_delay = 999) AS cancelled_at_new_yea
        count_if(month = 1 AND day = 1 AND dep_delay < 0) AS early_on_the_first_day
 FROM lake.nyc.departures;
 
--- 8. Compaction merges what the changes have left in small files; the doctor finds nothing --------------------------------
+-- 8. Joins that are kept up to date: a refresh reads what has changed in both tables, and writes what differs -------------
+CREATE MATERIALIZED VIEW lake.nyc.flown AS
+SELECT f.year, f.month, f.day, f.carrier, f.flight, f.origin, f.tailnum, f.dep_delay, p.model, p.seats
+FROM lake.nyc.flights f LEFT JOIN lake.nyc.planes p ON p.tailnum = f.tailnum;
+
+CREATE MATERIALIZED VIEW lake.nyc.landed AS
+SELECT f.year, f.month, f.day, f.carrier, f.flight, f.origin, f.dest, f.arr_delay, d.name AS airport
+FROM lake.nyc.flights f JOIN lake.nyc.airports d ON d.faa = f.dest;
+
+REFRESH MATERIALIZED VIEW lake.nyc.flown;
+REFRESH MATERIALIZED VIEW lake.nyc.landed;
+
+UPDATE lake.nyc.planes SET seats = seats + 1 WHERE tailnum = 'N711MQ';
+UPDATE lake.nyc.airports SET name = 'Chicago O''Hare' WHERE faa = 'ORD';
+DELETE FROM lake.nyc.flights WHERE month = 3 AND day = 1;
+
+REFRESH MATERIALIZED VIEW lake.nyc.flown;
+REFRESH MATERIALIZED VIEW lake.nyc.landed;
+
+SELECT _change_type AS kind, count(*) AS landed
+FROM lake.nyc.landed CHANGES FROM VERSION 1
+GROUP BY 1 ORDER BY 1;
+
+-- 9. Compaction merges what the changes have left in small files; the doctor finds nothing --------------------------------
 CALL lake.sys.compact('nyc.flights', full => true);
 CALL lake.sys.doctor('nyc.flights');
 CALL lake.sys.doctor('nyc.departures');
+CALL lake.sys.doctor('nyc.landed');

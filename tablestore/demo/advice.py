@@ -29,6 +29,7 @@ def next_commands(catalog: str, folder: Path | None = None) -> list[str]:
         f"{tablestore} scan nyc.flights --where {question} --columns carrier,flight,sched_dep_time,dep_delay,arr_delay",
         f"{tablestore} follow nyc.airlines              # in another terminal; Ctrl-C stops it",
         f"""echo '{{"carrier": "ZZ", "name": "Example Air"}}' | {tablestore} write nyc.airlines -""",
+        f"{tablestore} refresh nyc.landed",
         f"{tablestore} compact nyc.flights --full",
         f"{tablestore} doctor nyc.flights",
     ]

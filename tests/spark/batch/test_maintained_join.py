@@ -10,6 +10,7 @@ import pytest
 from filestore.errors import NotFound
 from tablestore import Store
 from tablestore.spark import SparkStore
+from tablestore.views.creation import drop_view
 from tablestore.views.maintained import MaintainedJoin
 from tests.depth import Depth
 from tests.tables import assert_healthy, in_order, to_arrow
@@ -51,10 +52,17 @@ def by_spark(lake: SparkStore, view: MaintainedJoin) -> list[Row]:
 
 @pytest.mark.parametrize("kind", ["left", pytest.param("inner", marks=pytest.mark.deep)])
 def test_each_refresh_is_what_spark_joins(lake: SparkStore, store: Store, kind: str, depth: Depth) -> None:
-    dice = random.Random(kind)
+    for seed in range(depth.times(1, deep=10)):
+        refreshed_often(lake, store, kind, random.Random(f"{kind} {seed}"), rounds=depth.times(2, deep=4))
+        drop_view(store, "shop.v")
+        for name in ("shop.l", "shop.r"):
+            store.drop_table(name)
+
+
+def refreshed_often(lake: SparkStore, store: Store, kind: str, dice: random.Random, rounds: int) -> None:
     filled(store, dice)
     view = lake.maintain_join("shop.v", left="shop.l", right="shop.r", on="x", kind=kind, select="l.k, l.x, r.y")
-    for _ in range(depth.times(2, deep=10)):
+    for _ in range(rounds):
         done = view.refresh()
         assert done is not None
         assert (

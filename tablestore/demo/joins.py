@@ -1,0 +1,117 @@
+"""The step with maintained joins: flights with their planes and their destinations, while all three tables change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+import polars as pl
+
+from tablestore.demo.data import DATABASE, TABLES
+from tablestore.demo.days import arrivals, departures
+from tablestore.demo.replay import fingerprint
+from tablestore.demo.steps import FLIGHTS, Stage
+from tablestore.views.maintained import MaintainedJoin
+
+__all__ = ["keep_joins"]
+
+_KEY = TABLES["flights"].key
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """A join of the flights with another table by its key.
+
+    Attributes:
+        name: The view's name in the database.
+        right: The other table.
+        on: The column of the flights.
+        added: The columns of the other table, with their names in the view.
+    """
+
+    name: str
+    right: str
+    on: str
+    added: dict[str, str]
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the flights in the view."""
+        return [*_KEY, self.on, "arr_delay"]
+
+    def open(self, stage: Stage) -> MaintainedJoin:
+        """Creates the view."""
+        return stage.store.maintain_join(
+            f"{DATABASE}.{self.name}",
+            left=FLIGHTS,
+            right=TABLES[self.right].identifier,
+            on=self.on,
+            kind="left",
+            select=[f"l.{name}" for name in self.columns] + [f"r.{n} AS {alias}" for n, alias in self.added.items()],
+        )
+
+    def expected(self, stage: Stage) -> pl.DataFrame:
+        """Joins the tables' newest rows with polars."""
+        left, right = (
+            stage.store.managed_table(TABLES[name].identifier).scan().to_polars() for name in ("flights", self.right)
+        )
+        [key] = TABLES[self.right].key
+        found = right.select(pl.col(key).alias(self.on), *(pl.col(n).alias(alias) for n, alias in self.added.items()))
+        return left.select(self.columns).join(found, on=self.on, how="left")
+
+
+_JOINS = (
+    _Join("flown", "planes", "tailnum", {"model": "model", "seats": "seats"}),
+    _Join("landed", "airports", "dest", {"name": "airport", "tzone": "tzone"}),
+)
+
+
+def keep_joins(stage: Stage, day: date) -> None:
+    """Keeps two joins up to date: first all rows, then those that depend on a plane, an airport and a day's flights."""
+    views = [join.open(stage) for join in _JOINS]
+    with stage.story.progress("joining all flights"):
+        first = [_refreshed(stage, view) for view in views]
+    changes = _change(stage, day)
+    with stage.story.progress("joining what changed"):
+        later = [_refreshed(stage, view) for view in views]
+    for join, (rows, seconds), (changed, later_seconds) in zip(_JOINS, first, later, strict=True):
+        stage.story.say(
+            f"{join.name} joins flights and {join.right}: {rows:,} rows in {seconds:.2f} s at first; "
+            f"then {changed:,} rows in {later_seconds:.2f} s"
+        )
+    for join, view in zip(_JOINS, views, strict=True):
+        same = fingerprint(view.table.scan().to_polars()) == fingerprint(join.expected(stage))
+        stage.story.check(same, f"{join.name} is the join after {changes}")
+
+
+def _change(stage: Stage, day: date) -> str:
+    """Changes a row of both smaller tables, those that most flights name, and the flights of a day."""
+    counts = []
+    for join in _JOINS:
+        table = stage.store.managed_table(TABLES[join.right].identifier)
+        [key] = TABLES[join.right].key
+        row = _most_named(stage.flights, join.on, table.scan().to_polars(), key)
+        changed = next(iter(join.added))
+        table.write(row.with_columns(pl.concat_str(changed, pl.lit(" (new)")).alias(changed)))
+        counts.append(f"{row[key][0]}")
+    flights = stage.store.managed_table(FLIGHTS)
+    written: Sequence[pl.DataFrame] = (departures(stage.flights, day), arrivals(stage.flights, day))
+    for rows in written:
+        flights.write(rows)
+    return f"plane {counts[0]}, airport {counts[1]} and the {written[1].height} flights of {day:%b %d} have changed"
+
+
+def _most_named(flights: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:
+    """Returns the row whose key most flights name."""
+    known = flights.filter(pl.col(column).is_in(rows[key].implode()))
+    most = known.group_by(column).len().sort("len", column, descending=[True, False])[column][0]
+    return rows.filter(pl.col(key) == most)
+
+
+def _refreshed(stage: Stage, view: MaintainedJoin) -> tuple[int, float]:
+    """Refreshes a view; returns the rows that it wrote, and the seconds that it took."""
+    began = stage.story.seconds()
+    view.refresh()
+    seconds = stage.story.seconds() - began
+    return view.table.snapshots(1)[0].metrics["rows_written"], seconds
