@@ -137,7 +137,7 @@ REFRESH MATERIALIZED VIEW lake.nyc.flown;
 REFRESH MATERIALIZED VIEW lake.nyc.landed;
 
 SELECT _change_type AS kind, count(*) AS landed
-FROM lake.nyc.landed CHANGES FROM VERSION 1
+FROM lake.nyc.landed CHANGES FROM VERSION 2
 GROUP BY 1 ORDER BY 1;
 
 -- 9. Compaction merges what the changes have left in small files; the doctor finds nothing --------------------------------
