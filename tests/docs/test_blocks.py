@@ -21,7 +21,7 @@ from tests.test_architecture import PACKAGES
 
 WITH_BLOCKS = [page for page in PAGES if any(block.language in ("python", "bash") for block in blocks_of(page))]
 SPARK = [page for page in WITH_BLOCKS if needs_spark(page)]
-FIRST = [page for page in SPARK if page in ("README.md", "docs/sql.md")]
+FIRST = [page for page in SPARK if page == "README.md"]
 OTHERS = [page for page in SPARK if page not in FIRST]
 KAFKA = [page for page in WITH_BLOCKS if needs_kafka(page) and page not in SPARK]
 PLAIN = [page for page in WITH_BLOCKS if page not in (*SPARK, *KAFKA)]

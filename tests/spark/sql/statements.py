@@ -410,5 +410,21 @@ STATEMENTS: Sequence[Statement] = [
     *END,
 ]  # fmt: skip
 
-CORE: Sequence[Statement] = [*DATABASES, *TABLES, *INSERTS, *ROWS, *END]
-"""What other clients than the driver run but for a deep run: each kind of answer, and what writes."""
+CORE: Sequence[Statement] = [
+    *DATABASES,
+    *does("CREATE TABLE lake.stock.items (id BIGINT, name STRING, PRIMARY KEY (id)) TBLPROPERTIES ('bucket' = '1')"),
+    *gives("DESCRIBE lake.stock.items", "id | bigint |…", "name | string |…"),
+    *does(
+        "INSERT INTO lake.stock.items VALUES (1, 'pen'), (2, 'ink')",
+        "MERGE INTO lake.stock.items t USING (SELECT 2L AS id) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET name = NULL",
+    ),
+    *gives("SELECT * FROM lake.stock.items ORDER BY id", "1 | pen", "2 | NULL"),
+    *refuses("INSERT INTO lake.stock.items VALUES (NULL, 'x')", "id"),
+    *gives("CALL lake.sys.doctor('stock.items')"),
+    *END,
+]
+"""What other clients than the driver run but for a deep run: each kind of answer, and what writes.
+
+The driver runs the whole list, and a client changes only how statements reach Spark, and how answers come back.
+"""
