@@ -8,10 +8,14 @@ from pathlib import Path
 import pytest
 
 from tablestore.spark import spark_archive
+from tests.depth import DEPTH, Depth
 from tests.servers.s3 import MotoServer
 from tests.servers.spark import ROOT
 from tests.servers.spark_cluster import EXECUTORS, SparkCluster
 from tests.servers.spark_driver import SparkDriver
+
+HOSTS = 2 if DEPTH is Depth.DEEP else 1
+"""How many workers there are, and executors: each unpacks a gigabyte, and a second one does what the first does."""
 
 SMALL = {
     "spark.driver.memory": "512m",
@@ -35,12 +39,12 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory, moto: MotoServer) -> Iterator[SparkCluster]:
-    """Two workers, whose host has a file with the credentials of S3, as an administrator would put it there."""
+    """Workers whose host has a file with the credentials of S3, as an administrator would put it there."""
     folder = tmp_path_factory.mktemp("cluster")
     secrets = folder / "credentials"
     secrets.write_text(f"[default]\naws_access_key_id = {moto.access_key}\naws_secret_access_key = {moto.secret_key}\n")
     secrets.chmod(0o600)
-    with SparkCluster(folder, cores=2, environment={"AWS_SHARED_CREDENTIALS_FILE": str(secrets)}) as cluster:
+    with SparkCluster(folder, HOSTS, cores=2, environment={"AWS_SHARED_CREDENTIALS_FILE": str(secrets)}) as cluster:
         yield cluster
 
 
@@ -58,7 +62,7 @@ def cluster_driver(
         "spark.eventLog.compress": "false",  # tests search it
         "spark.eventLog.dir": str(folder / "events"),
         "spark.log.level": "INFO",
-        "spark.cores.max": "2",
+        "spark.cores.max": str(HOSTS),
     }
     environment = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "AWS_PROFILE"))
     credentials = {"AWS_ACCESS_KEY_ID": moto.access_key, "AWS_SECRET_ACCESS_KEY": moto.secret_key}

@@ -12,6 +12,8 @@ import os
 import sys
 from typing import Any
 
+from pyspark.sql import SparkSession
+
 import tablestore
 from filestore.storage.interface import Storage
 from tablestore import Store, Table
@@ -66,11 +68,11 @@ class CountingStorage(FaultyStorage):
         return copy.copy, (self.inner,)
 
 
-def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
-    spark = spark_session("dying", SETTINGS)
+def run(spark: SparkSession, warehouse: str, inbox: str, checkpoint: str, call: int = 0) -> None:
+    """Takes all files that are there, one after the other."""
     plain = tablestore.connect(warehouse)
     store = Struck(plain.target, plain._catalog, plain._ambient)
-    store.strike = Countdown(int(call))
+    store.strike = Countdown(call)
     lake = SparkStore(spark, store)
     files = (
         spark.readStream.schema("id BIGINT, batch BIGINT, _kind STRING").option("maxFilesPerTrigger", "1").json(inbox)
@@ -78,6 +80,11 @@ def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
     with struck(store.strike):
         query = lake.write_stream("shop.orders", files, checkpoint=checkpoint, trigger={"availableNow": True})
         query.awaitTermination()
+
+
+def main(warehouse: str, inbox: str, checkpoint: str, call: str) -> None:
+    spark = spark_session("dying", SETTINGS)
+    run(spark, warehouse, inbox, checkpoint, int(call))
     spark.stop()
 
 

@@ -10,10 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 
 from tablestore import Store
 from tests.depth import Depth
 from tests.integration.crashing import after, batch
+from tests.spark.streaming import dying_query
 from tests.spark.streaming.dying_query import DIED
 from tests.tables import assert_healthy
 from tests.warehouses import assert_whole, open_in_log, rows
@@ -22,6 +24,7 @@ BATCHES_A_ROUND = 2
 
 
 def run(store: Store, folder: Path, call: int) -> int:
+    """Runs the query in a process; returns its exit code."""
     command = [sys.executable, "-m", "tests.spark.streaming.dying_query", store.target, str(folder / "inbox")]
     done = subprocess.run(
         [*command, str(folder / "checkpoint"), str(call)],
@@ -35,10 +38,9 @@ def run(store: Store, folder: Path, call: int) -> int:
     return done.returncode
 
 
-@pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) -> None:
+def test_deaths_of_a_streaming_driver(spark: SparkSession, store: Store, folder: Path, depth: Depth) -> None:
     rounds = depth.times(1, deep=5)
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
@@ -61,7 +63,7 @@ def test_deaths_of_a_streaming_driver(store: Store, folder: Path, depth: Depth) 
         assert found == {row["id"]: row["batch"] for row in after(seed, range(version))}, where
         assert_healthy(table.filestore)
     assert died >= max(1, rounds // 2)
-    assert run(store, folder, 0) == 0
+    dying_query.run(spark, store.target, str(folder / "inbox"), str(folder / "checkpoint"))
     assert table.filestore.state().version == written, "one commit a batch, also of those that were repeated"
     assert {r["id"]: r["batch"] for r in assert_whole(table)} == {
         r["id"]: r["batch"] for r in after(seed, range(written))
